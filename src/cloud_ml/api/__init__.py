@@ -1,0 +1,1 @@
+"""The HTTP front door. Routes translate and do nothing else."""

@@ -1,0 +1,1 @@
+"""The ``cloudml`` command. Groups are loaded when they are used."""

@@ -1,0 +1,1 @@
+"""The loops that move records towards what is wanted."""

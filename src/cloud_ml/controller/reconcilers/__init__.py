@@ -1,0 +1,1 @@
+"""One reconciler per kind of record: read, observe, decide, commit or act."""

@@ -1,0 +1,210 @@
+"""The heart of the platform: what follows from one look at a job.
+
+Reads top to bottom like the lifecycle. Pure and total: any record, any observation and any time
+give a decision, and giving it twice changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+
+from cloud_ml.domain.jobs import restart
+from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.jobs.spec import Desired, JobSpec
+from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
+from cloud_ml.domain.records import Decision, EnsureGang, Event, EventType, Forget, Record, StopGang
+
+_NO_TRACE = "the engine has no trace of the attempt any more"
+
+JobRecord = Record[JobSpec, JobStatus]
+JobDecision = Decision[JobStatus]
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the operator has set about the life of jobs. Times in seconds."""
+
+    stop_grace_s: float = 10.0
+    start_timeout_s: float = 3600.0
+
+
+def decide(
+    job: JobRecord, observed: Sequence[ObservedGang], now: datetime, *, has_slot: bool, rules: Rules
+) -> JobDecision:
+    """Decide the next step of a job.
+
+    Args:
+        job: The record as committed.
+        observed: Every gang of the job that the engine knows, in any order.
+        now: The time of the look.
+        has_slot: Whether a queued job may start; ignored in every other phase.
+        rules: The operator's limits.
+    """
+    gangs = {gang.attempt: gang for gang in observed}
+    status = job.status
+    stray = next((g for g in observed if not g.state.over and g.attempt != status.attempt), None)
+    if stray is not None:  # an earlier attempt still lives: nothing else happens until it is gone
+        return Decision(
+            actions=[StopGang(stray.attempt, rules.stop_grace_s)], look_again=_soon(now, rules.stop_grace_s)
+        )
+    gang = gangs.get(status.attempt)
+    if status.phase.terminal:
+        return _after_the_end(job, gang, rules, now)
+    if job.delete_requested_at or job.spec.desired is Desired.STOPPED:
+        return _stop(job, gang, now, rules)
+    if status.phase is Phase.SAVED:
+        return _saved(job, now)
+    if status.phase is Phase.QUEUED:
+        return _queued(status, now, has_slot)
+    if status.phase is Phase.RESTARTING:
+        return _restarting(status, now)
+    return _live(job, gang, now, rules)
+
+
+def _after_the_end(job: JobRecord, gang: ObservedGang | None, rules: Rules, now: datetime) -> JobDecision:
+    if gang is not None and not gang.state.over:
+        return Decision(actions=[StopGang(gang.attempt, 0.0)], look_again=_soon(now, rules.stop_grace_s))
+    return Decision(actions=[Forget()]) if job.delete_requested_at else Decision()
+
+
+def _saved(job: JobRecord, now: datetime) -> JobDecision:
+    if job.spec.desired is not Desired.RUN:
+        return Decision()
+    return Decision(
+        status=job.status.moved(Phase.QUEUED, queued_at=now, reason=Reason.SUBMITTED, message=""),
+        events=[Event(now, Reason.SUBMITTED, "the saved job was started and is queued")],
+    )
+
+
+def _queued(status: JobStatus, now: datetime, has_slot: bool) -> JobDecision:
+    if not has_slot:
+        return Decision()  # the slot that becomes free wakes the queue
+    return Decision(
+        status=status.moved(Phase.STARTING, starting_at=now, reason=Reason.STARTING, message=""),
+        events=[Event(now, Reason.STARTING, f"attempt {status.attempt} is starting")],
+    )
+
+
+def _restarting(status: JobStatus, now: datetime) -> JobDecision:
+    if status.not_before is not None and now < status.not_before:
+        return Decision(look_again=status.not_before)
+    return Decision(
+        status=status.moved(Phase.STARTING, starting_at=now, reason=Reason.STARTING, message="", not_before=None),
+        events=[Event(now, Reason.STARTING, f"attempt {status.attempt} is starting")],
+    )
+
+
+def _stop(job: JobRecord, gang: ObservedGang | None, now: datetime, rules: Rules) -> JobDecision:
+    status = job.status
+    reason = Reason.DELETED if job.delete_requested_at else Reason.CANCELLED
+    word = "deleted" if job.delete_requested_at else "cancelled"
+    if status.phase in (Phase.SAVED, Phase.QUEUED):  # nothing was ever started
+        return Decision(
+            status=status.moved(Phase.STOPPED, finished_at=now, reason=reason, message=f"{word} before it started"),
+            events=[Event(now, reason, f"{word} before it started")],
+        )
+    if status.phase is not Phase.STOPPING:
+        return Decision(
+            status=status.moved(Phase.STOPPING, reason=Reason.STOPPING, message=f"{word}; waiting for the processes"),
+            events=[Event(now, Reason.STOPPING, f"{word}; its processes have {rules.stop_grace_s:g} s to end")],
+        )
+    if gang is None or not gang.state.over:  # also before the claim: the tombstone keeps it from starting
+        return Decision(
+            actions=[StopGang(status.attempt, rules.stop_grace_s)], look_again=_soon(now, rules.stop_grace_s)
+        )
+    ended = _with_findings(status.moved(Phase.STOPPED, finished_at=now), gang)
+    return Decision(
+        status=replace(ended, reason=reason, message=word),
+        events=[Event(now, reason, f"{word}; every process is gone")],
+    )
+
+
+def _live(job: JobRecord, gang: ObservedGang | None, now: datetime, rules: Rules) -> JobDecision:
+    status = job.status
+    if gang is None and status.phase is Phase.STARTING:
+        return Decision(actions=[EnsureGang(status.attempt)], look_again=now + timedelta(seconds=5))
+    if gang is None:  # it ran, and the engine has lost every trace: never start the same attempt again
+        gang = ObservedGang(job.key.uid, status.attempt, GangState.LOST, Reason.NODE_LOST, _NO_TRACE)
+    if gang.state.over:
+        return _ended(job, gang, now)
+    if gang.state is GangState.STAGING:
+        return _staging(status, gang, now, rules)
+    phase = Phase.FINISHING if gang.state is GangState.FINISHING else Phase.RUNNING
+    if phase is status.phase or status.phase is Phase.FINISHING:
+        return Decision()
+    started = min((p.started_at for p in gang.processes if p.started_at), default=now)
+    moved = status.moved(phase, started_at=status.started_at or started, reason=Reason.STARTED, message="")
+    return Decision(
+        status=_with_findings(moved, gang),
+        events=[Event(now, Reason.STARTED, _started_sentence(gang))] if phase is Phase.RUNNING else [],
+    )
+
+
+def _staging(status: JobStatus, gang: ObservedGang, now: datetime, rules: Rules) -> JobDecision:
+    deadline = (status.starting_at or now) + timedelta(seconds=rules.start_timeout_s)
+    if now < deadline:
+        return Decision(look_again=deadline)
+    return Decision(actions=[StopGang(gang.attempt, 0.0)], look_again=_soon(now, rules.stop_grace_s))
+
+
+def _ended(job: JobRecord, gang: ObservedGang, now: datetime) -> JobDecision:
+    status = job.status
+    reason, message = _cause(status, gang)
+    if gang.succeeded:
+        ended = _with_findings(status.moved(Phase.SUCCEEDED, finished_at=now, reason=reason, message=message), gang)
+        return Decision(status=ended, events=[Event(now, reason, message or "the job completed")])
+    if (not_before := restart.next_start(job.spec.retry, status.attempt, reason, now)) is not None:
+        attempt, most = status.attempt + 1, job.spec.retry.max_retries + 1
+        sentence = f"{message}; attempt {attempt} of {most} in {(not_before - now).total_seconds():g} s"
+        again = replace(
+            status.moved(Phase.RESTARTING, not_before=not_before, reason=reason, message=message),
+            attempt=attempt, starting_at=None, started_at=None, exit_code=None, signal=None, stages={},
+        )  # fmt: skip
+        return Decision(status=again, events=[Event(now, Reason.RESTARTING, sentence, EventType.WARNING)])
+    ended = _with_findings(status.moved(Phase.FAILED, finished_at=now, reason=reason, message=message), gang)
+    return Decision(status=ended, events=[Event(now, reason, message, EventType.WARNING)])
+
+
+def _cause(status: JobStatus, gang: ObservedGang) -> tuple[Reason, str]:
+    if gang.state is GangState.TOMBSTONED:
+        return Reason.START_TIMEOUT, "the attempt was stopped before it started"
+    if gang.reason is Reason.CANCELLED:  # stopped, though the user asked for nothing: only the start limit does that
+        return Reason.START_TIMEOUT, f"attempt {status.attempt} was not up within the start limit"
+    reason = gang.reason or Reason.NODE_LOST
+    return reason, gang.message or f"the attempt ended: {reason}"
+
+
+def _with_findings(status: JobStatus, gang: ObservedGang) -> JobStatus:
+    """The status with what the engine found out about the attempt."""
+    decisive = _decisive(gang)
+    return replace(
+        status,
+        started_at=status.started_at or (decisive.started_at if decisive else None),
+        exit_code=decisive.exit_code if decisive else None,
+        signal=decisive.signal if decisive else None,
+        node=gang.node,
+        runtime=gang.runtime,
+        environment_lock=gang.environment_lock,
+        trainer_digest=gang.trainer_digest,
+        stages=dict(gang.stages),
+        usage=decisive.usage if decisive else status.usage,
+    )
+
+
+def _decisive(gang: ObservedGang) -> ObservedProcess | None:
+    """The process whose end explains the gang's: the first that failed, else the first of all."""
+    failed = [p for p in gang.processes if p.reason not in (None, Reason.COMPLETED)]
+    failed.sort(key=lambda p: (p.finished_at is None, p.finished_at))
+    return next(iter(failed or gang.processes), None)
+
+
+def _started_sentence(gang: ObservedGang) -> str:
+    runtime = f" in {gang.runtime}" if gang.runtime else ""
+    return f"attempt {gang.attempt} is running{runtime}" + (f" on {gang.node}" if gang.node else "")
+
+
+def _soon(now: datetime, grace_s: float) -> datetime:
+    return now + timedelta(seconds=max(1.0, grace_s / 4))

@@ -1,0 +1,47 @@
+"""Why a job is where it is: the closed list that every terminal state and event draws from."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Reason(StrEnum):
+    """A stable word for programs; the sentence for people stands beside it."""
+
+    SUBMITTED = "Submitted"
+    SAVED = "Saved"
+    STARTING = "Starting"
+    STARTED = "Started"
+    RESTARTING = "Restarting"
+    STOPPING = "Stopping"
+    COMPLETED = "Completed"
+
+    NON_ZERO_EXIT = "NonZeroExit"
+    SIGNALED = "Signaled"
+    OUT_OF_MEMORY = "OOMKilled"
+    TIME_LIMIT = "TimeLimitExceeded"
+    DISK_QUOTA = "DiskQuotaExceeded"
+    CANCELLED = "Cancelled"
+    DELETED = "Deleted"
+    NODE_LOST = "NodeLost"
+    SUPERVISOR_LOST = "SupervisorLost"
+    START_TIMEOUT = "StartTimeout"
+    START_FAILED = "StartFailed"
+    TRAINER_NOT_FOUND = "TrainerNotFound"
+    TRAINER_INVALID = "TrainerInvalid"
+    ENVIRONMENT_FAILED = "EnvironmentFailed"
+    PREPARE_FAILED = "PrepareCommandFailed"
+    FINISH_FAILED = "FinishCommandFailed"
+    OUTPUT_UPLOAD_FAILED = "OutputUploadFailed"
+
+
+NEVER_RETRIED = frozenset(
+    {
+        Reason.TRAINER_NOT_FOUND,
+        Reason.TRAINER_INVALID,
+        Reason.ENVIRONMENT_FAILED,
+        Reason.CANCELLED,
+        Reason.DELETED,
+    }
+)
+"""Causes that another attempt would only meet again."""

@@ -1,0 +1,97 @@
+"""A job in normal form, whatever the wire said: roles × replicas, amounts as numbers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from enum import StrEnum
+
+from cloud_ml.models import common
+from cloud_ml.models.train_job import TrainJob
+
+
+class Desired(StrEnum):
+    """What the user wants of the job right now."""
+
+    RUN = "run"
+    SAVED = "saved"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What one task may use. ``None`` means no limit of its own."""
+
+    cpu_millis: int | None = None
+    memory_bytes: int | None = None
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class Role:
+    """Equal tasks of a job."""
+
+    name: str
+    replicas: int = 1
+    resources: Resources = Resources()
+
+
+@dataclass(frozen=True)
+class RetryPolicy:
+    """How often and how soon a failed attempt is followed by another.
+
+    Delays grow by ``factor`` from ``first_delay_s`` to ``longest_delay_s``.
+    """
+
+    max_retries: int = 0
+    first_delay_s: float = 1.0
+    factor: float = 2.0
+    longest_delay_s: float = 300.0
+
+    def delay_s(self, failed_attempt: int) -> float:
+        """Seconds between the end of ``failed_attempt`` (from 1) and the start of the next."""
+        return min(self.longest_delay_s, self.first_delay_s * self.factor ** min(failed_attempt - 1, 60))
+
+
+@dataclass(frozen=True)
+class JobSpec:
+    """What is to run. ``submitted`` is the wire form it was made from, kept to be shown and run again."""
+
+    submitted: TrainJob
+    roles: tuple[Role, ...]
+    arguments: tuple[str, ...] = ()
+    retry: RetryPolicy = field(default_factory=RetryPolicy)
+    wall_time_s: int | None = None
+    desired: Desired = Desired.RUN
+
+    @property
+    def priority(self) -> int:
+        """1 goes before 0 in the queue."""
+        return self.submitted.enable_rank
+
+    def with_desired(self, desired: Desired) -> JobSpec:
+        """The same job, wanted differently."""
+        return replace(self, desired=desired)
+
+
+def from_wire(job: TrainJob) -> JobSpec:
+    """Normalise a validated wire form.
+
+    Raises:
+        InvalidRequest: A field contradicts another.
+    """
+    return JobSpec(
+        submitted=job,
+        roles=(Role(name="master", resources=_resources(job)),),
+        arguments=tuple(job.arguments()),
+        retry=RetryPolicy(max_retries=job.max_retries),
+        wall_time_s=common.duration_seconds(str(job.wall_time_limit)) if job.wall_time_limit else None,
+        desired=Desired.SAVED if job.save_mode else Desired.RUN,
+    )
+
+
+def _resources(job: TrainJob) -> Resources:
+    return Resources(
+        cpu_millis=common.cpu_millis(str(job.cpu_limit)) if job.cpu_limit else None,
+        memory_bytes=common.memory_bytes(job.memory_limit) if job.memory_limit else None,
+        gpus=int(job.gpu_limit or 0),
+    )

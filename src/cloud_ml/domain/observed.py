@@ -1,0 +1,74 @@
+"""What an engine reports about a gang: the processes of one attempt of one job."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+
+from cloud_ml.domain.jobs.phases import Usage
+from cloud_ml.domain.jobs.reasons import Reason
+
+
+class GangState(StrEnum):
+    """How far a gang has come. ``TOMBSTONED`` was stopped before it was ever claimed."""
+
+    STAGING = "Staging"
+    RUNNING = "Running"
+    FINISHING = "Finishing"
+    EXITED = "Exited"
+    LOST = "Lost"
+    TOMBSTONED = "Tombstoned"
+
+    @property
+    def over(self) -> bool:
+        """Whether no process of the gang lives or can come to life."""
+        return self in (GangState.EXITED, GangState.LOST, GangState.TOMBSTONED)
+
+
+@dataclass(frozen=True)
+class ObservedProcess:
+    """One task of the gang. ``reason`` is set when it has ended, ``Completed`` for a good end."""
+
+    role: str
+    index: int
+    running: bool
+    reason: Reason | None = None
+    message: str = ""
+    exit_code: int | None = None
+    signal: str | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    usage: Usage = field(default_factory=Usage)
+
+    @property
+    def name(self) -> str:
+        """Such as ``worker-1``."""
+        return f"{self.role}-{self.index}"
+
+
+@dataclass(frozen=True)
+class ObservedGang:
+    """One attempt as the engine sees it now.
+
+    ``reason`` and ``message`` say why the gang as a whole is over: that of the process that decided
+    it, or of a failure before any process ran (``TrainerNotFound``, ``EnvironmentFailed``, …).
+    """
+
+    job_uid: str
+    attempt: int
+    state: GangState
+    reason: Reason | None = None
+    message: str = ""
+    processes: tuple[ObservedProcess, ...] = ()
+    node: str = ""
+    runtime: str = ""
+    environment_lock: str = ""
+    trainer_digest: str = ""
+    stages: Mapping[str, datetime] = field(default_factory=dict)
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the gang ended, and well."""
+        return self.state is GangState.EXITED and self.reason is Reason.COMPLETED

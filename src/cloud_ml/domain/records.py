@@ -1,0 +1,141 @@
+"""Records: what a user wants (spec), what became of it (status), and what was said about it (events)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Generic, TypeVar
+
+from cloud_ml.models import codec
+
+SpecT = TypeVar("SpecT")
+StatusT = TypeVar("StatusT")
+
+
+@dataclass(frozen=True, slots=True)
+class Kind(Generic[SpecT, StatusT]):
+    """A kind of record, and how its two halves are stored.
+
+    ``indexed`` names the field of the status by which records are listed (``phase`` for most).
+    """
+
+    name: str
+    spec_type: type[SpecT]
+    status_type: type[StatusT]
+    indexed: str = "phase"
+
+    def decode_spec(self, document: Any) -> SpecT:
+        """Read a stored spec; fields of a newer version are dropped."""
+        return codec.decode(self.spec_type, document, ignore_unknown=True)
+
+    def decode_status(self, document: Any) -> StatusT:
+        """Read a stored status; fields of a newer version are dropped."""
+        return codec.decode(self.status_type, document, ignore_unknown=True)
+
+    def index_of(self, status: StatusT) -> str:
+        """The value under which a record with this status is listed."""
+        return str(getattr(status, self.indexed))
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """Which record. ``uid`` is unique for all time; ``(kind, org, name)`` among the living."""
+
+    kind: str
+    org: str
+    name: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Record(Generic[SpecT, StatusT]):
+    """A spec and a status under one key.
+
+    ``generation`` counts changes of the spec; ``revision`` is taken anew at any change, from one
+    counter for the whole store, so that revision order is commit order.
+    """
+
+    key: Key
+    owner: str
+    generation: int
+    revision: int
+    created_at: datetime
+    updated_at: datetime
+    spec: SpecT
+    status: StatusT
+    delete_requested_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """One line of a list: narrow on purpose, so that a page costs the same at any table size."""
+
+    key: Key
+    owner: str
+    number: int
+    index: str
+    created_at: datetime
+    updated_at: datetime
+    deleting: bool
+    title: str = ""
+
+
+class EventType(StrEnum):
+    """As in Kubernetes: something to know, or something to look at."""
+
+    NORMAL = "Normal"
+    WARNING = "Warning"
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One sentence about a record, written in the transaction of the change it tells of."""
+
+    at: datetime
+    reason: str
+    message: str
+    type: EventType = EventType.NORMAL
+    id: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Decision(Generic[StatusT]):
+    """What follows from one look: a new status to commit, *or* actions on the status that stands.
+
+    Never both: an action may only follow from what is already committed. ``look_again`` asks for
+    another look at that time even if nothing happens.
+    """
+
+    status: StatusT | None = None
+    events: Sequence[Event] = ()
+    actions: Sequence[Action] = field(default=())
+    look_again: datetime | None = None
+
+    def __post_init__(self) -> None:
+        if self.status is not None and self.actions:
+            raise ValueError("a decision either commits a status or acts on the committed one")
+
+
+@dataclass(frozen=True, slots=True)
+class EnsureGang:
+    """Start this attempt unless it was started or stopped before."""
+
+    attempt: int
+
+
+@dataclass(frozen=True, slots=True)
+class StopGang:
+    """End this attempt, politely for ``grace`` seconds, and never let it start again."""
+
+    attempt: int
+    grace: float
+
+
+@dataclass(frozen=True, slots=True)
+class Forget:
+    """Drop what the engine keeps of the record (logs, folders), then the record itself."""
+
+
+Action = EnsureGang | StopGang | Forget

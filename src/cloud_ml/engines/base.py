@@ -1,0 +1,205 @@
+"""The contract of an engine. ``cloud_ml.testing.engine.EngineContract`` is the same in code.
+
+An engine runs **gangs** (the processes of one attempt of one job) and reports what is. Every verb is
+idempotent, "already gone" is success, and a fresh engine object sees what its predecessor started.
+
+=====================================  ============================================================
+situation                              what holds
+=====================================  ============================================================
+``ensure`` twice, from anywhere        the gang is started once: an attempt is *claimed* exclusively
+``stop`` before ``ensure``             a tombstone stands; the gang never starts
+``stop`` while it stages or runs       every process is gone soon after ``grace``; state ``Exited``
+``stop`` after the end                 nothing happens
+the server dies                        the gang runs on; its end is on record when the server is back
+the gang's supervisor dies             its processes die with it; state ``Lost``
+the machine restarts                   state ``Lost``, reason ``NodeLost``
+``forget``                             logs and folders go; the attempt still cannot start again
+=====================================  ============================================================
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cloud_ml.domain.observed import ObservedGang
+
+
+@dataclass(frozen=True)
+class GangKey:
+    """One attempt of one job."""
+
+    job_uid: str
+    attempt: int
+
+    def __str__(self) -> str:
+        return f"{self.job_uid}.{self.attempt}"
+
+
+@dataclass(frozen=True)
+class Mount:
+    """A bucket's folder (or part of it) as the job sees it. ``source`` is a path of the engine's machine."""
+
+    source: str
+    target: str
+    writable: bool
+
+
+@dataclass(frozen=True)
+class TrainerSource:
+    """Where the user's package comes from: a file the engine's machine can read.
+
+    ``name`` is the file's name, whose ending tells the format.
+    """
+
+    path: str
+    name: str
+
+
+@dataclass(frozen=True)
+class EnvironmentPlan:
+    """What the processes need around them; the engine makes it or finds it made.
+
+    Without a ``trainer`` the command runs in the bare runtime. ``framework`` ``None`` means: find
+    out from the code.
+    """
+
+    trainer: TrainerSource | None = None
+    framework: str | None = None
+    framework_version: str | None = None
+    module: str | None = None
+
+
+@dataclass(frozen=True)
+class ProcessPlan:
+    """One process of the gang.
+
+    ``command`` is complete but for the interpreter: a leading ``"python"`` is replaced by the
+    environment's. ``memory_bytes`` is what the user asked for; the runtime's own need is added.
+    """
+
+    role: str
+    index: int
+    command: tuple[str, ...]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    cpu_millis: int | None = None
+    memory_bytes: int | None = None
+
+    @property
+    def name(self) -> str:
+        """Such as ``worker-1``; names the log."""
+        return f"{self.role}-{self.index}"
+
+
+@dataclass(frozen=True)
+class Gang:
+    """Everything an engine needs to run one attempt. ``tenant`` is the organisation's number.
+
+    ``prepare_command`` and ``finish_command`` are shell lines run before and after the user's code,
+    with the same limits. ``wall_time_s`` bounds the time from the first process's start.
+    """
+
+    key: GangKey
+    tenant: int
+    processes: tuple[ProcessPlan, ...]
+    environment: EnvironmentPlan = EnvironmentPlan()
+    mounts: tuple[Mount, ...] = ()
+    prepare_command: str | None = None
+    finish_command: str | None = None
+    wall_time_s: int | None = None
+    network: str = "host"
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Capacity:
+    """What the engine has in all. ``gpus`` counts devices."""
+
+    cpu_millis: int
+    memory_bytes: int
+    gpus: int = 0
+
+
+@dataclass(frozen=True)
+class Places:
+    """Where things will be for the processes of a gang, known before it starts.
+
+    ``storage`` is the folder under which each bucket appears by its name; ``fds`` is where the job's
+    own bucket appears.
+    """
+
+    storage: str
+    fds: str
+    addresses: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+class Engine(abc.ABC):
+    """Runs gangs and reports what is. See the table at the top of the module."""
+
+    async def start(self) -> None:
+        """Get ready; what a predecessor left running is found again."""
+
+    async def close(self) -> None:
+        """Let go of everything but the gangs, which run on."""
+
+    @abc.abstractmethod
+    async def ensure(self, gang: Gang) -> None:
+        """Start the gang unless this attempt was started or stopped before.
+
+        Returns when the hand-over is safe: from then on the gang starts even if the server dies.
+
+        Raises:
+            Unavailable: The engine cannot take it now; nothing was started.
+        """
+
+    @abc.abstractmethod
+    async def stop(self, key: GangKey, grace_s: float) -> None:
+        """End the gang: SIGTERM, then SIGKILL after ``grace_s``. Returns at once.
+
+        A gang that is not claimed yet never will be.
+        """
+
+    @abc.abstractmethod
+    async def observed(self, job_uid: str) -> Sequence[ObservedGang]:
+        """Every attempt of the job that the engine knows of, as it is now."""
+
+    @abc.abstractmethod
+    def changes(self) -> AsyncIterator[str]:
+        """Uids of jobs whose gangs may have changed: first every one that is known, then as it happens.
+
+        A hint that may come late or twice; callers also look again by themselves.
+        """
+
+    @abc.abstractmethod
+    async def forget(self, job_uid: str) -> None:
+        """Drop logs, folders and findings of a job whose gangs are over.
+
+        Raises:
+            Conflict: A gang of it is not over.
+        """
+
+    @abc.abstractmethod
+    async def log_streams(self, job_uid: str) -> Sequence[tuple[int, str]]:
+        """(attempt, process name) of every log that is kept, in the order they began."""
+
+    @abc.abstractmethod
+    def logs(
+        self, key: GangKey, process: str, *, lines: int | None = None, follow: bool = False
+    ) -> AsyncIterator[bytes]:
+        """A process's output in chunks.
+
+        Args:
+            key: Which attempt.
+            process: The process's name, such as ``master-0``.
+            lines: Only the last so many lines.
+            follow: Go on until the gang is over and all of its output was given.
+        """
+
+    @abc.abstractmethod
+    def places(self, gang_size: int = 1) -> Places:
+        """Where things will be for a gang's processes."""
+
+    @abc.abstractmethod
+    async def capacity(self) -> Capacity:
+        """What the engine has in all."""

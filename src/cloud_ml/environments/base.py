@@ -1,0 +1,89 @@
+"""What the maker of environments is asked and what it answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol
+
+
+class EnvironmentFailed(Exception):
+    """The environment cannot be made, and trying again is no help.
+
+    ``reason`` is one of ``TrainerNotFound``, ``TrainerInvalid``, ``EnvironmentFailed``; the tool's own
+    words have gone to the log.
+    """
+
+    def __init__(self, reason: str, message: str) -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.message = message
+
+
+@dataclass(frozen=True)
+class EnvironmentRequest:
+    """What a gang needs around it.
+
+    ``tenant`` keeps apart what was built by running a tenant's code. ``trainer`` is a readable file
+    whose ``trainer_name`` tells the format. ``framework`` ``None`` means: find out from the code.
+    """
+
+    tenant: str
+    trainer: Path | None
+    trainer_name: str
+    module: str | None
+    framework: str | None = None
+    framework_version: str | None = None
+
+
+@dataclass(frozen=True)
+class Bind:
+    """A read-only folder of this machine and where the job sees it."""
+
+    source: str
+    target: str
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """An environment that is ready.
+
+    ``python`` is the interpreter as the job sees it (unsandboxed jobs see ``Bind.source`` paths: see
+    ``build.prepare``); ``lock`` is the exact resolution in requirements form; ``base_memory`` is in
+    bytes; ``notices`` are sentences for the log.
+    """
+
+    python: str
+    binds: Sequence[Bind]
+    environment: Mapping[str, str]
+    runtime: str
+    base_memory: int
+    lock: str
+    trainer_digest: str
+    notices: Sequence[str] = field(default_factory=tuple)
+
+
+class Sandbox(Protocol):
+    """Runs a tool on behalf of a tenant, fenced like the tenant's jobs. Provided by the engine."""
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        read_only: Sequence[Bind],
+        writable: Sequence[Bind],
+        environment: Mapping[str, str],
+        network: bool,
+        timeout_s: float,
+        output: Callable[[bytes], None],
+    ) -> int:
+        """Run ``command`` to its end and return its exit code (negative for a signal).
+
+        ``writable`` folders have been made by the caller and belong to the tenant when this returns.
+        Without isolation on this machine, targets are ignored and sources are used as they are.
+        """
+
+    @property
+    def isolated(self) -> bool:
+        """Whether processes see targets (True) or sources (False)."""

@@ -1,0 +1,168 @@
+"""Everything that may go wrong, as one tree. Each error carries a stable ``code``.
+
+::
+
+    CloudMlError
+    ├── RequestError                what the caller asked for cannot be done as asked; asking again is no help
+    │   ├── InvalidRequest          invalid           a field is wrong: names field, value, what is allowed
+    │   ├── Unauthenticated         unauthenticated   who is asking could not be established
+    │   ├── Forbidden               forbidden         known, but not allowed
+    │   ├── NotFound                not_found         absent, or somebody else's: the answers are identical
+    │   ├── AlreadyExists           already_exists    the name is taken
+    │   ├── Conflict                conflict          not possible in the present state
+    │   └── TooLarge                too_large         a body, a file or an archive is over its limit
+    ├── TryAgain                    asking again later may succeed
+    │   ├── StaleRevision           stale_revision    somebody wrote in between
+    │   ├── FenceLost               fence_lost        another controller has taken over
+    │   ├── Unavailable             unavailable       a part that is needed does not answer
+    │   └── OutOfSpace              out_of_space      the disk is full or read-only
+    ├── Damaged                     damaged           stored data cannot be trusted; the server stops
+    └── TransportError              transport         the server could not be reached or spoke nonsense
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+
+class CloudMlError(Exception):
+    """Base of every error of ours.
+
+    Args:
+        message: One sentence for a person: what happened, what was expected.
+        field: The field of the request that is at fault, dotted for nested ones.
+        value: The value that was refused. Never a secret.
+        allowed: What would have been accepted, in words.
+        hint: What to do next.
+    """
+
+    code: ClassVar[str] = "internal"
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        value: Any = None,
+        allowed: str | None = None,
+        hint: str | None = None,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.value = value
+        self.allowed = allowed
+        self.hint = hint
+
+    def document(self) -> dict[str, Any]:
+        """The error as both HTTP surfaces answer it."""
+        document: dict[str, Any] = {"error": True, "code": self.code, "message": self.message}
+        for name in ("field", "value", "allowed", "hint"):
+            if (fact := getattr(self, name)) is not None:
+                document[name] = fact
+        return document
+
+
+class RequestError(CloudMlError):
+    """What was asked cannot be done as asked."""
+
+    code = "bad_request"
+
+
+class InvalidRequest(RequestError):
+    """A field is missing, malformed or out of range."""
+
+    code = "invalid"
+
+
+class Unauthenticated(RequestError):
+    """The signature, the key or the clock does not convince."""
+
+    code = "unauthenticated"
+
+
+class Forbidden(RequestError):
+    """The caller is known and may not do this."""
+
+    code = "forbidden"
+
+
+class NotFound(RequestError):
+    """Absent, or not visible to the caller; the two are told apart nowhere."""
+
+    code = "not_found"
+
+
+class AlreadyExists(RequestError):
+    """The name is taken.
+
+    ``same_spec`` tells whether what stands under the name equals what was asked for, so that a
+    client that lost an answer knows whether its first try arrived.
+    """
+
+    code = "already_exists"
+
+    def __init__(self, message: str, *, same_spec: bool | None = None, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.same_spec = same_spec
+
+    def document(self) -> dict[str, Any]:
+        """The error as both HTTP surfaces answer it."""
+        document = super().document()
+        if self.same_spec is not None:
+            document["same_spec"] = self.same_spec
+        return document
+
+
+class Conflict(RequestError):
+    """Not possible in the present state of the resource."""
+
+    code = "conflict"
+
+
+class TooLarge(RequestError):
+    """A body, a file or an archive is over its limit."""
+
+    code = "too_large"
+
+
+class TryAgain(CloudMlError):
+    """The same request may succeed later."""
+
+    code = "try_again"
+
+
+class StaleRevision(TryAgain):
+    """The record changed since it was read."""
+
+    code = "stale_revision"
+
+
+class FenceLost(TryAgain):
+    """The lease behind this write has passed to somebody else."""
+
+    code = "fence_lost"
+
+
+class Unavailable(TryAgain):
+    """A part that is needed does not answer at present."""
+
+    code = "unavailable"
+
+
+class OutOfSpace(TryAgain):
+    """The disk is full or read-only: new work is refused, reads go on."""
+
+    code = "out_of_space"
+
+
+class Damaged(CloudMlError):
+    """Stored data cannot be trusted. The message names the file and the command that restores it."""
+
+    code = "damaged"
+
+
+class TransportError(CloudMlError):
+    """The server could not be reached, or what came back was not one of its answers."""
+
+    code = "transport"

@@ -1,0 +1,1 @@
+"""What stages and runs a task. Standard library only, and it imports nothing else of ours."""

@@ -1,0 +1,242 @@
+"""Dataclasses to and from plain JSON values, by their type hints.
+
+The one definition of a wire type or a stored record is its dataclass. A coder is built once per
+type and cached, so that reading a record costs a few microseconds and no schema library is imported.
+
+Conventions: enums travel as their value, datetimes as RFC 3339 in UTC with microseconds, tuples as
+lists. Fields that equal their default are kept, so that a stored document says all it means.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import enum
+import functools
+import math
+import types
+import typing
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from difflib import get_close_matches
+from typing import Any, TypeVar
+
+from cloud_ml.errors import InvalidRequest
+
+T = TypeVar("T")
+Coder = Callable[[Any], Any]
+Decoder = Callable[[Any, str], Any]
+
+
+def encode(value: Any) -> Any:
+    """Return ``value`` (a dataclass instance) as JSON values."""
+    kind: Any = type(value)
+    return _encoder(kind)(value)
+
+
+def decode(kind: type[T], document: Any, *, path: str = "", ignore_unknown: bool = False) -> T:
+    """Read a ``kind`` out of JSON values.
+
+    Args:
+        kind: A dataclass type.
+        document: What ``json.loads`` returned.
+        path: Where the document sits in the request; prefixes the field of an error.
+        ignore_unknown: Accept and drop fields that ``kind`` lacks (stored documents of a newer
+            version, old clients) instead of refusing them.
+
+    Raises:
+        InvalidRequest: A field is missing, unknown or of the wrong type; names field, value and
+            what is allowed.
+    """
+    reader: Decoder = _dataclass_decoder(typing.cast("Any", kind), ignore_unknown)
+    return typing.cast("T", reader(document, path))
+
+
+def format_time(moment: datetime) -> str:
+    """RFC 3339 in UTC, always with six digits, so that text order is time order."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def parse_time(text: str) -> datetime:
+    """The reverse of ``format_time``; accepts any RFC 3339 offset.
+
+    Raises:
+        ValueError: ``text`` is not a time, or has no offset.
+    """
+    moment = datetime.fromisoformat(text)
+    if moment.tzinfo is None:
+        raise ValueError("the time has no offset")
+    return moment.astimezone(UTC)
+
+
+@functools.cache
+def _encoder(kind: Any) -> Coder:
+    if dataclasses.is_dataclass(kind):
+        names = [field.name for field in dataclasses.fields(kind)]
+        return lambda value: {name: _encode_any(getattr(value, name)) for name in names}
+    if issubclass(kind, enum.Enum):
+        return lambda value: value.value
+    if issubclass(kind, datetime):
+        return format_time
+    if issubclass(kind, Mapping):
+        return lambda value: {key: _encode_any(item) for key, item in value.items()}
+    if issubclass(kind, (list, tuple)):
+        return lambda value: [_encode_any(item) for item in value]
+    return lambda value: value
+
+
+def _encode_any(value: Any) -> Any:
+    if value is None or type(value) in (str, int, float, bool):
+        return value
+    kind: Any = type(value)
+    return _encoder(kind)(value)
+
+
+@functools.cache
+def _dataclass_decoder(kind: Any, ignore_unknown: bool) -> Decoder:
+    hints = typing.get_type_hints(kind)
+    fields = {
+        field.name: (
+            _decoder(hints[field.name], ignore_unknown),
+            field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING,
+        )
+        for field in dataclasses.fields(kind)
+        if field.init
+    }
+    required = [name for name, (_, needed) in fields.items() if needed]
+
+    def read(document: Any, path: str) -> Any:
+        if not isinstance(document, Mapping):
+            raise _wrong(path or "body", document, "an object")
+        values = {}
+        for name, item in document.items():
+            entry = fields.get(name)
+            if entry is not None:
+                values[name] = entry[0](item, f"{path}.{name}" if path else name)
+            elif not ignore_unknown:
+                raise _unknown(path, name, item, list(fields))
+        for name in required:
+            if name not in values:
+                where = f"{path}.{name}" if path else name
+                raise InvalidRequest(f"{where} is missing", field=where, allowed="a value is required")
+        return kind(**values)
+
+    return read
+
+
+def _decoder(hint: Any, ignore_unknown: bool) -> Decoder:
+    origin = typing.get_origin(hint)
+    arguments = typing.get_args(hint)
+    if origin in (typing.Union, types.UnionType):
+        return _union_decoder(arguments, ignore_unknown)
+    if origin in (tuple, list):
+        return _sequence_decoder(origin, _decoder(arguments[0], ignore_unknown))
+    if origin is dict or origin is Mapping or (isinstance(origin, type) and issubclass(origin, Mapping)):
+        return _mapping_decoder(_decoder(arguments[1], ignore_unknown))
+    if dataclasses.is_dataclass(hint):
+        return _dataclass_decoder(typing.cast("Any", hint), ignore_unknown)
+    if isinstance(hint, type) and issubclass(hint, enum.Enum):
+        return _enum_decoder(hint)
+    if hint is datetime:
+        return _read_time
+    if hint is Any or hint is object:
+        return lambda value, path: value
+    return _SCALARS[hint]
+
+
+def _union_decoder(arguments: tuple[Any, ...], ignore_unknown: bool) -> Decoder:
+    optional = type(None) in arguments
+    choices = [_decoder(argument, ignore_unknown) for argument in arguments if argument is not type(None)]
+
+    def read(value: Any, path: str) -> Any:
+        if value is None and optional:
+            return None
+        for choice in choices[:-1]:
+            try:
+                return choice(value, path)
+            except InvalidRequest:
+                continue
+        return choices[-1](value, path)
+
+    return read
+
+
+def _sequence_decoder(origin: Any, item_decoder: Decoder) -> Decoder:
+    def read(value: Any, path: str) -> Any:
+        if not isinstance(value, (list, tuple)):
+            raise _wrong(path, value, "a list")
+        return origin(item_decoder(item, f"{path}[{i}]") for i, item in enumerate(value))
+
+    return read
+
+
+def _mapping_decoder(item_decoder: Decoder) -> Decoder:
+    def read(value: Any, path: str) -> Any:
+        if not isinstance(value, Mapping):
+            raise _wrong(path, value, "an object")
+        return {str(key): item_decoder(item, f"{path}.{key}") for key, item in value.items()}
+
+    return read
+
+
+def _enum_decoder(kind: type[enum.Enum]) -> Decoder:
+    members = {member.value: member for member in kind}
+
+    def read(value: Any, path: str) -> Any:
+        try:
+            return members[value]
+        except (KeyError, TypeError):
+            raise _wrong(path, value, "one of " + ", ".join(map(str, members))) from None
+
+    return read
+
+
+def _read_time(value: Any, path: str) -> datetime:
+    if isinstance(value, str):
+        try:
+            return parse_time(value)
+        except ValueError:
+            pass
+    raise _wrong(path, value, "a time such as 2026-01-31T12:00:00Z")
+
+
+def _read_str(value: Any, path: str) -> str:
+    if not isinstance(value, str):
+        raise _wrong(path, value, "a string")
+    return value
+
+
+def _read_bool(value: Any, path: str) -> bool:
+    if not isinstance(value, bool):
+        raise _wrong(path, value, "true or false")
+    return value
+
+
+def _read_int(value: Any, path: str) -> int:
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise _wrong(path, value, "a whole number")
+    return value
+
+
+def _read_float(value: Any, path: str) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
+        raise _wrong(path, value, "a number")
+    return float(value)
+
+
+_SCALARS: dict[Any, Decoder] = {str: _read_str, bool: _read_bool, int: _read_int, float: _read_float}
+
+
+def _wrong(path: str, value: Any, allowed: str) -> InvalidRequest:
+    shown = repr(value) if len(repr(value)) <= 80 else repr(value)[:77] + "..."
+    return InvalidRequest(f"{path} is {shown}; allowed is {allowed}", field=path, value=value, allowed=allowed)
+
+
+def _unknown(path: str, name: str, value: Any, known: list[str]) -> InvalidRequest:
+    where = f"{path}.{name}" if path else name
+    near = get_close_matches(name, known, n=3)
+    return InvalidRequest(
+        f"{where} is not a known field" + (f"; did you mean {' or '.join(near)}?" if near else ""),
+        field=where,
+        value=value,
+        allowed="one of " + ", ".join(near or known),
+    )

@@ -1,0 +1,170 @@
+"""Rules of fields that several wire types share: names, amounts of cpu and memory, durations, URIs.
+
+Each ``check_*`` returns the value in its canonical form or raises ``InvalidRequest`` naming the
+field, the value and what is allowed.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+from typing import Any, NamedTuple
+
+from cloud_ml.errors import InvalidRequest
+
+NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
+NAME_ALLOWED = "lower-case letters, digits and '-', starting and ending with a letter or digit, at most 63 characters"
+_CPU = re.compile(r"[0-9]+(\.[0-9]{1,2})?")
+_MEMORY = re.compile(r"([0-9]+(?:\.[0-9]{1,2})?)([KMG])")
+_DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
+_ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+_UNIT_BYTES = {"K": 2**10, "M": 2**20, "G": 2**30}
+
+
+class ObjectUri(NamedTuple):
+    """``fds://bucket/key``, parsed. ``key`` is empty for the bucket itself and never starts with '/'."""
+
+    bucket: str
+    key: str
+
+    def __str__(self) -> str:
+        return f"fds://{self.bucket}/{self.key}"
+
+
+def refuse(field: str, value: Any, allowed: str) -> InvalidRequest:
+    """The error for ``value`` in ``field``, ready to be raised."""
+    shown = repr(value) if len(repr(value)) <= 120 else repr(value)[:117] + "..."
+    return InvalidRequest(f"{field} is {shown}; allowed is {allowed}", field=field, value=value, allowed=allowed)
+
+
+def check_name(field: str, value: Any) -> str:
+    """A resource's name, as in RFC 1123 labels."""
+    if not isinstance(value, str) or len(value) > 63 or not NAME.fullmatch(value):
+        raise refuse(field, value, NAME_ALLOWED)
+    return value
+
+
+def check_module(field: str, value: Any) -> str:
+    """A dotted Python module name such as ``trainer.task``."""
+    if not isinstance(value, str) or len(value) > 256 or not _MODULE.fullmatch(value):
+        raise refuse(field, value, "a Python module name such as trainer.task")
+    return value
+
+
+def check_text(field: str, value: Any, *, limit: int = 4096, allow_empty: bool = False) -> str:
+    """Free text of at most ``limit`` characters without NUL."""
+    if not isinstance(value, str) or (not value and not allow_empty) or len(value) > limit or "\x00" in value:
+        raise refuse(field, value, f"a text of at most {limit} characters" + ("" if allow_empty else ", not empty"))
+    return value
+
+
+def check_cpu(field: str, value: Any) -> str:
+    """Cores as decimal text with at most two decimals, above zero. Numbers are accepted and turned to text."""
+    text = f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
+    if not isinstance(text, str) or not _CPU.fullmatch(text) or Decimal(text) == 0 or Decimal(text) > 4096:
+        raise refuse(field, value, "cores above 0 with at most two decimals, such as 0.5 or 2")
+    return text
+
+
+def cpu_millis(text: str) -> int:
+    """``"0.5"`` is 500."""
+    return int(Decimal(text) * 1000)
+
+
+def check_memory(field: str, value: Any) -> str:
+    """A decimal number with at most two decimals and one of K, M, G (powers of 1024), above zero."""
+    match = _MEMORY.fullmatch(value) if isinstance(value, str) and len(value) < 24 else None
+    if not match or Decimal(match[1]) == 0:
+        raise refuse(field, value, "a number above 0 followed by K, M or G, such as 100M or 1.5G")
+    return str(value)
+
+
+def memory_bytes(text: str) -> int:
+    """``"1.5G"`` is 1610612736."""
+    return int(Decimal(text[:-1]) * _UNIT_BYTES[text[-1]])
+
+
+def format_memory(count: int) -> str:
+    """Bytes in the largest unit that keeps the number at or above one: ``104857600`` is ``100M``."""
+    for unit in ("G", "M", "K"):
+        if count >= _UNIT_BYTES[unit]:
+            return f"{count / _UNIT_BYTES[unit]:.2f}".rstrip("0").rstrip(".") + unit
+    return f"{count}B"
+
+
+def check_count(field: str, value: Any, *, least: int = 1, most: int = 10_000) -> int:
+    """A whole number between ``least`` and ``most``. Digits as text are accepted."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) < 10:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= most:
+        raise refuse(field, value, f"a whole number from {least} to {most}")
+    return value
+
+
+def check_duration(field: str, value: Any) -> str:
+    """A duration such as ``90s``, ``30m``, ``2h``, ``1d12h``; a bare number means seconds."""
+    text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+    if isinstance(text, str) and text.isascii() and text.isdigit():
+        text += "s"
+    if not isinstance(text, str) or len(text) > 32 or not _DURATION.fullmatch(text) or duration_seconds(text) <= 0:
+        raise refuse(field, value, "a duration above 0 such as 90s, 30m, 2h or 1d12h")
+    return text
+
+
+def duration_seconds(text: str) -> int:
+    """``"1d12h"`` is 129600; text that is no duration is 0."""
+    match = _DURATION.fullmatch(text)
+    days, hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0, 0)
+    return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def check_environment(field: str, value: Any) -> dict[str, str]:
+    """Environment variables: names as POSIX allows, values as text."""
+    if not isinstance(value, dict):
+        raise refuse(field, value, "an object of name: text")
+    for name, text in value.items():
+        if not isinstance(name, str) or not _ENVIRONMENT_NAME.fullmatch(name):
+            raise refuse(f"{field}.{name}", name, "a name of letters, digits and '_' that starts with no digit")
+        if not isinstance(text, str) or "\x00" in text or len(text) > 32_768:
+            raise refuse(f"{field}.{name}", text, "a text of at most 32768 characters")
+    return dict(value)
+
+
+def check_bucket(field: str, value: Any) -> str:
+    """A bucket's name: 3 to 63 of lower-case letters, digits, '.', '-'."""
+    if not isinstance(value, str) or not _BUCKET.fullmatch(value) or ".." in value:
+        raise refuse(
+            field,
+            value,
+            "3 to 63 lower-case letters, digits, '.' or '-', with a letter or digit at both ends",
+        )
+    return value
+
+
+def parse_object_uri(field: str, value: Any) -> ObjectUri:
+    """Parse ``fds://bucket/key`` once and for all; what is compared later is the result, not the text.
+
+    Raises:
+        InvalidRequest: Another scheme, a bad bucket name, or a key with ``.``, ``..`` or empty
+            segments, backslashes or control characters.
+    """
+    if not isinstance(value, str) or not value.startswith("fds://"):
+        raise refuse(field, value, "fds://bucket/path")
+    bucket, _, key = value[len("fds://") :].partition("/")
+    check_bucket(field, bucket)
+    return ObjectUri(bucket, check_key(field, key, whole=value))
+
+
+def check_key(field: str, key: str, *, whole: str | None = None) -> str:
+    """An object's key that can be a path; one trailing '/' (a folder) is kept."""
+    body = key.removesuffix("/")
+    bad = any(part in ("", ".", "..") or len(part.encode()) > 255 for part in body.split("/")) if body else False
+    if bad or len(key.encode(errors="surrogatepass")) > 1024 or any(ord(c) < 32 or c in "\\\x7f" for c in key):
+        raise refuse(
+            field,
+            whole if whole is not None else key,
+            "a path without '.', '..' or empty segments, backslashes or control characters, at most 1024 bytes",
+        )
+    return key

@@ -1,0 +1,164 @@
+"""The contract of an object store. ``cloud_ml.testing.objects.ObjectStoreContract`` is the same in code.
+
+A bucket is a plain tree. Keys are paths (see ``models.common.check_key``); a key cannot be both an
+object and a folder of others. Methods are synchronous and thread-safe; callers in an event loop use
+a thread. Nobody sees a half-written object.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Protocol, Self, runtime_checkable
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectInfo:
+    """What is known of an object without reading it. ``size`` in bytes.
+
+    ``etag`` changes whenever the content does.
+    """
+
+    bucket: str
+    key: str
+    size: int
+    modified: datetime
+    etag: str
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """A page of a bucket: objects and, when a delimiter was given, the folders at this level.
+
+    ``next`` continues the list (pass it as ``after``); ``None`` at the end.
+    """
+
+    objects: Sequence[ObjectInfo]
+    folders: Sequence[str]
+    next: str | None
+
+
+class ObjectWriter(abc.ABC):
+    """An upload under way. Leaving the ``with`` block without ``commit`` leaves no trace."""
+
+    @abc.abstractmethod
+    def write(self, chunk: bytes) -> None:
+        """Add bytes.
+
+        Raises:
+            OutOfSpace: The disk is full; the upload is lost.
+        """
+
+    @abc.abstractmethod
+    def commit(self) -> ObjectInfo:
+        """Make the object visible, durable and whole, in place of an older one.
+
+        Raises:
+            AlreadyExists: ``only_if_absent`` was asked for and somebody came first.
+            OutOfSpace: The disk is full; an older object under the key is untouched.
+        """
+
+    @abc.abstractmethod
+    def abort(self) -> None:
+        """Forget the upload; harmless after ``commit``."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.abort()
+
+
+class ObjectStore(abc.ABC):
+    """Buckets and the objects in them.
+
+    Every method that names a key raises ``InvalidRequest`` for one that can be no path. Methods that
+    name a bucket raise ``NotFound`` when it does not exist.
+    """
+
+    @abc.abstractmethod
+    def create_bucket(self, bucket: str, *, tenant: int | None = None) -> None:
+        """Make a bucket; one that exists is success.
+
+        ``tenant`` is the number of the owning organisation, for stores that set file owners.
+        """
+
+    @abc.abstractmethod
+    def delete_bucket(self, bucket: str) -> None:
+        """Remove an empty bucket; one that is gone is success.
+
+        Raises:
+            Conflict: There are objects in it.
+        """
+
+    @abc.abstractmethod
+    def buckets(self) -> Sequence[str]:
+        """Every bucket's name, sorted."""
+
+    @abc.abstractmethod
+    def head(self, bucket: str, key: str) -> ObjectInfo | None:
+        """What is known of the object, or ``None``. A folder is no object."""
+
+    @abc.abstractmethod
+    def read(
+        self, bucket: str, key: str, *, start: int = 0, length: int | None = None
+    ) -> tuple[ObjectInfo, Iterator[bytes]]:
+        """The object's facts and its bytes from ``start``, in chunks.
+
+        Raises:
+            NotFound: No such object.
+        """
+
+    @abc.abstractmethod
+    def writer(self, bucket: str, key: str, *, only_if_absent: bool = False) -> ObjectWriter:
+        """Begin an upload.
+
+        Raises:
+            Conflict: The key is a folder of other objects, or one of its folders is an object.
+        """
+
+    @abc.abstractmethod
+    def list(
+        self, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int = 1000
+    ) -> Listing:
+        """Objects whose key starts with ``prefix``, in byte order of the keys.
+
+        With ``delimiter``, keys that have a further '/' behind the prefix are given as folders
+        (each once, ending in '/').
+        """
+
+    @abc.abstractmethod
+    def delete(self, bucket: str, key: str) -> bool:
+        """Remove the object; returns whether there was one."""
+
+    def put(self, bucket: str, key: str, content: bytes, *, only_if_absent: bool = False) -> ObjectInfo:
+        """Write a small object in one go."""
+        with self.writer(bucket, key, only_if_absent=only_if_absent) as upload:
+            upload.write(content)
+            return upload.commit()
+
+    def get(self, bucket: str, key: str) -> bytes:
+        """Read a small object in one go.
+
+        Raises:
+            NotFound: No such object.
+        """
+        return b"".join(self.read(bucket, key)[1])
+
+
+@runtime_checkable
+class LocalFolders(Protocol):
+    """A store whose buckets are folders of this machine, so that a job can have them mounted as they are."""
+
+    def folder(self, bucket: str) -> Path:
+        """The bucket's folder.
+
+        Raises:
+            NotFound: No such bucket.
+        """

@@ -1,0 +1,41 @@
+"""The contract of a recipe."""
+
+from __future__ import annotations
+
+import abc
+from dataclasses import dataclass
+
+from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.engines.base import Gang, GangKey, Mount, Places, TrainerSource
+
+
+@dataclass(frozen=True)
+class PlanContext:
+    """What a recipe is told beside the spec: who, which attempt, and where things are."""
+
+    key: GangKey
+    org: str
+    tenant: int
+    job_name: str
+    places: Places
+    mounts: tuple[Mount, ...]
+    trainer: TrainerSource | None
+    network: str
+
+
+class Recipe(abc.ABC):
+    """How jobs of one framework become processes."""
+
+    name: str
+
+    @abc.abstractmethod
+    def check(self, spec: JobSpec) -> None:
+        """Refuse at submit what would fail at start.
+
+        Raises:
+            InvalidRequest: Names field, value and what is allowed.
+        """
+
+    @abc.abstractmethod
+    def plan(self, spec: JobSpec, context: PlanContext) -> Gang:
+        """The gang for one attempt."""

@@ -1,0 +1,1 @@
+"""What the client is made of: transport, retries, packaging, following of logs."""

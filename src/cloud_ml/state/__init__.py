@@ -1,0 +1,1 @@
+"""Wanted state, status, events and leases. ``base`` is the contract; ``memory`` and ``sql`` keep it."""

@@ -1,0 +1,249 @@
+"""The contract of a state store. ``cloud_ml.testing.state.StateStoreContract`` is the same in code.
+
+Methods are synchronous, thread-safe, and each is one short transaction: either all of it is durable
+when the method returns, or none of it ever happened. Loops call them through an executor.
+"""
+
+from __future__ import annotations
+
+import abc
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from cloud_ml.domain.records import Event, Kind, Record, Summary
+
+S = TypeVar("S")
+T = TypeVar("T")
+Item = TypeVar("Item")
+
+
+@dataclass(frozen=True, slots=True)
+class Once:
+    """Makes a mutation happen at most once: ``token`` is inserted as a unique row in its transaction.
+
+    A request's (key, nonce) goes here, so that a replayed request is refused by any server, also
+    after a crash. Rows may be dropped after ``expires_at``.
+    """
+
+    token: str
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Page(Generic[Item]):
+    """A page of a list, and the cursor of the next one (``None`` at the end)."""
+
+    items: Sequence[Item]
+    next: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """Something changed: the feed names it, whoever cares reads it."""
+
+    revision: int
+    kind: str
+    uid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """The right to act under ``name`` until ``expires_at``. ``epoch`` grows with every new holder."""
+
+    name: str
+    holder: str
+    epoch: int
+    expires_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Fence:
+    """Shown with a write: it is refused once the lease has passed on."""
+
+    name: str
+    epoch: int
+
+
+class StateStore(abc.ABC):
+    """Where every promise is kept.
+
+    Revisions come from one counter inside the transaction: revision order is commit order, so a
+    follower of ``changes`` never skips a late commit.
+
+    Every method may raise ``OutOfSpace`` (disk full or read-only), ``Unavailable`` (no answer) or
+    ``Damaged``; after either of the first two, later calls may succeed again.
+    """
+
+    @abc.abstractmethod
+    def create(
+        self,
+        kind: Kind[S, T],
+        *,
+        org: str,
+        name: str,
+        owner: str,
+        spec: S,
+        status: T,
+        now: datetime,
+        title: str = "",
+        events: Sequence[Event] = (),
+        idempotency_key: str | None = None,
+        once: Once | None = None,
+    ) -> Record[S, T]:
+        """Store a new record (generation 1) with its first events.
+
+        With an ``idempotency_key`` that this organisation has used for this kind before, the record
+        it made is returned as it is now and nothing is written.
+
+        Raises:
+            AlreadyExists: A living record of this kind and organisation has the name.
+            Conflict: The idempotency key made a record that is gone.
+            Unauthenticated: ``once`` was seen before.
+        """
+
+    @abc.abstractmethod
+    def get(self, kind: Kind[S, T], uid: str) -> Record[S, T] | None:
+        """The record, or ``None``."""
+
+    @abc.abstractmethod
+    def find(self, kind: Kind[S, T], org: str, name: str) -> Record[S, T] | None:
+        """The living record of that name, or ``None``."""
+
+    @abc.abstractmethod
+    def list(
+        self,
+        kind: Kind[Any, Any],
+        *,
+        org: str | None = None,
+        indexes: Collection[str] | None = None,
+        after: int | None = None,
+        limit: int = 50,
+    ) -> Page[Summary]:
+        """Newest first.
+
+        Args:
+            kind: What to list.
+            org: Only this organisation's; ``None`` for all.
+            indexes: Only records listed under one of these values (see ``Kind.indexed``).
+            after: The cursor of the page before.
+            limit: At most this many, 1 to 1000.
+        """
+
+    @abc.abstractmethod
+    def change_spec(
+        self,
+        kind: Kind[S, T],
+        uid: str,
+        change: Callable[[S], S],
+        *,
+        now: datetime,
+        events: Sequence[Event] = (),
+        once: Once | None = None,
+    ) -> Record[S, T]:
+        """Replace the spec by ``change(spec)``; raises the generation unless nothing changed.
+
+        ``change`` is pure and may be called more than once.
+
+        Raises:
+            NotFound: No such record.
+            Unauthenticated: ``once`` was seen before.
+        """
+
+    @abc.abstractmethod
+    def request_delete(
+        self,
+        kind: Kind[S, T],
+        uid: str,
+        *,
+        now: datetime,
+        events: Sequence[Event] = (),
+        once: Once | None = None,
+    ) -> Record[S, T]:
+        """Mark the record for deletion; a second mark changes nothing.
+
+        Raises:
+            NotFound: No such record.
+            Unauthenticated: ``once`` was seen before.
+        """
+
+    @abc.abstractmethod
+    def commit_status(
+        self,
+        kind: Kind[S, T],
+        uid: str,
+        status: T,
+        *,
+        expected_revision: int,
+        fence: Fence | None,
+        now: datetime,
+        events: Sequence[Event] = (),
+    ) -> Record[S, T]:
+        """Write a new status and its events, if the record is still at ``expected_revision``.
+
+        Raises:
+            StaleRevision: It is not, or it is gone.
+            FenceLost: The fence's lease has a newer epoch.
+        """
+
+    @abc.abstractmethod
+    def delete(self, kind: Kind[Any, Any], uid: str, *, fence: Fence | None) -> None:
+        """Remove the record and its events; what is gone already is success. The name is free again.
+
+        Raises:
+            FenceLost: The fence's lease has a newer epoch.
+        """
+
+    @abc.abstractmethod
+    def add_event(self, uid: str, event: Event) -> None:
+        """Add one event outside a transition. A record that is gone is no error."""
+
+    @abc.abstractmethod
+    def events(self, uid: str, *, after: int = 0, limit: int = 1000) -> Sequence[Event]:
+        """Events of a record in the order they were written, those with ``id > after``."""
+
+    @abc.abstractmethod
+    def remember(self, once: Once) -> None:
+        """Record a ``once`` token by itself, for a mutation that lives outside the store (objects).
+
+        Raises:
+            Unauthenticated: It was seen before.
+        """
+
+    @abc.abstractmethod
+    def changes(self, after: int, *, limit: int = 1000) -> Sequence[Change]:
+        """What changed after revision ``after``, oldest first; deletions included.
+
+        A record that changed several times may appear once, at its newest revision.
+        """
+
+    @abc.abstractmethod
+    def revision(self) -> int:
+        """The newest revision that is committed."""
+
+    @abc.abstractmethod
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call ``wake`` soon after commits, from any thread; returns the way to unsubscribe.
+
+        A hint only: commits of other servers may go unheard, so followers also poll ``changes``.
+        """
+
+    @abc.abstractmethod
+    def acquire_lease(self, name: str, holder: str, *, ttl_s: float, now: datetime) -> Lease | None:
+        """Take a free or expired lease (a new epoch) or extend one's own (same epoch).
+
+        Returns ``None`` while somebody else holds it.
+        """
+
+    @abc.abstractmethod
+    def release_lease(self, lease: Lease) -> None:
+        """Give the lease back; one that has passed on already is left alone."""
+
+    @abc.abstractmethod
+    def prune(self, now: datetime) -> None:
+        """Drop expired ``Once`` rows and old marks of deletion."""
+
+    @abc.abstractmethod
+    def close(self) -> None:
+        """Let go of files and connections."""

@@ -1,0 +1,1 @@
+"""Contracts, builders and fakes: public, for us and for authors of plugins."""
