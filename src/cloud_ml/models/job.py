@@ -1,0 +1,106 @@
+"""What the modern surface answers about jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobUsage:
+    """What the decisive task has used. Memory in bytes, time in seconds."""
+
+    cpu_seconds: float = 0.0
+    memory_bytes: int = 0
+    memory_peak_bytes: int = 0
+    processes: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """A train job as it stands.
+
+    ``phase`` is the platform's word and ``state`` that of the original wire. ``spec`` holds the fields
+    that were submitted. ``stages`` says when the current attempt reached each stage. ``revision``
+    grows with every change and is what ``wait`` compares.
+    """
+
+    uid: str
+    name: str
+    org: str
+    owner: str
+    revision: int
+    phase: str
+    state: str
+    attempt: int
+    created_at: datetime
+    updated_at: datetime
+    reason: str = ""
+    message: str = ""
+    queued_at: datetime | None = None
+    starting_at: datetime | None = None
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    node: str = ""
+    runtime: str = ""
+    environment_lock: str = ""
+    trainer_digest: str = ""
+    deleting: bool = False
+    stages: Mapping[str, datetime] = field(default_factory=dict)
+    usage: JobUsage = field(default_factory=JobUsage)
+    spec: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing can follow any more."""
+        return self.phase in ("Succeeded", "Failed", "Stopped")
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the job ended well."""
+        return self.phase == "Succeeded"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobSummary:
+    """A line of the list of jobs."""
+
+    uid: str
+    name: str
+    org: str
+    owner: str
+    phase: str
+    state: str
+    created_at: datetime
+    updated_at: datetime
+    deleting: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobPage:
+    """Newest first; ``next`` goes into ``after`` of the next request and is null at the end."""
+
+    items: list[JobSummary]
+    next: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEvent:
+    """One sentence about a job."""
+
+    id: int
+    at: datetime
+    type: str
+    reason: str
+    message: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobEvents:
+    """Events in the order they were written."""
+
+    items: list[JobEvent]
