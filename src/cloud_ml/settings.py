@@ -1,0 +1,214 @@
+"""Settings by theme: typed values with unit, default and reason, handed in and never read from a global.
+
+``load`` merges, later ones winning: defaults, a TOML file, the environment, command-line options. The
+file has a table per theme (``[engine]``, ``stop_grace_s = 5``), the environment a variable per value
+(``CLOUDML_ENGINE_STOP_GRACE_S=5``).
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, cast
+
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import codec
+
+MIB = 2**20
+GIB = 2**30
+
+
+@dataclass(frozen=True)
+class ServerSettings:
+    """Where the server listens and keeps its data."""
+
+    host: str = "127.0.0.1"
+    """Address to listen on. Beyond loopback the server insists on TLS or ``behind_proxy``."""
+    port: int = 8471
+    """TCP port; 0 takes a free one and prints it."""
+    data_dir: str = ""
+    """Folder of everything the server keeps; empty means ``~/.local/share/cloudml``."""
+    database_url: str = ""
+    """Empty means SQLite inside ``data_dir``."""
+    tls_cert: str = ""
+    """PEM file of the certificate chain."""
+    tls_key: str = ""
+    """PEM file of the private key."""
+    behind_proxy: bool = False
+    """A proxy in front speaks TLS: listening beyond loopback without a certificate is then right."""
+    shutdown_timeout_s: float = 8.0
+    """How long open requests may take to end on SIGTERM. Followers of logs are cut off at once."""
+    log_format: str = "auto"
+    """``json``, ``text``, or ``auto``: text on a terminal, JSON otherwise."""
+
+
+@dataclass(frozen=True)
+class ApiSettings:
+    """Bounds and rules of the HTTP surfaces."""
+
+    body_limit_bytes: int = MIB
+    """Largest JSON body. Uploads of objects are streamed and not bound by it."""
+    signature_window_s: int = 300
+    """How far a request's time may be from the server's, either way."""
+    legacy_bodyless_window_s: int = 10
+    """The same for a mutation in the original scheme without a body: its signature fits other methods too."""
+    legacy_signatures: bool = True
+    """Whether the original client's signatures are accepted at all."""
+    list_page_limit: int = 1000
+    """Most entries of one page."""
+    long_poll_limit_s: int = 60
+    """Longest time a request may wait for a change."""
+    gpu_missing: str = "refuse"
+    """What to do with a job that asks for a GPU where there is none: ``refuse`` or ``ignore``."""
+
+
+@dataclass(frozen=True)
+class ControllerSettings:
+    """The loops that move jobs."""
+
+    workers: int = 8
+    """Reconciles under way at once; each waits for the store or the engine most of the time."""
+    poll_s: float = 5.0
+    """How often the change feed is read without being woken: the promise behind the hints."""
+    lease_ttl_s: float = 15.0
+    """How long a dead controller blocks the next one."""
+    backoff_first_s: float = 0.5
+    """Delay after the first failed reconcile of a job; doubles up to ``backoff_longest_s``."""
+    backoff_longest_s: float = 60.0
+    """Longest delay between reconciles of a job that keeps failing."""
+    max_running_jobs: int = 0
+    """Jobs started at once; 0 means four for each core."""
+
+
+@dataclass(frozen=True)
+class EngineSettings:
+    """How jobs run on this machine."""
+
+    sandbox: str = "auto"
+    """``auto``: bubblewrap where it works; ``require``: refuse to run without; ``none``: never."""
+    cgroups: str = "auto"
+    """``auto``, ``require`` or ``none``, likewise for enforced limits."""
+    network: str = "host"
+    """What jobs see of the network: ``host`` (all of it) or ``none`` (loopback of their own)."""
+    stop_grace_s: float = 10.0
+    """Between SIGTERM and SIGKILL when a job is stopped."""
+    start_timeout_s: float = 3600.0
+    """How long fetching and installing may take before the attempt fails."""
+    tool_timeout_s: float = 1800.0
+    """How long one run of an installer or a package build may take."""
+    log_limit_bytes: int = 64 * MIB
+    """Most that is kept of one task's output; past it the middle is dropped and marked."""
+    usage_period_s: float = 5.0
+    """How often cpu and memory of a task are noted."""
+    max_processes: int = 4096
+    """Processes and threads of one task."""
+    thrash_s: float = 30.0
+    """A task at its memory limit without progress for so long counts as out of memory."""
+    tenant_uid_base: int = 1_600_000
+    """As root, jobs of organisation n run as user ``tenant_uid_base + n``."""
+    default_memory: str = ""
+    """Memory limit of jobs that name none; empty means none."""
+
+
+@dataclass(frozen=True)
+class EnvironmentSettings:
+    """How environments of jobs are made."""
+
+    home: str = ""
+    """Folder of layers and caches; empty means ``environments`` inside the data folder. May be shared
+    by servers of one user on one machine."""
+    runtimes_dir: str = ""
+    """Folder with further runtimes (TOML files); empty means ``runtimes`` inside the data folder."""
+
+
+@dataclass(frozen=True)
+class Settings:
+    """All of it."""
+
+    server: ServerSettings = field(default_factory=ServerSettings)
+    api: ApiSettings = field(default_factory=ApiSettings)
+    controller: ControllerSettings = field(default_factory=ControllerSettings)
+    engine: EngineSettings = field(default_factory=EngineSettings)
+    environments: EnvironmentSettings = field(default_factory=EnvironmentSettings)
+
+    @property
+    def data_dir(self) -> Path:
+        """The data folder, made absolute."""
+        configured = self.server.data_dir or os.path.join(  # noqa: PTH118
+            os.environ.get("XDG_DATA_HOME") or "~/.local/share", "cloudml"
+        )
+        return Path(configured).expanduser().absolute()
+
+    @property
+    def environments_home(self) -> Path:
+        """The folder of layers and caches, made absolute."""
+        if self.environments.home:
+            return Path(self.environments.home).expanduser().absolute()
+        return self.data_dir / "environments"
+
+    @property
+    def runtimes_dir(self) -> Path:
+        """The operator's folder of runtimes."""
+        if self.environments.runtimes_dir:
+            return Path(self.environments.runtimes_dir).expanduser().absolute()
+        return self.data_dir / "runtimes"
+
+
+def load(
+    file: Path | None = None,
+    environment: Mapping[str, str] | None = None,
+    options: Mapping[str, Mapping[str, Any]] | None = None,
+) -> Settings:
+    """Merge all sources.
+
+    Args:
+        file: A TOML file, or ``None``.
+        environment: Usually ``os.environ``.
+        options: Theme → name → value, from the command line; ``None`` values count as not given.
+
+    Raises:
+        InvalidRequest: A source names an unknown setting or a value of the wrong type.
+    """
+    document: dict[str, dict[str, Any]] = {theme.name: {} for theme in dataclasses.fields(Settings)}
+    for source in (_from_file(file), _from_environment(environment or {}), options or {}):
+        for theme, values in source.items():
+            if theme not in document:
+                raise InvalidRequest(
+                    f"there is no group of settings named {theme}", field=theme, allowed=", ".join(document)
+                )
+            document[theme].update({name: value for name, value in values.items() if value is not None})
+    return codec.decode(Settings, document)
+
+
+def _from_file(file: Path | None) -> Mapping[str, Mapping[str, Any]]:
+    if file is None:
+        return {}
+    try:
+        return tomllib.loads(file.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        raise InvalidRequest(f"the settings file {file} cannot be read: {error}", field="config") from error
+
+
+def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    found: dict[str, dict[str, Any]] = {}
+    for theme in dataclasses.fields(Settings):
+        for setting in dataclasses.fields(cast("Any", theme.default_factory)):
+            text = environment.get(f"CLOUDML_{theme.name}_{setting.name}".upper())
+            if text is not None:
+                found.setdefault(theme.name, {})[setting.name] = _read(text, str(setting.type), setting.name)
+    return found
+
+
+def _read(text: str, type_name: str, name: str) -> Any:
+    try:
+        if type_name == "bool":
+            return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
+        return {"int": int, "float": float, "str": str}[type_name](text)
+    except (KeyError, ValueError):
+        raise InvalidRequest(
+            f"the setting {name} is {text!r}; allowed is a value of type {type_name}", field=name, value=text
+        ) from None
