@@ -50,11 +50,13 @@ class Mount:
 class TrainerSource:
     """Where the user's package comes from: a file the engine's machine can read.
 
-    ``name`` is the file's name, whose ending tells the format.
+    ``name`` is the file's name, whose ending tells the format. With a ``problem`` there is no such file,
+    and the attempt ends with this sentence and ``TrainerNotFound``.
     """
 
     path: str
     name: str
+    problem: str = ""
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,7 @@ class Gang:
     key: GangKey
     tenant: int
     processes: tuple[ProcessPlan, ...]
-    environment: EnvironmentPlan = EnvironmentPlan()
+    environment: EnvironmentPlan = field(default_factory=EnvironmentPlan)
     mounts: tuple[Mount, ...] = ()
     prepare_command: str | None = None
     finish_command: str | None = None
@@ -197,8 +199,8 @@ class Engine(abc.ABC):
         """
 
     @abc.abstractmethod
-    def places(self, gang_size: int = 1) -> Places:
-        """Where things will be for a gang's processes."""
+    def places(self, job_uid: str) -> Places:
+        """Where things will be for the processes of this job's gangs."""
 
     @abc.abstractmethod
     async def capacity(self) -> Capacity:

@@ -1,0 +1,230 @@
+"""What this machine's engine knows, as files: the one truth that server, spawner and supervisors share.
+
+::
+
+    <root>/ledger/gates/<gang>          who may start the gang: a claim, or a tombstone. Made once, by link(2)
+    <root>/ledger/reports/<gang>.json   how far the gang has come; replaced atomically
+    <root>/ledger/stops/<gang>          a wish to stop it: seconds of grace
+    <root>/jobs/<job>/work              the working folder, kept over attempts
+    <root>/jobs/<job>/<attempt>/        venv, tmp, logs, usage of one attempt
+
+``gates`` is the check-in of the engine's contract: a claim and a tombstone race for the same name, so
+exactly one of them exists, whoever crashes where. No lock is ever held.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.observed import GangState, ObservedGang
+from cloud_ml.engines.base import GangKey
+from cloud_ml.models import codec
+
+_GATES_KEPT = timedelta(days=7)
+
+
+@dataclass(frozen=True)
+class Gate:
+    """The content of a gate: the supervisor that claimed the gang, or nobody (a tombstone)."""
+
+    pid: int = 0
+    started: int = 0
+    boot: str = ""
+
+    @property
+    def claimed(self) -> bool:
+        """Whether a supervisor has the gang, as opposed to a tombstone."""
+        return self.pid != 0
+
+
+class Ledger:
+    """Reads and writes the files. Safe to use from any number of processes at once."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.gates = root / "ledger" / "gates"
+        self.reports = root / "ledger" / "reports"
+        self.stops = root / "ledger" / "stops"
+        self.jobs = root / "jobs"
+
+    def create(self) -> None:
+        """Make the folders; jobs' own are passable so that a job's user reaches its working folder."""
+        for folder in (self.gates, self.reports, self.stops):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        self.jobs.mkdir(parents=True, exist_ok=True)
+        for folder in (self.root, self.jobs):
+            folder.chmod(0o711)
+
+    # ---- gates
+
+    def claim(self, key: GangKey) -> bool:
+        """Take the gang for the calling process; false if it was claimed or stopped before."""
+        return self._make_gate(key, Gate(os.getpid(), process_start(os.getpid()) or 0, boot_id()))
+
+    def bury(self, key: GangKey) -> bool:
+        """Make sure that an unclaimed gang never starts; false if it was claimed before."""
+        if self._make_gate(key, Gate()):
+            return True
+        gate = self.gate(key)
+        return gate is None or not gate.claimed
+
+    def gate(self, key: GangKey) -> Gate | None:
+        """The gang's gate, or ``None`` while it is open."""
+        try:
+            return Gate(**json.loads((self.gates / str(key)).read_text("utf-8")))
+        except FileNotFoundError:
+            return None
+
+    def _make_gate(self, key: GangKey, gate: Gate) -> bool:
+        draft = self.gates / f".{key}.{os.getpid()}.{time.monotonic_ns()}"
+        draft.write_text(json.dumps(gate.__dict__), "utf-8")
+        try:
+            os.link(draft, self.gates / str(key))
+        except FileExistsError:
+            return False
+        finally:
+            draft.unlink()
+        return True
+
+    # ---- stops
+
+    def request_stop(self, key: GangKey, grace_s: float) -> None:
+        """Leave the wish to stop; a later one with less grace replaces it."""
+        _replace(self.stops / str(key), str(grace_s))
+
+    def stop_requested(self, key: GangKey) -> float | None:
+        """Seconds of grace if the gang is to stop, else ``None``."""
+        try:
+            return float((self.stops / str(key)).read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+
+    # ---- reports
+
+    def report(self, gang: ObservedGang) -> None:
+        """Publish how far a gang has come."""
+        name = f"{gang.job_uid}.{gang.attempt}.json"
+        _replace(self.reports / name, json.dumps(codec.encode(gang), separators=(",", ":")))
+
+    def read_report(self, key: GangKey) -> ObservedGang | None:
+        """What was last published, or ``None``."""
+        try:
+            document = json.loads((self.reports / f"{key}.json").read_text("utf-8"))
+        except FileNotFoundError:
+            return None
+        return codec.decode(ObservedGang, document, ignore_unknown=True)
+
+    def observe(self, key: GangKey) -> ObservedGang | None:
+        """The gang as it is: the report, corrected by whether its supervisor lives."""
+        gate = self.gate(key)
+        if gate is None:
+            return None
+        if not gate.claimed:
+            return ObservedGang(key.job_uid, key.attempt, GangState.TOMBSTONED)
+        report = self.read_report(key)
+        if report is None:
+            report = ObservedGang(key.job_uid, key.attempt, GangState.STAGING)
+        if report.state.over or is_alive(gate):
+            return report
+        report = self.read_report(key) or report  # it may have reported its end and left in between
+        return report if report.state.over else lost(report, gate)
+
+    def attempts(self, job_uid: str) -> list[int]:
+        """Attempts of the job that were claimed or buried, in order."""
+        found, attempt = [], 1
+        while (self.gates / f"{job_uid}.{attempt}").exists():
+            found.append(attempt)
+            attempt += 1
+        return found
+
+    def known_jobs(self) -> Iterator[str]:
+        """Uids of jobs with a gate, each once."""
+        seen = set()
+        for name in os.listdir(self.gates):  # noqa: PTH208
+            uid, _, attempt = name.rpartition(".")
+            if uid and attempt.isdigit() and uid not in seen and not name.startswith("."):
+                seen.add(uid)
+                yield uid
+
+    # ---- folders
+
+    def work_folder(self, job_uid: str) -> Path:
+        """The working folder of all attempts of a job."""
+        return self.jobs / job_uid / "work"
+
+    def attempt_folder(self, key: GangKey) -> Path:
+        """What belongs to one attempt."""
+        return self.jobs / key.job_uid / str(key.attempt)
+
+    def log_folder(self, key: GangKey) -> Path:
+        """The output of one attempt's processes."""
+        return self.attempt_folder(key) / "logs"
+
+    def forget(self, job_uid: str) -> None:
+        """Drop everything of the job but its gates, which keep attempts from starting again."""
+        for attempt in self.attempts(job_uid):
+            for leftover in (self.reports / f"{job_uid}.{attempt}.json", self.stops / f"{job_uid}.{attempt}"):
+                leftover.unlink(missing_ok=True)
+            _replace(self.gates / f"{job_uid}.{attempt}", json.dumps(Gate().__dict__))
+        shutil.rmtree(self.jobs / job_uid, ignore_errors=True)
+
+    def prune(self) -> None:
+        """Drop gates of jobs that were forgotten long ago."""
+        oldest = time.time() - _GATES_KEPT.total_seconds()
+        for uid in self.known_jobs():
+            if (self.jobs / uid).exists():
+                continue
+            for attempt in self.attempts(uid):
+                gate = self.gates / f"{uid}.{attempt}"
+                with contextlib.suppress(FileNotFoundError):
+                    if gate.stat().st_mtime < oldest:
+                        gate.unlink()
+
+
+def lost(report: ObservedGang, gate: Gate) -> ObservedGang:
+    """The report of a gang whose supervisor is gone without a word."""
+    if gate.boot != boot_id():
+        reason, message = Reason.NODE_LOST, "the machine restarted while the attempt was running"
+    else:
+        reason, message = Reason.SUPERVISOR_LOST, "the attempt's supervisor was killed; its processes ended with it"
+    now = datetime.now(UTC)
+    processes = tuple(
+        p if p.reason else replace(p, running=False, reason=reason, message=message, finished_at=now)
+        for p in report.processes
+    )
+    return replace(report, state=GangState.LOST, reason=reason, message=message, processes=processes)
+
+
+def is_alive(gate: Gate) -> bool:
+    """Whether the claiming supervisor lives: same boot, same process id, same start."""
+    return gate.boot == boot_id() and process_start(gate.pid) == gate.started
+
+
+def process_start(pid: int) -> int | None:
+    """When the process started, in clock ticks since boot; ``None`` if there is none or it is a zombie."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123
+            fields = stat.read().rpartition(b")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return None
+    return None if fields[0] in (b"Z", b"X") else int(fields[19])
+
+
+def boot_id() -> str:
+    """Changes when the machine restarts."""
+    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+
+
+def _replace(path: Path, text: str) -> None:
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(text, "utf-8")
+    draft.replace(path)
