@@ -22,6 +22,8 @@ from __future__ import annotations
 import abc
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol, runtime_checkable
 
 from cloud_ml.domain.observed import ObservedGang
 
@@ -134,6 +136,36 @@ class Places:
     storage: str
     fds: str
     addresses: Mapping[str, Sequence[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class UsagePoint:
+    """What a process used at one time: cores over the last period, bytes, and counts."""
+
+    at: datetime
+    process: str
+    cores: float
+    memory_bytes: int
+    processes: int
+
+
+@runtime_checkable
+class Usage(Protocol):
+    """An engine that samples what processes use."""
+
+    async def usage(self, key: GangKey) -> Sequence[UsagePoint]:
+        """Samples of the attempt, oldest first; the newest few hundred."""
+
+
+@runtime_checkable
+class Isolation(Protocol):
+    """An engine that can tell which fences are in force on its machine."""
+
+    def isolation(self) -> Mapping[str, str]:
+        """Fence (sandbox, user, limits, network, system calls) to what is in force."""
+
+    def missing(self) -> Sequence[str]:
+        """Sentences: what the machine lacks, and how to get it."""
 
 
 class Engine(abc.ABC):

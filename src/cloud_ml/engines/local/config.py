@@ -1,0 +1,44 @@
+"""What the server tells the spawner once, and every supervisor inherits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class LocalConfig:
+    """How gangs run on this machine. Found out by the server (``probe``), fixed for the spawner's life.
+
+    ``bwrap`` is empty without a sandbox; ``cgroups`` describes the hierarchy and is empty without
+    limits; ``tenant_uid_base`` is 0 when jobs run as the server's own user.
+    """
+
+    version: str
+    root: str
+    environments_home: str
+    runtimes_dir: str
+    uv: str
+    python: str
+    bwrap: str = ""
+    seccomp: bool = True
+    cgroups: Mapping[str, str] = field(default_factory=dict)
+    tenant_uid_base: int = 0
+    node: str = "local"
+    tool_timeout_s: float = 1800.0
+    log_limit_bytes: int = 64 * 2**20
+    usage_period_s: float = 5.0
+    thrash_s: float = 30.0
+    max_processes: int = 4096
+    default_memory_bytes: int = 0
+
+    def user(self, tenant: int) -> tuple[int, int] | None:
+        """The (uid, gid) of a tenant's jobs, or ``None`` for the server's own."""
+        number = self.tenant_uid_base + tenant
+        return (number, number) if self.tenant_uid_base else None
+
+    @property
+    def accounts(self) -> Path:
+        """The folder of the ``passwd`` and ``group`` that jobs see."""
+        return Path(self.root) / "accounts"

@@ -1,0 +1,56 @@
+"""Paths that a tenant's user can reach.
+
+As root, jobs run as another user, and bubblewrap opens its sources as that user: below a private
+folder (``/root``) they would be out of reach. Such sources are shown at a passable place of the
+supervisor's own mount table. Elsewhere nothing is changed.
+"""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+
+from cloud_ml.engines.local import linux
+
+_PLACE = Path("/mnt")
+
+
+class Exposure:
+    """Gives for each path one that any user can reach. One per supervisor, since it keeps a mount table."""
+
+    def __init__(self, *, needed: bool) -> None:
+        self._needed = needed
+        self._mounted: dict[str, str] = {}
+        self._names = itertools.count(1)
+
+    def path(self, source: str) -> str:
+        """``source`` itself, or where it is shown.
+
+        Raises:
+            OSError: It does not exist, or mounting is not permitted.
+        """
+        if not self._needed or passable(Path(source).parent):
+            return source
+        if source not in self._mounted:
+            self._mounted[source] = self._mount(Path(source))
+        return self._mounted[source]
+
+    def _mount(self, source: Path) -> str:
+        if not self._mounted:
+            linux.leave_mount_namespace()
+            linux.mount_tmpfs(_PLACE)
+        target = _PLACE / str(next(self._names))
+        if source.is_dir():
+            target.mkdir()
+        else:
+            target.touch()
+        linux.bind_mount(source, target)
+        return str(target)
+
+
+def passable(folder: Path) -> bool:
+    """Whether any user may walk through ``folder`` and everything above it."""
+    try:
+        return all(level.stat().st_mode & 0o001 for level in (folder, *folder.parents))
+    except OSError:
+        return False

@@ -1,0 +1,96 @@
+"""The few kernel calls that the standard library lacks, by ctypes. Numbers are from the kernel's headers."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from pathlib import Path
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
+_CLONE_NEWNS = 0x00020000
+_MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
+_IN_MOVED_TO, _IN_MODIFY, _IN_CREATE, _IN_CLOEXEC, _IN_NONBLOCK = 0x80, 0x2, 0x100, 0o2000000, 0o4000
+
+_libc = ctypes.CDLL(None, use_errno=True)
+
+
+def die_with_parent(signal: int) -> None:
+    """Have the kernel send ``signal`` to this process when its parent dies."""
+    _check(_libc.prctl(_PR_SET_PDEATHSIG, signal, 0, 0, 0))
+
+
+def become_subreaper() -> None:
+    """Become the parent of descendants whose own parent dies, daemons included."""
+    _check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0))
+
+
+def forbid_new_privileges() -> None:
+    """No program that this process executes can gain privileges any more."""
+    _check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+
+
+def leave_mount_namespace() -> None:
+    """Give this process a mount table of its own that follows the machine's, not the other way round.
+
+    Raises:
+        OSError: Not permitted.
+    """
+    _check(_libc.unshare(_CLONE_NEWNS))
+    _check(_libc.mount(None, b"/", None, _MS_REC | _MS_SLAVE, None))
+
+
+def mount_tmpfs(target: Path) -> None:
+    """Mount a small empty file system.
+
+    Raises:
+        OSError: Not permitted.
+    """
+    _check(_libc.mount(b"tmpfs", os.fsencode(target), b"tmpfs", 0, b"size=1m,mode=711"))
+
+
+def bind_mount(source: Path, target: Path) -> None:
+    """Show ``source`` at ``target`` as well.
+
+    Raises:
+        OSError: Not permitted, or one of them does not exist.
+    """
+    _check(_libc.mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND | _MS_REC, None))
+
+
+class Watch:
+    """Tells by a readable descriptor that something moved into a folder, or that a file grew (inotify(7))."""
+
+    def __init__(self) -> None:
+        self.descriptor = _check(_libc.inotify_init1(_IN_CLOEXEC | _IN_NONBLOCK))
+
+    def folder(self, path: Path) -> None:
+        """Watch for files that appear in ``path`` or grow there."""
+        _check(_libc.inotify_add_watch(self.descriptor, os.fsencode(path), _IN_MOVED_TO | _IN_CREATE | _IN_MODIFY))
+
+    def arrivals(self, path: Path) -> None:
+        """Watch only for files that are renamed into ``path``."""
+        _check(_libc.inotify_add_watch(self.descriptor, os.fsencode(path), _IN_MOVED_TO))
+
+    def names(self) -> list[str]:
+        """Names of the files concerned since the last call; empty when nothing happened."""
+        try:
+            data = os.read(self.descriptor, 65_536)
+        except BlockingIOError:
+            return []
+        found, at = [], 0
+        while at < len(data):  # struct inotify_event: wd, mask, cookie, len, name
+            length = int.from_bytes(data[at + 12 : at + 16], "little")
+            found.append(os.fsdecode(data[at + 16 : at + 16 + length].rstrip(b"\0")))
+            at += 16 + length
+        return found
+
+    def close(self) -> None:
+        """Stop watching."""
+        os.close(self.descriptor)
+
+
+def _check(result: int) -> int:
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+    return result

@@ -1,0 +1,137 @@
+"""The output of one process on disk, complete up to a limit; past it the middle is dropped and marked.
+
+``<name>.log`` is the head, at most half of the limit. What follows goes to tail files of a sixteenth of
+the limit each, ``<name>.tail-<start>.log`` (``start`` counts all bytes ever written), of which the
+newest eight are kept. So a reader can follow by byte position, and sees where a gap is.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+_TAIL_FILES = 8
+
+
+class LogWriter:
+    """Appends output. ``written`` counts every byte, the dropped ones included."""
+
+    def __init__(self, folder: Path, name: str, limit_bytes: int) -> None:
+        self._folder = folder
+        self._name = name
+        self._head_limit = max(4096, limit_bytes // 2)
+        self._tail_limit = max(1024, limit_bytes // (2 * _TAIL_FILES))
+        self._tails: deque[Path] = deque()
+        self._file = _open(folder / f"{name}.log")
+        self._room = self._head_limit
+        self.written = 0
+
+    def write(self, data: bytes) -> None:
+        """Add output. A full disk loses the chunk, never the process that writes."""
+        view = memoryview(data)
+        while view:
+            if self._room == 0:
+                self._next_tail()
+            part = view[: self._room]
+            try:
+                done = os.write(self._file, part)
+            except OSError:
+                done = len(part)
+            self.written += done
+            self._room -= done
+            view = view[done:]
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self._file)
+
+    def _next_tail(self) -> None:
+        os.close(self._file)
+        path = self._folder / f"{self._name}.tail-{self.written:020d}.log"
+        self._file = _open(path)
+        self._room = self._tail_limit
+        self._tails.append(path)
+        if len(self._tails) > _TAIL_FILES:
+            self._tails.popleft().unlink(missing_ok=True)
+
+
+def _open(path: Path) -> int:
+    return os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+
+
+@dataclass(frozen=True, order=True)
+class _Part:
+    start: int
+    path: Path
+
+    @property
+    def size(self) -> int:
+        try:
+            return self.path.stat().st_size
+        except FileNotFoundError:
+            return 0
+
+
+class LogReader:
+    """Reads what a ``LogWriter`` has written so far, and what it writes on."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._folder = folder
+        self._name = name
+        self._position = 0
+
+    def read(self, limit: int = 1 << 18) -> bytes:
+        """The next bytes, or nothing when all was given. A gap is told in a line of its own."""
+        parts = self._parts()
+        for part in parts:
+            if part.start > self._position:
+                dropped, self._position = part.start - self._position, part.start
+                return f"\n[… {dropped} bytes of the log dropped here: over the limit …]\n".encode()
+            if self._position < part.start + part.size:
+                return self._read_part(part, limit)
+        return b""
+
+    def skip_to_last_lines(self, lines: int) -> None:
+        """Go to where the last ``lines`` lines begin, reading backwards no more than needed."""
+        needed = lines
+        parts = self._parts()
+        self._position = parts[-1].start + parts[-1].size if parts else 0
+        if lines <= 0:
+            return
+        for number, part in enumerate(reversed(parts)):
+            content = part.path.read_bytes() if part.path.exists() else b""
+            body = content[:-1] if number == 0 and content.endswith(b"\n") else content
+            for position in _newlines_backwards(body):
+                needed -= 1
+                if needed == 0:
+                    self._position = part.start + position + 1
+                    return
+            self._position = part.start
+
+    def _parts(self) -> list[_Part]:
+        head = self._folder / f"{self._name}.log"
+        prefix = f"{self._name}.tail-"
+        tails = sorted(
+            _Part(int(path.name[len(prefix) : -len(".log")]), path) for path in self._folder.glob(f"{prefix}*.log")
+        ) if head.exists() else []  # fmt: skip
+        return [_Part(0, head), *tails] if head.exists() else []
+
+    def _read_part(self, part: _Part, limit: int) -> bytes:
+        try:
+            with part.path.open("rb") as file:
+                file.seek(self._position - part.start)
+                data = file.read(limit)
+        except FileNotFoundError:  # dropped while we looked; the next call sees the gap
+            return b""
+        self._position += len(data)
+        return data
+
+
+def _newlines_backwards(data: bytes) -> Iterator[int]:
+    end = len(data)
+    while (position := data.rfind(b"\n", 0, end)) >= 0:
+        yield position
+        end = position

@@ -1,0 +1,123 @@
+"""The fence around one command: bubblewrap's command line, built by pure functions.
+
+Inside, a job sees a read-only runtime, its working folder, its buckets and nothing else of the machine;
+own pid, mount, ipc, uts and user namespaces (and network, by policy); no capabilities; no new
+privileges; the filter of ``seccomp``. Variables travel in the environment of the process, never in an
+argument list.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+WORK, ENVIRONMENT, STORAGE, FDS = "/work", "/env", "/storage", "/fds"
+USER_ID = 1000
+"""The user inside the sandbox, whoever it is outside."""
+
+_SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
+_SYSTEM_FILES = (
+    "/etc/alternatives", "/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/fonts", "/etc/gai.conf",
+    "/etc/host.conf", "/etc/hosts", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime",
+    "/etc/mime.types", "/etc/nsswitch.conf", "/etc/pki", "/etc/protocols", "/etc/resolv.conf", "/etc/services",
+    "/etc/ssl", "/etc/timezone", "/sys/devices/system/cpu",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class View:
+    """What a command sees.
+
+    ``read_only`` and ``writable`` are (source, target) pairs; ``accounts`` is a folder that holds
+    ``passwd`` and ``group`` files for the inside.
+    """
+
+    read_only: Sequence[tuple[str, str]] = ()
+    writable: Sequence[tuple[str, str]] = ()
+    folder: str = WORK
+    hostname: str = "job"
+    network: bool = False
+    accounts: str = ""
+
+
+def command_line(
+    bwrap: str, view: View, command: Sequence[str], *, seccomp_fd: int | None = None, status_fd: int | None = None
+) -> list[str]:
+    """The arguments that run ``command`` inside the fence."""
+    line = [bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    if not view.network:
+        line.append("--unshare-net")
+    line += ["--uid", str(USER_ID), "--gid", str(USER_ID), "--hostname", view.hostname]
+    line += ["--die-with-parent", "--cap-drop", "ALL"]
+    for path in _SYSTEM_FOLDERS:
+        line += _system_folder(path)
+    for path in _SYSTEM_FILES:
+        line += ["--ro-bind-try", path, path]
+    if view.accounts:
+        line += [
+            "--ro-bind",
+            f"{view.accounts}/passwd",
+            "/etc/passwd",
+            "--ro-bind",
+            f"{view.accounts}/group",
+            "/etc/group",
+        ]
+    line += ["--proc", "/proc", "--dev", "/dev"]
+    for source, target in view.writable:
+        line += ["--bind", source, target]
+    for source, target in view.read_only:
+        line += ["--ro-bind", source, target]
+    if seccomp_fd is not None:
+        line += ["--seccomp", str(seccomp_fd)]
+    if status_fd is not None:
+        line += ["--json-status-fd", str(status_fd)]
+    return [*line, "--remount-ro", "/", "--chdir", view.folder, "--", *command]
+
+
+def _system_folder(path: str) -> list[str]:
+    if os.path.islink(path):  # noqa: PTH114 - /bin and others are links into /usr on most machines
+        return ["--symlink", os.readlink(path), path]  # noqa: PTH115
+    return ["--ro-bind-try", path, path]
+
+
+def write_accounts(folder: Path) -> None:
+    """Write the ``passwd`` and ``group`` that jobs see."""
+    folder.mkdir(parents=True, exist_ok=True)
+    folder.chmod(0o755)
+    nobody = "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
+    (folder / "passwd").write_text(
+        f"root:x:0:0:root:/root:/usr/sbin/nologin\njob:x:{USER_ID}:{USER_ID}:job:{WORK}:/bin/sh\n{nobody}", "ascii"
+    )
+    (folder / "group").write_text(f"root:x:0:\njob:x:{USER_ID}:\nnogroup:x:65534:\n", "ascii")
+
+
+def find_bwrap(user: tuple[int, int] | None) -> tuple[str, str]:
+    """The path of a bubblewrap that works here, or an empty one and the sentence that says why.
+
+    Args:
+        user: The (uid, gid) that jobs run as when the server is root.
+    """
+    path = shutil.which("bwrap")
+    if path is None:
+        return "", "jobs are not sandboxed: bubblewrap is not installed; apt install bubblewrap (or dnf, pacman, …)"
+    path = os.path.realpath(path)
+    identity = {"user": user[0], "group": user[1], "extra_groups": []} if user else {}
+    try:
+        probe = subprocess.run(  # noqa: S603 - our own command line
+            command_line(path, View(folder="/"), ["/bin/true"]),
+            stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
+            timeout=20, check=False, cwd="/", env={}, **identity,  # type: ignore[call-overload]
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError) as error:
+        return "", f"jobs are not sandboxed: bubblewrap does not start: {error}"
+    if probe.returncode == 0:
+        return path, ""
+    words = probe.stderr.decode(errors="replace").strip().splitlines()
+    return "", (
+        f"jobs are not sandboxed: bubblewrap fails here ({words[-1] if words else probe.returncode}); allow "
+        "unprivileged user namespaces (sysctl kernel.unprivileged_userns_clone=1, user.max_user_namespaces>0)"
+    )
