@@ -1,0 +1,140 @@
+"""What every store decides alike: pure rules, and the words of its refusals."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+from cloud_ml.domain.records import Kind
+from cloud_ml.errors import AlreadyExists, Conflict, FenceLost, InvalidRequest, NotFound, StaleRevision, Unauthenticated
+from cloud_ml.models import codec
+from cloud_ml.state.base import Fence, Lease
+
+S = TypeVar("S")
+
+MAX_PAGE = 1000
+MAX_INDEXES = 100
+LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True)
+class Retention:
+    """How long marks are kept that outlive their record; ``prune`` drops older ones."""
+
+    idempotency_keys: timedelta = timedelta(days=30)
+    """So long is a repeated submit recognised by its key."""
+    deletions: timedelta = timedelta(days=7)
+    """So long may a follower of the feed be away and still hear of every deletion."""
+
+
+RETENTION = Retention()
+
+
+def utc_now() -> datetime:
+    """The machine's clock."""
+    return datetime.now(UTC)
+
+
+def new_uid() -> str:
+    """A name that is unique for all time, safe in file names and host names."""
+    return uuid.uuid4().hex
+
+
+def check_page(limit: int, indexes: Collection[str] | None) -> None:
+    """Refuse pages that are too large.
+
+    Raises:
+        InvalidRequest: ``limit`` or the number of ``indexes`` is out of range.
+    """
+    if not 1 <= limit <= MAX_PAGE:
+        raise InvalidRequest(
+            f"limit is {limit}; allowed is 1 to {MAX_PAGE}", field="limit", value=limit, allowed=f"1 to {MAX_PAGE}"
+        )
+    if indexes is not None and len(indexes) > MAX_INDEXES:
+        raise InvalidRequest(
+            f"indexes has {len(indexes)} values; allowed are at most {MAX_INDEXES}",
+            field="indexes",
+            value=len(indexes),
+            allowed=f"at most {MAX_INDEXES} values",
+        )
+
+
+def to_text(value: Any) -> str:
+    """A spec or a status as it is stored: compact JSON, plain ASCII."""
+    return json.dumps(codec.encode(value), separators=(",", ":"), allow_nan=False)
+
+
+def printable(text: str) -> str:
+    """``text`` without what databases refuse: zero bytes and halves of surrogate pairs.
+
+    Sentences may quote what a user's process wrote, and no transition may fail for that.
+    """
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def next_lease(current: Lease | None, name: str, holder: str, *, ttl_s: float, now: datetime) -> Lease | None:
+    """The lease ``holder`` gets now, or ``None`` while somebody else holds it.
+
+    An expired lease starts a new epoch even for the one who held it: others may have been told
+    meanwhile that it is free.
+    """
+    expires_at = now + timedelta(seconds=ttl_s)
+    if current is None:
+        return Lease(name, holder, 1, expires_at)
+    if current.expires_at <= now:
+        return Lease(name, holder, current.epoch + 1, expires_at)
+    if current.holder == holder:
+        return Lease(name, holder, current.epoch, expires_at)
+    return None
+
+
+def check_fence(fence: Fence, epoch: int | None) -> None:
+    """Compare a fence with the lease's present epoch.
+
+    Raises:
+        FenceLost: It differs, or there is no such lease (an older backup was restored).
+    """
+    if epoch != fence.epoch:
+        raise FenceLost(
+            f"lease {fence.name!r} has passed on: epoch {fence.epoch} was shown, {epoch or 'none'} is in force"
+        )
+
+
+def name_taken(kind: Kind[S, Any], org: str, name: str, spec: S, stored: S) -> AlreadyExists:
+    """A living record has the name."""
+    return AlreadyExists(
+        f"{org} has a {kind.name} named {name!r} already",
+        same_spec=spec == stored,
+        field="name",
+        value=name,
+        allowed="a name that is not in use",
+    )
+
+
+def record_gone(kind: Kind[Any, Any], key: str) -> Conflict:
+    """An idempotency key was used for a record that no longer exists."""
+    return Conflict(
+        f"idempotency key {key!r} made a {kind.name} that has been deleted since",
+        field="idempotency_key",
+        value=key,
+        allowed="a new key",
+    )
+
+
+def not_found(kind: Kind[Any, Any], uid: str) -> NotFound:
+    """There is no such record."""
+    return NotFound(f"there is no {kind.name} {uid!r}")
+
+
+def stale(kind: Kind[Any, Any], uid: str, expected: int) -> StaleRevision:
+    """The record moved on, or is gone."""
+    return StaleRevision(f"{kind.name} {uid!r} is no longer at revision {expected}")
+
+
+def seen_before() -> Unauthenticated:
+    """The request was made before. The token stays unsaid: it may be a signature."""
+    return Unauthenticated("this very request was made before; sign it again")

@@ -1,0 +1,27 @@
+"""The feed of changes: living records by their newest revision, and marks of those that are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, Select, Table, bindparam, select, union_all
+
+from cloud_ml.state.base import Change
+from cloud_ml.state.sql.tables import deletions, records
+
+
+def _stretch(table: Table) -> Select[Any]:
+    newer = select(table.c.revision, table.c.kind, table.c.uid).where(table.c.revision > bindparam("after"))
+    return select(newer.order_by(table.c.revision).limit(bindparam("rows")).subquery())
+
+
+_BOTH = union_all(_stretch(records), _stretch(deletions)).subquery("feed")
+FEED = select(_BOTH).order_by(_BOTH.c.revision).limit(bindparam("rows"))
+"""Both tables are walked along their index on the revision; at most two pages are merged."""
+
+
+def after(connection: Connection, revision: int, *, limit: int) -> Sequence[Change]:
+    """What changed after ``revision``, oldest first."""
+    rows = connection.execute(FEED, {"after": revision, "rows": limit})
+    return tuple(Change(row.revision, row.kind, row.uid) for row in rows)

@@ -1,0 +1,165 @@
+"""SQLite: how a database file is made, checked and connected to.
+
+The file is made aside and linked into place when it is whole. So a file that is empty or lacks our
+tables is never "new": it is damaged, and nothing is ever written in its place.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import sqlite3
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+
+from sqlalchemy import URL, Connection, Engine, ExceptionContext, QueuePool, create_engine, event
+from sqlalchemy.pool import ConnectionPoolEntry
+
+from cloud_ml.errors import CloudMlError, InvalidRequest, OutOfSpace, Unavailable
+from cloud_ml.state.sql import migrations
+from cloud_ml.state.sql.dialects.base import Database
+from cloud_ml.state.sql.dialects.sqlite_errors import damaged, translate
+
+BUSY_TIMEOUT_S = 5.0
+"""How long a writer waits for one of another process."""
+READERS = 8
+CHECK_LIMIT_S = 0.5
+"""How long the check at open may take; a large database is then checked in part, and further as it is read."""
+_COMMON = ("foreign_keys = ON",)
+_WRITER = ("journal_mode = WAL", "synchronous = FULL", "journal_size_limit = 67108864")
+_READER = ("query_only = ON",)
+
+
+def open_database(url: URL, *, create: bool) -> Database:
+    """Open the file ``url`` names; see ``SqlStateStore.open``."""
+    path = _path_of(url)
+    with _translated(path):
+        if not path.exists():
+            _check_may_create(path, create=create)
+            _create(path)
+        _check_file(path)
+        writer = _engine(path, pool_size=1, pragmas=_WRITER)
+        event.listen(writer, "begin", _begin_with_right_to_write)
+        migrations.ensure_current(writer, name=str(path), may_be_empty=False)
+    reader = _engine(path, pool_size=READERS, pragmas=_READER).execution_options(isolation_level="AUTOCOMMIT")
+    return Database(str(path), writer, reader)
+
+
+def check(path: Path, *, limit_s: float = CHECK_LIMIT_S) -> None:
+    """Look through the file's structure, for ``limit_s`` seconds at most.
+
+    Raises:
+        Damaged: It is.
+    """
+    give_up_at = time.monotonic() + limit_s
+    with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_S)) as connection:
+        connection.set_progress_handler(lambda: time.monotonic() > give_up_at, 10_000)
+        try:
+            verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        except sqlite3.OperationalError as error:
+            if error.sqlite_errorcode != sqlite3.SQLITE_INTERRUPT:
+                raise
+            return
+        if verdict != "ok":
+            raise damaged(str(path), verdict)
+
+
+def _path_of(url: URL) -> Path:
+    if not url.database or url.database == ":memory:" or url.query:
+        raise InvalidRequest(
+            f"server.database_url is {url}; allowed is sqlite:////absolute/path/of/a/file",
+            field="server.database_url",
+            value=str(url),
+            allowed="sqlite:////absolute/path/of/a/file",
+        )
+    return Path(url.database).absolute()
+
+
+def _check_may_create(path: Path, *, create: bool) -> None:
+    log = path.with_name(path.name + "-wal")
+    if log.exists() and log.stat().st_size > 0:
+        raise damaged(str(path), f"it is missing, but its log {log.name} is there")
+    if not create:
+        raise damaged(str(path), "it is missing")
+
+
+def _create(path: Path) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+    try:
+        engine = _engine(draft, pool_size=1, pragmas=_WRITER)
+        event.listen(engine, "begin", _begin_with_right_to_write)
+        migrations.ensure_current(engine, name=str(path), may_be_empty=True)
+        engine.dispose()  # the last connection moves the log into the file
+        _sync(draft)
+        with suppress(FileExistsError):  # another server was quicker: its file is as good
+            path.hardlink_to(draft)
+        _sync(path.parent)
+    finally:
+        for leftover in path.parent.glob(f"{draft.name}*"):
+            leftover.unlink()
+
+
+def _check_file(path: Path) -> None:
+    if path.stat().st_size == 0:
+        raise damaged(str(path), "it is empty")
+    if path.stat().st_mode & 0o077:
+        path.chmod(0o600)
+    check(path)
+
+
+def _engine(path: Path, *, pool_size: int, pragmas: tuple[str, ...]) -> Engine:
+    engine = create_engine(
+        URL.create("sqlite", database=str(path)),
+        poolclass=QueuePool,
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=BUSY_TIMEOUT_S,
+        connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
+    )
+
+    def prepare(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
+        connection.isolation_level = None  # transactions begin where we say, not where the driver guesses
+        for pragma in (*_COMMON, *pragmas):
+            connection.execute(f"PRAGMA {pragma}")
+
+    def explain(context: ExceptionContext) -> BaseException | None:
+        ours = translate(context.original_exception, str(path))
+        context.is_disconnect = isinstance(ours, Unavailable)  # the next try gets a fresh connection
+        return ours
+
+    event.listen(engine, "connect", prepare)
+    event.listen(engine, "handle_error", explain, retval=True)
+    return engine
+
+
+def _begin_with_right_to_write(connection: Connection) -> None:
+    connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _translated(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except sqlite3.Error as error:
+        raise translate(error, str(path)) or error from error
+    except OSError as error:
+        raise _of_the_system(error, path) from error
+
+
+def _of_the_system(error: OSError, path: Path) -> CloudMlError:
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS):
+        return OutOfSpace(f"The disk of {path} is full or read-only ({error})")
+    return Unavailable(f"The database {path} cannot be opened ({error})")

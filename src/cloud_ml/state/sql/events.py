@@ -1,0 +1,50 @@
+"""What was said about records."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, insert, select
+
+from cloud_ml.domain.records import Event, EventType
+from cloud_ml.state.rules import printable
+from cloud_ml.state.sql.tables import events, records
+
+_INSERT = insert(events)
+_OF_RECORD = (
+    select(events)
+    .where(events.c.uid == bindparam("this"), events.c.id > bindparam("after"))
+    .order_by(events.c.id)
+    .limit(bindparam("rows"))
+)
+_IS_THERE = select(records.c.number).where(records.c.uid == bindparam("this"))
+
+
+def append(connection: Connection, uid: str, said: Sequence[Event], *, last_id: int) -> None:
+    """Write events of a record that is there; the last of them gets ``last_id``."""
+    if said:
+        first_id = last_id - len(said) + 1
+        connection.execute(_INSERT, [_row(uid, id_, event) for id_, event in enumerate(said, first_id)])
+
+
+def has_record(connection: Connection, uid: str) -> bool:
+    """Whether there is a record to speak of."""
+    return connection.execute(_IS_THERE, {"this": uid}).one_or_none() is not None
+
+
+def read(connection: Connection, uid: str, *, after: int, limit: int) -> Sequence[Event]:
+    """Events of a record in order."""
+    rows = connection.execute(_OF_RECORD, {"this": uid, "after": after, "rows": limit})
+    return tuple(Event(row.at, row.reason, row.message, EventType(row.type), row.id) for row in rows)
+
+
+def _row(uid: str, id_: int, event: Event) -> dict[str, Any]:
+    return {
+        "uid": uid,
+        "id": id_,
+        "at": event.at,
+        "type": event.type.value,
+        "reason": printable(event.reason),
+        "message": printable(event.message),
+    }

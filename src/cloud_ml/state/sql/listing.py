@@ -1,0 +1,86 @@
+"""Pages of records. Every page is one walk along an index, whatever the size of the table.
+
+Neither OFFSET nor COUNT: the cursor is the number of the last record of the page before. With
+several index values, each value's newest rows are taken from its own stretch of the index, and
+only those few are merged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, select, union_all
+
+from cloud_ml.domain.records import Key, Kind, Summary
+from cloud_ml.state.base import Page
+from cloud_ml.state.sql.tables import records
+
+_NARROW = [column for column in records.c if column.name not in ("spec", "status", "revision", "generation")]
+_LINE = select(*_NARROW)
+_NEWEST_FIRST = records.c.number.desc()
+_BEYOND_ALL = 2**62
+
+
+def page(
+    connection: Connection,
+    kind: Kind[Any, Any],
+    *,
+    org: str | None,
+    indexes: Collection[str] | None,
+    after: int | None,
+    limit: int,
+) -> Page[Summary]:
+    """Read one page, newest first."""
+    if indexes is not None and not indexes:
+        return Page((), None)
+    statement, parameters = query(kind, org=org, indexes=indexes, after=after, limit=limit)
+    rows = connection.execute(statement, parameters).all()
+    shown = tuple(_summary(row) for row in rows[:limit])
+    return Page(shown, shown[-1].number if len(rows) > limit else None)
+
+
+def query(
+    kind: Kind[Any, Any], *, org: str | None, indexes: Collection[str] | None, after: int | None, limit: int
+) -> tuple[Any, dict[str, Any]]:
+    """The statement of a page and its parameters; one row more than the page tells whether it is the last."""
+    parameters: dict[str, Any] = {
+        "its_kind": kind.name,
+        "below": _BEYOND_ALL if after is None else after,
+        "rows": limit + 1,
+    }
+    conditions = [records.c.kind == bindparam("its_kind"), records.c.number < bindparam("below")]
+    if org is not None:
+        conditions.append(records.c.org == bindparam("its_org"))
+        parameters["its_org"] = org
+    if indexes is None:
+        return _stretch(conditions), parameters
+    values = sorted(set(indexes))
+    parameters |= {f"value_{i}": value for i, value in enumerate(values)}
+    stretches = [_stretch([*conditions, records.c.index_value == bindparam(f"value_{i}")]) for i in range(len(values))]
+    return _merged(stretches), parameters
+
+
+def _stretch(conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
+    return _LINE.where(*conditions).order_by(_NEWEST_FIRST).limit(bindparam("rows"))
+
+
+def _merged(stretches: Sequence[Select[Any]]) -> Any:
+    if len(stretches) == 1:
+        return stretches[0]
+    parts = [select(stretch.subquery(f"stretch_{i}")) for i, stretch in enumerate(stretches)]
+    together = union_all(*parts).subquery("together")
+    return select(together).order_by(together.c.number.desc()).limit(bindparam("rows"))
+
+
+def _summary(row: Any) -> Summary:
+    return Summary(
+        key=Key(row.kind, row.org, row.name, row.uid),
+        owner=row.owner,
+        number=row.number,
+        index=row.index_value,
+        created_at=row.created_at,
+        updated_at=row.updated_at,
+        deleting=row.delete_requested_at is not None,
+        title=row.title,
+    )

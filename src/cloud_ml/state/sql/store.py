@@ -1,0 +1,340 @@
+"""``SqlStateStore``: the contract of ``state.base`` on a SQL database. Each method is one transaction.
+
+What a transaction does is said here; how rows are read and written is said in the rooms beside:
+``records``, ``listing``, ``events``, ``changes``, ``marks``, ``leases``, ``counters``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from typing import Any, Self, TypeVar
+
+from sqlalchemy import Connection, Row
+from sqlalchemy.exc import TimeoutError as NoFreeConnection
+
+from cloud_ml.domain.records import Event, Kind, Record, Summary
+from cloud_ml.errors import Unavailable
+from cloud_ml.state import rules
+from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
+from cloud_ml.state.sql import changes, counters, leases, listing, marks, records
+from cloud_ml.state.sql import events as event_rows
+from cloud_ml.state.sql.dialects import Database, open_database
+from cloud_ml.state.sql.writer import Writer
+from cloud_ml.state.wakeups import Wakeups
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class SqlStateStore(StateStore):
+    """A state store in a database. Thread-safe; several processes may open the same database.
+
+    Args:
+        database: Where to read and write; the store closes it.
+        retention: How long marks outlive their record.
+        clock: Dates the marks of deletion, which serve ``prune`` alone.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        *,
+        retention: rules.Retention = rules.RETENTION,
+        clock: Callable[[], datetime] = rules.utc_now,
+    ) -> None:
+        self._database = database
+        self._retention = retention
+        self._clock = clock
+        self._wakeups = Wakeups()
+        self._writer = Writer(database.writer, committed=self._wakeups.notify)
+        self._closed = False
+
+    @classmethod
+    def open(
+        cls,
+        url: str,
+        *,
+        create: bool = True,
+        retention: rules.Retention = rules.RETENTION,
+        clock: Callable[[], datetime] = rules.utc_now,
+    ) -> Self:
+        """Open the database at ``url``, check it, and bring its tables to this version.
+
+        Args:
+            url: ``sqlite:////absolute/path/state.db``.
+            create: Make the database if there is none. Pass ``False`` where other data shows that
+                there must be one, so that its loss is noticed.
+            retention: How long marks outlive their record.
+            clock: Dates the marks of deletion.
+
+        Raises:
+            InvalidRequest: ``url`` names no database of a kind we know.
+            Damaged: The database cannot be trusted, or is missing. It is left as it is.
+            Conflict: A newer version has written it.
+            OutOfSpace: The disk is full or read-only.
+            Unavailable: The database does not answer.
+        """
+        return cls(open_database(url, create=create), retention=retention, clock=clock)
+
+    def create(
+        self,
+        kind: Kind[S, T],
+        *,
+        org: str,
+        name: str,
+        owner: str,
+        spec: S,
+        status: T,
+        now: datetime,
+        title: str = "",
+        events: Sequence[Event] = (),
+        idempotency_key: str | None = None,
+        once: Once | None = None,
+    ) -> Record[S, T]:
+        """See ``StateStore.create``."""
+        uid = rules.new_uid()
+        values = {
+            "uid": uid,
+            "kind": kind.name,
+            "org": org,
+            "name": name,
+            "owner": owner,
+            "index_value": kind.index_of(status),
+            "generation": 1,
+            "created_at": now,
+            "updated_at": now,
+            "delete_requested_at": None,
+            "title": rules.printable(title),
+            "spec": rules.to_text(spec),
+            "status": rules.to_text(status),
+        }
+
+        def work(connection: Connection) -> Row[Any]:
+            marks.check_unseen(connection, once)
+            made = marks.made_by(connection, kind, org, idempotency_key)
+            if made is not None:
+                return _alive(records.get(connection, kind, made), kind, idempotency_key)
+            if (taken := records.find(connection, kind, org, name)) is not None:
+                raise rules.name_taken(kind, org, name, spec, records.decode_spec(kind, taken))
+            position = counters.advance(connection, revisions=1, events=len(events))
+            row = records.add(connection, {**values, "number": position.revision, "revision": position.revision})
+            _append(connection, uid, events, position)
+            marks.add_key(connection, kind, org, idempotency_key, uid=uid, now=now)
+            marks.add_token(connection, once)
+            return row
+
+        return records.decode(kind, self._writer.run(work))
+
+    def get(self, kind: Kind[S, T], uid: str) -> Record[S, T] | None:
+        """See ``StateStore.get``."""
+        with self._reading() as connection:
+            row = records.get(connection, kind, uid)
+        return None if row is None else records.decode(kind, row)
+
+    def find(self, kind: Kind[S, T], org: str, name: str) -> Record[S, T] | None:
+        """See ``StateStore.find``."""
+        with self._reading() as connection:
+            row = records.find(connection, kind, org, name)
+        return None if row is None else records.decode(kind, row)
+
+    def list(
+        self,
+        kind: Kind[Any, Any],
+        *,
+        org: str | None = None,
+        indexes: Collection[str] | None = None,
+        after: int | None = None,
+        limit: int = 50,
+    ) -> Page[Summary]:
+        """See ``StateStore.list``."""
+        rules.check_page(limit, indexes)
+        with self._reading() as connection:
+            return listing.page(connection, kind, org=org, indexes=indexes, after=after, limit=limit)
+
+    def change_spec(
+        self,
+        kind: Kind[S, T],
+        uid: str,
+        change: Callable[[S], S],
+        *,
+        now: datetime,
+        events: Sequence[Event] = (),
+        once: Once | None = None,
+    ) -> Record[S, T]:
+        """See ``StateStore.change_spec``."""
+
+        def work(connection: Connection) -> Row[Any]:
+            row = _mutable(connection, kind, uid, once)
+            spec = records.decode_spec(kind, row)
+            changed = change(spec)
+            if changed == spec:
+                return row
+            position = counters.advance(connection, revisions=1, events=len(events))
+            _append(connection, uid, events, position)
+            text = rules.to_text(changed)
+            return records.set_spec(connection, kind, uid, spec=text, revision=position.revision, now=now)
+
+        return records.decode(kind, self._writer.run(work))
+
+    def request_delete(
+        self,
+        kind: Kind[S, T],
+        uid: str,
+        *,
+        now: datetime,
+        events: Sequence[Event] = (),
+        once: Once | None = None,
+    ) -> Record[S, T]:
+        """See ``StateStore.request_delete``."""
+
+        def work(connection: Connection) -> Row[Any]:
+            row = _mutable(connection, kind, uid, once)
+            if row.delete_requested_at is not None:
+                return row
+            position = counters.advance(connection, revisions=1, events=len(events))
+            _append(connection, uid, events, position)
+            return records.mark_for_deletion(connection, kind, uid, revision=position.revision, now=now)
+
+        return records.decode(kind, self._writer.run(work))
+
+    def commit_status(
+        self,
+        kind: Kind[S, T],
+        uid: str,
+        status: T,
+        *,
+        expected_revision: int,
+        fence: Fence | None,
+        now: datetime,
+        events: Sequence[Event] = (),
+    ) -> Record[S, T]:
+        """See ``StateStore.commit_status``."""
+        text, index_value = rules.to_text(status), kind.index_of(status)
+
+        def work(connection: Connection) -> Row[Any]:
+            leases.check_fence(connection, fence)
+            position = counters.advance(connection, revisions=1, events=len(events))
+            row = records.set_status(
+                connection,
+                kind,
+                uid,
+                expected=expected_revision,
+                status=text,
+                index_value=index_value,
+                revision=position.revision,
+                now=now,
+            )
+            if row is None:
+                raise rules.stale(kind, uid, expected_revision)
+            _append(connection, uid, events, position)
+            return row
+
+        return records.decode(kind, self._writer.run(work))
+
+    def delete(self, kind: Kind[Any, Any], uid: str, *, fence: Fence | None) -> None:
+        """See ``StateStore.delete``."""
+        now = self._clock()
+
+        def work(connection: Connection) -> None:
+            leases.check_fence(connection, fence)
+            if records.remove(connection, kind, uid):
+                revision = counters.advance(connection, revisions=1).revision
+                marks.add_deletion(connection, kind, uid, revision=revision, now=now)
+
+        self._writer.run(work)
+
+    def add_event(self, uid: str, event: Event) -> None:
+        """See ``StateStore.add_event``."""
+
+        def work(connection: Connection) -> None:
+            if event_rows.has_record(connection, uid):
+                _append(connection, uid, (event,), counters.advance(connection, events=1))
+
+        self._writer.run(work)
+
+    def events(self, uid: str, *, after: int = 0, limit: int = 1000) -> Sequence[Event]:
+        """See ``StateStore.events``."""
+        rules.check_page(limit, None)
+        with self._reading() as connection:
+            return event_rows.read(connection, uid, after=after, limit=limit)
+
+    def remember(self, once: Once) -> None:
+        """See ``StateStore.remember``."""
+
+        def work(connection: Connection) -> None:
+            marks.check_unseen(connection, once)
+            marks.add_token(connection, once)
+
+        self._writer.run(work, wake=False)
+
+    def changes(self, after: int, *, limit: int = 1000) -> Sequence[Change]:
+        """See ``StateStore.changes``."""
+        rules.check_page(limit, None)
+        with self._reading() as connection:
+            return changes.after(connection, after, limit=limit)
+
+    def revision(self) -> int:
+        """See ``StateStore.revision``."""
+        with self._reading() as connection:
+            return counters.revision(connection)
+
+    def subscribe(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """See ``StateStore.subscribe``."""
+        return self._wakeups.subscribe(wake)
+
+    def acquire_lease(self, name: str, holder: str, *, ttl_s: float, now: datetime) -> Lease | None:
+        """See ``StateStore.acquire_lease``."""
+        return self._writer.run(lambda c: leases.acquire(c, name, holder, ttl_s=ttl_s, now=now), wake=False)
+
+    def release_lease(self, lease: Lease) -> None:
+        """See ``StateStore.release_lease``."""
+        self._writer.run(lambda c: leases.release(c, lease), wake=False)
+
+    def prune(self, now: datetime) -> None:
+        """See ``StateStore.prune``."""
+        while self._writer.run(lambda c: marks.drop_some(c, now, self._retention), wake=False):
+            pass
+
+    def close(self) -> None:
+        """See ``StateStore.close``."""
+        self._closed = True
+        self._writer.close()
+        self._database.close()
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        """A connection for one statement, which by itself sees one state of the database."""
+        if self._closed:
+            raise Unavailable("the state store has been closed")
+        try:
+            with self._database.reader.connect() as connection:
+                yield connection
+        except NoFreeConnection as error:
+            raise Unavailable(f"{self._database.name}: all connections are busy") from error
+
+
+def _alive(row: Row[Any] | None, kind: Kind[Any, Any], key: str | None) -> Row[Any]:
+    if row is None:
+        raise rules.record_gone(kind, str(key))
+    return row
+
+
+def _mutable(connection: Connection, kind: Kind[Any, Any], uid: str, once: Once | None) -> Row[Any]:
+    """The row a request wants to change; its token is used up even if nothing changes.
+
+    Raises:
+        Unauthenticated: The token was seen before.
+        NotFound: No such record.
+    """
+    marks.check_unseen(connection, once)
+    row = records.get(connection, kind, uid)
+    if row is None:
+        raise rules.not_found(kind, uid)
+    marks.add_token(connection, once)
+    return row
+
+
+def _append(connection: Connection, uid: str, said: Sequence[Event], position: counters.Position) -> None:
+    event_rows.append(connection, uid, said, last_id=position.event)

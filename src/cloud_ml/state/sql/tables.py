@@ -1,0 +1,133 @@
+"""The tables. ``migrations/`` brings a database here; a test compares the two.
+
+Times are RFC 3339 text in UTC with six digits, so that text order is time order on every database.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    Column,
+    ForeignKey,
+    Index,
+    Integer,
+    MetaData,
+    Table,
+    Text,
+    TypeDecorator,
+)
+
+from cloud_ml.models.codec import format_time, parse_time
+
+
+class Moment(TypeDecorator[datetime]):
+    """A point in time."""
+
+    impl = Text
+    cache_ok = True
+
+    def process_bind_param(self, value: datetime | None, dialect: Any) -> str | None:
+        """To text."""
+        return None if value is None else format_time(value)
+
+    def process_result_value(self, value: str | None, dialect: Any) -> datetime | None:
+        """From text."""
+        return None if value is None else parse_time(value)
+
+
+Number = BigInteger().with_variant(Integer(), "sqlite")
+"""64 bits. SQLite's row id, which costs nothing as a primary key, must be spelled INTEGER."""
+
+metadata = MetaData()
+
+counters = Table(
+    "counters",
+    metadata,
+    Column("id", Integer, CheckConstraint("id = 1", name="one_row"), primary_key=True),
+    Column("revision", Number, nullable=False),
+    Column("event", Number, nullable=False),
+)
+"""One row. Whoever writes updates it first, so that numbers grow in the order of commits."""
+
+records = Table(
+    "records",
+    metadata,
+    # Narrow columns first: SQLite reads a row from its beginning, and a list never gets to the documents.
+    Column("number", Number, primary_key=True, autoincrement=False),
+    Column("uid", Text, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("org", Text, nullable=False),
+    Column("name", Text, nullable=False),
+    Column("owner", Text, nullable=False),
+    Column("index_value", Text, nullable=False),
+    Column("generation", Integer, nullable=False),
+    Column("revision", Number, nullable=False),
+    Column("created_at", Moment, nullable=False),
+    Column("updated_at", Moment, nullable=False),
+    Column("delete_requested_at", Moment),
+    Column("title", Text, nullable=False),
+    Column("spec", Text, nullable=False),
+    Column("status", Text, nullable=False),
+    Index("records_by_name", "kind", "org", "name", unique=True),
+    Index("records_by_revision", "revision", unique=True),
+    Index("records_by_kind", "kind", "number"),
+    Index("records_by_org", "kind", "org", "number"),
+    Index("records_by_index", "kind", "index_value", "number"),
+    Index("records_by_org_and_index", "kind", "org", "index_value", "number"),
+)
+"""The living. ``number`` is the revision at which the record was made."""
+
+deletions = Table(
+    "deletions",
+    metadata,
+    Column("revision", Number, primary_key=True, autoincrement=False),
+    Column("kind", Text, nullable=False),
+    Column("uid", Text, nullable=False),
+    Column("deleted_at", Moment, nullable=False, index=True),
+)
+"""What followers of the feed have to hear of records that are gone."""
+
+events = Table(
+    "events",
+    metadata,
+    Column("uid", Text, ForeignKey("records.uid", ondelete="CASCADE"), primary_key=True),
+    Column("id", Number, primary_key=True, autoincrement=False),
+    Column("at", Moment, nullable=False),
+    Column("type", Text, nullable=False),
+    Column("reason", Text, nullable=False),
+    Column("message", Text, nullable=False),
+    sqlite_with_rowid=False,  # kept in the order of the key: the events of a record lie side by side
+)
+
+idempotency_keys = Table(
+    "idempotency_keys",
+    metadata,
+    Column("org", Text, primary_key=True),
+    Column("kind", Text, primary_key=True),
+    Column("key", Text, primary_key=True),
+    Column("uid", Text, nullable=False),
+    Column("used_at", Moment, nullable=False, index=True),
+    sqlite_with_rowid=False,
+)
+"""Outlives its record on purpose: a late repeat must not make it again."""
+
+once_tokens = Table(
+    "once_tokens",
+    metadata,
+    Column("token", Text, primary_key=True),
+    Column("expires_at", Moment, nullable=False, index=True),
+    sqlite_with_rowid=False,
+)
+
+leases = Table(
+    "leases",
+    metadata,
+    Column("name", Text, primary_key=True),
+    Column("holder", Text, nullable=False),
+    Column("epoch", Integer, nullable=False),
+    Column("expires_at", Moment, nullable=False),
+)
