@@ -62,6 +62,14 @@ class BucketSpec:
     org: str
 
 
+@dataclass(frozen=True)
+class OrganisationNumberSpec:
+    """Claims a number for an organisation, for ever: the record's name is the number."""
+
+    org: str
+
+
 ORGANISATION = Kind("organisation", OrganisationSpec, StandingStatus)
+ORGANISATION_NUMBER = Kind("organisation_number", OrganisationNumberSpec, StandingStatus)
 ACCESS_KEY = Kind("access_key", AccessKeySpec, StandingStatus)
 BUCKET = Kind("bucket", BucketSpec, StandingStatus)

@@ -15,6 +15,10 @@ class Reason(StrEnum):
     RESTARTING = "Restarting"
     STOPPING = "Stopping"
     COMPLETED = "Completed"
+    START_REQUESTED = "StartRequested"
+    CANCEL_REQUESTED = "CancelRequested"
+    DELETE_REQUESTED = "DeleteRequested"
+    FIELD_IGNORED = "FieldIgnored"
 
     NON_ZERO_EXIT = "NonZeroExit"
     SIGNALED = "Signaled"

@@ -1,0 +1,145 @@
+"""May this job be taken? Pure: a spec and what the server offers in, a spec or a refusal out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.engines.base import Capacity
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import common
+from cloud_ml.models.train_job import RoleSpec, TrainJob
+from cloud_ml.usecases.catalog import Catalog
+
+_NOT_OFFERED: Mapping[str, str] = {
+    "ps_count": "distributed jobs",
+    "worker_count": "distributed jobs",
+    "cluster_spec": "distributed jobs",
+    "worker_spec": "distributed jobs",
+    "ps_spec": "distributed jobs",
+    "docker_image": "images of one's own",
+    "docker_command": "images of one's own",
+    "hdfs_krb_account": "HDFS",
+    "hdfs_krb_password": "HDFS",
+    "hdfs_krb_keytab": "HDFS",
+    "hdfs_endpoint": "HDFS",
+    "volume_type": "volumes",
+    "volume_path": "volumes",
+    "mount_path": "volumes",
+    "mount_read_only": "volumes",
+    "node_selector_key": "node selectors",
+    "node_selector_value": "node selectors",
+    "gpu_type": "a choice among types of GPU",
+    "hyperparameters": "hyper-parameter tuning",
+    "tensorboard_logdir": "a TensorBoard that follows a job",
+    "model_name": "a model service that follows a job",
+    "model_version": "a model service that follows a job",
+}
+"""What a job may say and this server cannot do. Refused, for a user would wait for it in vain."""
+
+_SECRET = frozenset({"hdfs_krb_password", "hdfs_krb_keytab"})
+
+
+@dataclass(frozen=True)
+class Admitted:
+    """A job that may be taken, and sentences about what of it was let go."""
+
+    spec: JobSpec
+    notes: tuple[str, ...] = ()
+
+
+def check_offered(job: TrainJob, catalog: Catalog) -> None:
+    """Refuse what this server cannot do at all.
+
+    Raises:
+        InvalidRequest: Names the field, its value and what is allowed.
+    """
+    for field, feature in _NOT_OFFERED.items():
+        if value := getattr(job, field):
+            raise InvalidRequest(
+                f"{field} is set, but this server does not offer {feature}",
+                field=field,
+                value=None if field in _SECRET or isinstance(value, (dict, RoleSpec)) else value,
+                allowed="leave it out",
+            )
+    _check_master(job.master_spec)
+    _check_trainer(job.trainer_uri)
+    _check_framework(job, catalog)
+
+
+def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
+    """Refuse what could never start here, however long it waited.
+
+    Args:
+        spec: What is asked for.
+        capacity: What the engine has in all.
+        gpu_missing: ``refuse`` a job that wants a GPU where there is none, or ``ignore`` the wish.
+
+    Raises:
+        InvalidRequest: Names the field, its value and what is allowed.
+    """
+    submitted = spec.submitted
+    cpu = sum(role.replicas * (role.resources.cpu_millis or 0) for role in spec.roles)
+    if cpu > capacity.cpu_millis:
+        raise _too_much("cpu_limit", submitted.cpu_limit, f"at most {capacity.cpu_millis / 1000:g} cores")
+    memory = sum(role.replicas * (role.resources.memory_bytes or 0) for role in spec.roles)
+    if memory > capacity.memory_bytes:
+        most = common.format_memory(capacity.memory_bytes)
+        raise _too_much("memory_limit", submitted.memory_limit, f"at most {most}")
+    gpus = sum(role.replicas * role.resources.gpus for role in spec.roles)
+    if gpus <= capacity.gpus:
+        return Admitted(spec)
+    if capacity.gpus:
+        raise _too_much("gpu_limit", submitted.gpu_limit, f"at most {capacity.gpus} GPUs")
+    if gpu_missing != "ignore":
+        raise InvalidRequest(
+            f"gpu_limit is {submitted.gpu_limit}, but no GPU was found on this server",
+            field="gpu_limit",
+            value=submitted.gpu_limit,
+            allowed="0, or leave it out",
+            hint="the operator may set gpu_missing = ignore to run such jobs without one",
+        )
+    roles = tuple(replace(role, resources=replace(role.resources, gpus=0)) for role in spec.roles)
+    note = f"gpu_limit {submitted.gpu_limit} was ignored: there is no GPU on this server"
+    return Admitted(replace(spec, roles=roles), (note,))
+
+
+def _check_master(master: RoleSpec | None) -> None:
+    """``master_spec = {"replica_count": 1}`` is how early clients said: one task."""
+    if master is None:
+        return
+    if master.replicas != 1:
+        raise common.refuse("master_spec.replica_count", master.replicas, "1")
+    for field in ("cpu_limit", "memory_limit", "gpu_limit", "gpu_type", "task_args"):
+        if value := getattr(master, field):
+            raise InvalidRequest(
+                f"master_spec.{field} is set, but limits per role belong to distributed jobs",
+                field=f"master_spec.{field}",
+                value=value,
+                allowed=f"{field} of the job itself",
+            )
+
+
+def _check_trainer(uri: str) -> None:
+    if not uri.startswith("fds://"):
+        raise common.refuse("trainer_uri", uri, "fds://bucket/path of a package in this server's storage")
+    if not common.parse_object_uri("trainer_uri", uri).key:
+        raise common.refuse("trainer_uri", uri, "fds://bucket/path with a path")
+
+
+def _check_framework(job: TrainJob, catalog: Catalog) -> None:
+    version = job.framework_version or None
+    if not job.framework or catalog.find(job.framework, version) is not None:
+        return
+    listing = catalog.listing()
+    if catalog.find(job.framework, None) is None:
+        raise common.refuse("framework", job.framework, "one of " + ", ".join(listing))
+    versions = ", ".join(listing.get(job.framework, ())) or "see the list of frameworks"
+    raise common.refuse("framework_version", version, f"for {job.framework}: {versions}")
+
+
+def _too_much(field: str, value: object, allowed: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"{field} is {value}, more than this server has: {allowed}", field=field, value=value, allowed=allowed
+    )

@@ -1,0 +1,16 @@
+"""What the use cases ask of the catalogue of frameworks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+
+class Catalog(Protocol):
+    """The frameworks that jobs may name."""
+
+    def find(self, framework: str, version: str | None) -> object | None:
+        """The runtime that answers to ``framework`` and ``version`` (any, when ``None``), or ``None``."""
+
+    def listing(self) -> Mapping[str, Sequence[str]]:
+        """Framework → its versions, newest first."""

@@ -1,0 +1,127 @@
+"""Lets requests wait for a change of one record: the store's wake-ups, handed out by uid."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Callable, Iterator
+
+from cloud_ml.errors import CloudMlError
+from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.offload import Offload
+
+_PAGE = 1000
+
+logger = logging.getLogger(__name__)
+
+
+class Watch:
+    """One request's interest in one record.
+
+    Open it first and read the record then: whatever happens after the reading ends the next ``wait``.
+    """
+
+    def __init__(self, hub: ChangeHub) -> None:
+        self._hub = hub
+        self._changed = asyncio.Event()
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server is going down: waiting makes no sense any more."""
+        return self._hub.closed
+
+    def wake(self) -> None:
+        """End the wait under way, or the next one."""
+        self._changed.set()
+
+    async def wait(self, timeout_s: float) -> None:
+        """Return soon after a change, at the latest after ``timeout_s``. Wakes for nothing now and then."""
+        if not self.closed:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._changed.wait(), timeout_s)
+        self._changed.clear()
+
+
+class ChangeHub:
+    """Follows the store's feed while somebody watches, and not otherwise.
+
+    Wake-ups are hints; ``poll_s`` is the longest a change of another server stays unnoticed.
+    Belongs to one event loop.
+    """
+
+    def __init__(self, store: StateStore, offload: Offload, *, poll_s: float = 1.0) -> None:
+        self.closed = False
+        self._store = store
+        self._offload = offload
+        self._poll_s = poll_s
+        self._watches: dict[str, set[Watch]] = {}
+        self._follower: asyncio.Task[None] | None = None
+
+    @contextlib.contextmanager
+    def watch(self, uid: str) -> Iterator[Watch]:
+        """Watch the record of that uid while the block runs."""
+        watch = Watch(self)
+        self._watches.setdefault(uid, set()).add(watch)
+        if self._follower is None and not self.closed:
+            self._follower = asyncio.get_running_loop().create_task(self._follow(), name="change-hub")
+        try:
+            yield watch
+        finally:
+            others = self._watches[uid]
+            others.discard(watch)
+            if not others:
+                del self._watches[uid]
+
+    def close(self) -> None:
+        """End every wait, now and in future. Call it in the hub's event loop."""
+        self.closed = True
+        if self._follower is not None:
+            self._follower.cancel()
+        self._wake_all()
+
+    async def _follow(self) -> None:
+        hint = asyncio.Event()
+        unsubscribe = self._store.subscribe(_threadsafe(asyncio.get_running_loop(), hint))
+        cursor: int | None = None
+        try:
+            while self._watches:
+                hint.clear()
+                cursor = await self._look(cursor)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(hint.wait(), self._poll_s)
+        finally:
+            unsubscribe()
+            self._follower = None
+
+    async def _look(self, cursor: int | None) -> int | None:
+        """Wake whoever watches what changed after ``cursor``; returns the next one."""
+        try:
+            if cursor is None:  # whatever happened up to this revision may have been missed
+                cursor = await self._offload(self._store.revision)
+                self._wake_all()
+            while True:
+                changes = await self._offload(self._store.changes, cursor, limit=_PAGE)
+                for change in changes:
+                    for watch in self._watches.get(change.uid, ()):
+                        watch.wake()
+                    cursor = change.revision
+                if len(changes) < _PAGE:
+                    break
+        except CloudMlError:
+            logger.warning("the feed of changes cannot be read; watchers look for themselves", exc_info=True)
+            self._wake_all()
+        return cursor
+
+    def _wake_all(self) -> None:
+        for watches in self._watches.values():
+            for watch in watches:
+                watch.wake()
+
+
+def _threadsafe(loop: asyncio.AbstractEventLoop, hint: asyncio.Event) -> Callable[[], None]:
+    def wake() -> None:
+        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+            loop.call_soon_threadsafe(hint.set)
+
+    return wake

@@ -1,0 +1,52 @@
+"""Whether the server is fit to take work."""
+
+from __future__ import annotations
+
+import asyncio
+import uuid
+from datetime import datetime, timedelta
+
+from cloud_ml.engines.base import Engine
+from cloud_ml.errors import CloudMlError
+from cloud_ml.state.base import Once, StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.offload import Offload
+
+_KEPT = timedelta(seconds=1)
+_ENGINE_TIMEOUT_S = 5.0
+
+
+class Health:
+    """Tries the store and the engine. The answer is kept for a second: anybody may ask, and it costs a write."""
+
+    def __init__(self, store: StateStore, engine: Engine, offload: Offload, clock: Clock) -> None:
+        self._store = store
+        self._engine = engine
+        self._offload = offload
+        self._clock = clock
+        self._looking = asyncio.Lock()
+        self._looked_at: datetime | None = None
+        self._problems: dict[str, str] = {}
+
+    async def problems(self) -> dict[str, str]:
+        """Part → what is wrong with it; empty when all is well."""
+        async with self._looking:
+            now = self._clock()
+            if self._looked_at is None or not timedelta(0) <= now - self._looked_at < _KEPT:
+                self._problems = await self._look(now)
+                self._looked_at = now
+            return self._problems
+
+    async def _look(self, now: datetime) -> dict[str, str]:
+        problems: dict[str, str] = {}
+        try:
+            await self._offload(self._store.remember, Once(f"health/{uuid.uuid4().hex}", now + _KEPT))
+        except CloudMlError as error:
+            problems["store"] = error.message
+        try:
+            await asyncio.wait_for(self._engine.capacity(), _ENGINE_TIMEOUT_S)
+        except CloudMlError as error:
+            problems["engine"] = error.message
+        except TimeoutError:
+            problems["engine"] = f"no answer within {_ENGINE_TIMEOUT_S:g} s"
+        return problems

@@ -1,0 +1,277 @@
+"""Who is who: organisations, their numbers, and the keys that sign for them."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import Any
+
+from cloud_ml.domain.records import Kind, Record, Summary
+from cloud_ml.domain.tenancy import (
+    ACCESS_KEY,
+    ORGANISATION,
+    ORGANISATION_NUMBER,
+    SYSTEM,
+    AccessKeySpec,
+    OrganisationNumberSpec,
+    OrganisationSpec,
+    Role,
+    Standing,
+    StandingStatus,
+)
+from cloud_ml.errors import AlreadyExists, Forbidden, InvalidRequest, NotFound
+from cloud_ml.models import common
+from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.clock import Clock
+
+_CACHE_LIMIT = 10_000
+_ACCESS_KEY = re.compile(r"[A-Za-z0-9._-]{1,128}")
+
+
+@dataclass(frozen=True, slots=True)
+class Organisation:
+    """A tenant as the use cases see it."""
+
+    name: str
+    number: int
+    mail: str = ""
+    default_bucket: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """The holder of a key. Every use case takes one as its caller."""
+
+    access_key: str
+    secret: str = field(repr=False)
+    organisation: Organisation
+    user: str
+    role: Role = Role.MEMBER
+    legacy_signatures: bool = True
+
+    @property
+    def org(self) -> str:
+        """The organisation's name: the ``org`` of every record of the caller's."""
+        return self.organisation.name
+
+    @property
+    def admin(self) -> bool:
+        """Whether the caller may name other organisations."""
+        return self.role is Role.ADMIN
+
+
+class Identities:
+    """Looks up keys and organisations, and makes them.
+
+    Answers are kept for ``ttl_s`` seconds, so a key that another server disables is refused everywhere
+    soon after; changes made here count at once.
+    """
+
+    def __init__(self, store: StateStore, clock: Clock, *, ttl_s: float = 5.0) -> None:
+        self._store = store
+        self._clock = clock
+        self._ttl = timedelta(seconds=ttl_s)
+        self._keys: dict[str, tuple[datetime, Identity]] = {}
+        self._organisations: dict[str, tuple[datetime, Organisation]] = {}
+
+    def cached(self, access_key: str) -> Identity | None:
+        """The identity if it was looked up a moment ago; never blocks."""
+        entry = self._keys.get(access_key)
+        return entry[1] if entry is not None and entry[0] > self._clock() else None
+
+    def find(self, access_key: str) -> Identity | None:
+        """The holder of the key; ``None`` when it is unknown or may not be used (or its organisation may not)."""
+        if (known := self.cached(access_key)) is not None:
+            return known
+        key = self._store.find(ACCESS_KEY, SYSTEM, access_key) if _plausible(access_key) else None
+        if key is None or not _usable(key):
+            self._keys.pop(access_key, None)
+            return None
+        organisation = self._store.find(ORGANISATION, SYSTEM, key.spec.org)
+        if organisation is None or not _usable(organisation):
+            return None
+        return self._keep(_identity(key, _organisation(organisation)))
+
+    def organisation(self, name: str) -> Organisation:
+        """The organisation of that name.
+
+        Raises:
+            NotFound: There is none.
+        """
+        entry = self._organisations.get(name)
+        if entry is not None and entry[0] > self._clock():
+            return entry[1]
+        record = self._store.find(ORGANISATION, SYSTEM, name)
+        if record is None:
+            raise NotFound(f"there is no organisation {name}", field="org", value=name)
+        organisation = _organisation(record)
+        self._organisations[name] = (self._clock() + self._ttl, organisation)
+        return organisation
+
+    def organisations(self) -> Sequence[Organisation]:
+        """Every organisation, oldest first."""
+        return [self.organisation(summary.key.name) for summary in self._all(ORGANISATION)]
+
+    def scope(self, caller: Identity, org_id: str | None) -> str | None:
+        """The organisation that ``org_id`` narrows a request to; ``None`` for all of them.
+
+        Raises:
+            Forbidden: ``-1`` (all) from somebody who is no administrator.
+            NotFound: An organisation that is absent or not the caller's; the two look the same.
+        """
+        if org_id is None or org_id in ("", str(caller.organisation.number)):
+            return caller.org
+        if org_id == "-1":
+            if not caller.admin:
+                raise Forbidden("only an administrator may see all organisations", field="org_id", value=org_id)
+            return None
+        claim = None
+        if caller.admin and org_id.isascii() and org_id.isdigit() and len(org_id) < 10:
+            claim = self._store.find(ORGANISATION_NUMBER, SYSTEM, str(int(org_id)))
+        if claim is None:
+            raise NotFound(f"there is no organisation {org_id[:40]}", field="org_id", value=org_id[:40])
+        return claim.spec.org
+
+    def create_organisation(self, name: str, *, mail: str = "", default_bucket: str = "") -> Organisation:
+        """Make an organisation with a number that nobody else has or ever had.
+
+        Raises:
+            AlreadyExists: The name is taken.
+            InvalidRequest: The name is malformed or reserved.
+        """
+        common.check_name("org", name)
+        if name == SYSTEM:
+            raise InvalidRequest(f"the name {name} is reserved", field="org", value=name, allowed="another name")
+        spec = OrganisationSpec(number=self._claim_number(name), mail=mail, default_bucket=default_bucket)
+        record = self._store.create(
+            ORGANISATION, org=SYSTEM, name=name, owner=name, spec=spec, status=StandingStatus(), now=self._clock()
+        )
+        return _organisation(record)
+
+    def create_key(
+        self,
+        organisation: Organisation,
+        user: str,
+        *,
+        role: Role = Role.MEMBER,
+        access_key: str | None = None,
+        secret: str | None = None,
+        legacy_signatures: bool = True,
+    ) -> Identity:
+        """Make a key; both halves are generated when not given.
+
+        Raises:
+            AlreadyExists: The access key is taken.
+            InvalidRequest: The access key cannot travel in a header.
+        """
+        if access_key is not None and not _plausible(access_key):
+            raise common.refuse("access_key", access_key, "1 to 128 letters, digits, '.', '_' or '-'")
+        spec = AccessKeySpec(
+            org=organisation.name,
+            user=user,
+            secret=secret or secrets.token_urlsafe(30),
+            role=role,
+            legacy_signatures=legacy_signatures,
+        )
+        record = self._store.create(
+            ACCESS_KEY,
+            org=SYSTEM,
+            name=access_key or "AK" + secrets.token_hex(10).upper(),
+            owner=organisation.name,
+            spec=spec,
+            status=StandingStatus(),
+            now=self._clock(),
+        )
+        return _identity(record, organisation)
+
+    def keys(self, organisation: Organisation) -> Sequence[Identity]:
+        """The organisation's keys that may be used, oldest first."""
+        mine = [key for key in self._all(ACCESS_KEY) if key.owner == organisation.name]
+        found = (self.find(key.key.name) for key in mine)
+        return [identity for identity in found if identity is not None]
+
+    def set_secret(self, access_key: str, secret: str) -> None:
+        """Give a key another secret; the old one stops to count.
+
+        Raises:
+            NotFound: There is no such key.
+        """
+        record = self._store.find(ACCESS_KEY, SYSTEM, access_key)
+        if record is None:
+            raise NotFound(f"there is no access key {access_key}", field="access_key", value=access_key)
+        self._store.change_spec(ACCESS_KEY, record.key.uid, lambda spec: _with_secret(spec, secret), now=self._clock())
+        self.clear()
+
+    def clear(self) -> None:
+        """Forget what was looked up."""
+        self._keys.clear()
+        self._organisations.clear()
+
+    def _claim_number(self, name: str) -> int:
+        """Claim the next free number. The same name gets the same one, also after a crash in between."""
+        newest = self._store.list(ORGANISATION_NUMBER, org=SYSTEM, limit=1).items
+        number = int(newest[0].key.name) + 1 if newest else 1
+        while True:
+            try:
+                claim = self._store.create(
+                    ORGANISATION_NUMBER,
+                    org=SYSTEM,
+                    name=str(number),
+                    owner=name,
+                    spec=OrganisationNumberSpec(org=name),
+                    status=StandingStatus(),
+                    now=self._clock(),
+                    idempotency_key=f"organisation:{name}",
+                )
+            except AlreadyExists:  # somebody claimed it between the look and the claim
+                number += 1
+            else:
+                return int(claim.key.name)
+
+    def _all(self, kind: Kind[Any, Any]) -> Sequence[Summary]:
+        found: list[Summary] = []
+        after: int | None = None
+        while True:
+            page = self._store.list(kind, org=SYSTEM, after=after, limit=1000)
+            found.extend(page.items)
+            if (after := page.next) is None:
+                return found[::-1]
+
+    def _keep(self, identity: Identity) -> Identity:
+        if len(self._keys) >= _CACHE_LIMIT:
+            self._keys.clear()
+        self._keys[identity.access_key] = (self._clock() + self._ttl, identity)
+        return identity
+
+
+def _plausible(access_key: str) -> bool:
+    """Whether it could be one: whatever a header may hold comes in here."""
+    return _ACCESS_KEY.fullmatch(access_key) is not None
+
+
+def _usable(record: Record[AccessKeySpec, StandingStatus] | Record[OrganisationSpec, StandingStatus]) -> bool:
+    return record.status.phase is Standing.ACTIVE and record.delete_requested_at is None
+
+
+def _organisation(record: Record[OrganisationSpec, StandingStatus]) -> Organisation:
+    spec = record.spec
+    return Organisation(record.key.name, spec.number, spec.mail, spec.default_bucket)
+
+
+def _identity(record: Record[AccessKeySpec, StandingStatus], organisation: Organisation) -> Identity:
+    spec = record.spec
+    return Identity(
+        access_key=record.key.name,
+        secret=spec.secret,
+        organisation=organisation,
+        user=spec.user,
+        role=spec.role,
+        legacy_signatures=spec.legacy_signatures,
+    )
+
+
+def _with_secret(spec: AccessKeySpec, secret: str) -> AccessKeySpec:
+    return AccessKeySpec(spec.org, spec.user, secret, spec.role, spec.legacy_signatures)

@@ -1,0 +1,181 @@
+"""The output of a job's tasks, over all attempts, now and as it comes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.engines.base import Engine, GangKey
+from cloud_ml.models import common
+from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.changes import ChangeHub
+from cloud_ml.usecases.offload import Offload
+
+MOST_LINES = 1_000_000
+
+_FIRST_PAUSE_S = 0.005
+_LONGEST_PAUSE_S = 0.25
+_IDLE_PAUSE_S = 2.0
+_ON_ENGINE = frozenset({Phase.STARTING, Phase.RUNNING, Phase.FINISHING, Phase.STOPPING})
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Which output.
+
+    Args:
+        task: A process such as ``master-0``; the job's first one when ``None``.
+        attempt: Only this attempt; all of them, one after the other, when ``None``.
+        lines: Only the last so many lines of what there is now.
+        follow: Go on until the job (or the attempt) has ended.
+    """
+
+    task: str | None = None
+    attempt: int | None = None
+    lines: int | None = None
+    follow: bool = False
+
+
+class Logs:
+    """Reads the logs that an engine keeps."""
+
+    def __init__(self, store: StateStore, engine: Engine, hub: ChangeHub, offload: Offload) -> None:
+        self._store = store
+        self._engine = engine
+        self._hub = hub
+        self._offload = offload
+
+    def read(self, record: JobRecord, selection: Selection) -> AsyncGenerator[bytes]:
+        """The selected output in chunks, exactly as it was written.
+
+        Between two attempts stands a line feed if the first one's output does not end in one.
+
+        Raises:
+            InvalidRequest: At once: there is no such task or attempt, or ``lines`` is out of range.
+        """
+        task = _checked_task(record, selection.task)
+        if selection.attempt is not None:
+            common.check_count("attempt", selection.attempt, most=record.spec.retry.max_retries + 1)
+        if selection.lines is not None:
+            common.check_count("lines", selection.lines, least=0, most=MOST_LINES)
+        chunks = self._follow(record, task, selection) if selection.follow else self._now(record, task, selection)
+        return _with_line_breaks(chunks)
+
+    async def _now(self, record: JobRecord, task: str, selection: Selection) -> AsyncGenerator[tuple[int, bytes]]:
+        attempts = await self._attempts(record.key.uid, task, selection.attempt)
+        for attempt, lines in await self._tails(record.key.uid, task, attempts, selection.lines):
+            async with aclosing(self._output(record.key.uid, attempt, task, lines, follow=False)) as chunks:
+                async for chunk in chunks:
+                    yield attempt, chunk
+
+    async def _follow(self, record: JobRecord, task: str, selection: Selection) -> AsyncGenerator[tuple[int, bytes]]:
+        uid, lines = record.key.uid, selection.lines
+        given: set[int] = set()
+        pauses = _Pauses()
+        with self._hub.watch(uid) as watch:
+            while True:
+                # The record before the engine: an attempt that is listed after the job's end was given by then.
+                now = await self._offload(self._store.get, TRAIN_JOB, uid)
+                fresh = [a for a in await self._attempts(uid, task, selection.attempt) if a not in given]
+                for attempt, tail in await self._tails(uid, task, fresh, lines):
+                    async with aclosing(self._output(uid, attempt, task, tail, follow=True)) as chunks:
+                        async for chunk in chunks:
+                            yield attempt, chunk
+                if fresh:
+                    given.update(fresh)
+                    lines = None
+                elif watch.closed or now is None or _over(now, selection.attempt):
+                    return
+                else:
+                    await watch.wait(pauses.next(now))
+
+    async def _attempts(self, uid: str, task: str, only: int | None) -> Sequence[int]:
+        streams = await self._engine.log_streams(uid)
+        return [attempt for attempt, process in streams if process == task and only in (None, attempt)]
+
+    async def _tails(
+        self, uid: str, task: str, attempts: Sequence[int], lines: int | None
+    ) -> Sequence[tuple[int, int | None]]:
+        """How many of its last lines each attempt gives, so that all of them together give ``lines``."""
+        if lines is None:
+            return [(attempt, None) for attempt in attempts]
+        tails: list[tuple[int, int | None]] = []
+        for attempt in reversed(attempts):
+            if tails and lines <= 0:
+                break
+            tails.insert(0, (attempt, lines))
+            if attempt != attempts[0]:  # what the oldest one has is not needed: nothing stands before it
+                lines -= await self._count(uid, attempt, task, lines)
+        return tails
+
+    async def _count(self, uid: str, attempt: int, task: str, lines: int) -> int:
+        count, last = 0, b""
+        async for chunk in self._output(uid, attempt, task, lines, follow=False):
+            count += chunk.count(b"\n")
+            last = chunk[-1:] or last
+        return count + (last not in (b"", b"\n"))
+
+    async def _output(
+        self, uid: str, attempt: int, task: str, lines: int | None, *, follow: bool
+    ) -> AsyncGenerator[bytes]:
+        output = self._engine.logs(GangKey(uid, attempt), task, lines=lines, follow=follow)
+        try:
+            async for chunk in output:
+                yield chunk
+        finally:
+            if (close := getattr(output, "aclose", None)) is not None:
+                await close()
+
+
+class _Pauses:
+    """How long a follower waits for a sign.
+
+    Short at first in each phase on the engine: a log begins before the store hears of it, and the first
+    line is what the user waits for.
+    """
+
+    def __init__(self) -> None:
+        self._phase: tuple[int, Phase] | None = None
+        self._pause = _FIRST_PAUSE_S
+
+    def next(self, record: JobRecord) -> float:
+        phase = (record.status.attempt, record.status.phase)
+        if phase != self._phase:
+            self._phase, self._pause = phase, _FIRST_PAUSE_S
+        if record.status.phase not in _ON_ENGINE:
+            return _IDLE_PAUSE_S
+        pause, self._pause = self._pause, min(_LONGEST_PAUSE_S, 2 * self._pause)
+        return pause
+
+
+def _over(record: JobRecord, attempt: int | None) -> bool:
+    """Whether no more output can come."""
+    phase = record.status.phase
+    if phase.terminal or phase is Phase.SAVED:
+        return True
+    return attempt is not None and record.status.attempt > attempt
+
+
+def _checked_task(record: JobRecord, task: str | None) -> str:
+    tasks = [f"{role.name}-{index}" for role in record.spec.roles for index in range(role.replicas)]
+    if task is None:
+        return tasks[0]
+    if task not in tasks:
+        shown = ", ".join(tasks[:20]) + (", …" if len(tasks) > 20 else "")
+        raise common.refuse("task", task, shown)
+    return task
+
+
+async def _with_line_breaks(chunks: AsyncGenerator[tuple[int, bytes]]) -> AsyncGenerator[bytes]:
+    before: int | None = None
+    ends_line = True
+    async with aclosing(chunks):
+        async for attempt, chunk in chunks:
+            if before not in (None, attempt) and not ends_line:
+                yield b"\n"
+            yield chunk
+            before, ends_line = attempt, chunk.endswith(b"\n")

@@ -1,0 +1,206 @@
+"""Buckets with owners, and the objects in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from types import TracebackType
+from typing import Self
+
+from cloud_ml.domain.records import Record
+from cloud_ml.domain.tenancy import BUCKET, SYSTEM, BucketSpec, StandingStatus
+from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound
+from cloud_ml.models import common
+from cloud_ml.models.storage import Bucket, ObjectPage, StoredObject
+from cloud_ml.objects.base import ObjectInfo, ObjectStore, ObjectWriter
+from cloud_ml.state.base import Once, StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.identities import Organisation
+
+
+class Upload(AbstractContextManager["Upload"]):
+    """An upload under way; leaving the ``with`` block without ``finish`` leaves no trace. Blocking."""
+
+    def __init__(self, writer: ObjectWriter, store: StateStore) -> None:
+        self._writer = writer
+        self._store = store
+
+    def write(self, chunk: bytes) -> None:
+        """Add bytes."""
+        self._writer.write(chunk)
+
+    def finish(self, once: Once | None) -> StoredObject:
+        """Make the object visible. A replayed request is found out before that and changes nothing.
+
+        Raises:
+            Unauthenticated: ``once`` was seen before.
+            AlreadyExists: The object was to be new and is not.
+        """
+        if once is not None:
+            self._store.remember(once)
+        return _stored(self._writer.commit())
+
+    def abort(self) -> None:
+        """Forget the upload; harmless after ``finish``."""
+        self._writer.abort()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.abort()
+
+
+class Storage:
+    """What an organisation may do with its buckets. Blocking; callers in an event loop use a thread.
+
+    A bucket that belongs to somebody else and one that does not exist get the same ``NotFound``.
+    """
+
+    def __init__(self, store: StateStore, objects: ObjectStore, clock: Clock) -> None:
+        self._store = store
+        self._objects = objects
+        self._clock = clock
+
+    def create_bucket(self, organisation: Organisation, name: str, *, once: Once | None = None) -> Bucket:
+        """Make a bucket; one that the organisation has already is success.
+
+        The record claims the name before the folder is made: a crash in between is healed by asking again.
+
+        Raises:
+            InvalidRequest: The name is malformed.
+            AlreadyExists: Another organisation has the name.
+        """
+        common.check_bucket("bucket", name)
+        record = self._store.find(BUCKET, SYSTEM, name)
+        if record is None:
+            record = self._claim(organisation, name, once)
+        elif once is not None:
+            self._store.remember(once)
+        if record.spec.org != organisation.name:
+            raise AlreadyExists(f"the bucket name {name} is taken", field="bucket", value=name)
+        self._objects.create_bucket(name, tenant=organisation.number)
+        return _bucket(record)
+
+    def buckets(self, org: str) -> list[Bucket]:
+        """The organisation's buckets, sorted by name."""
+        found: list[Bucket] = []
+        after: int | None = None
+        while True:
+            page = self._store.list(BUCKET, org=SYSTEM, after=after, limit=1000)
+            found.extend(
+                Bucket(name=item.key.name, org=item.owner, created_at=item.created_at)
+                for item in page.items
+                if item.owner == org
+            )
+            if (after := page.next) is None:
+                return sorted(found, key=lambda bucket: bucket.name)
+
+    def owns(self, org: str, bucket: str) -> bool:
+        """Whether the bucket exists and is the organisation's."""
+        try:
+            common.check_bucket("bucket", bucket)
+        except InvalidRequest:
+            return False
+        record = self._store.find(BUCKET, SYSTEM, bucket)
+        return record is not None and record.spec.org == org
+
+    def list(
+        self, org: str, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int = 1000
+    ) -> ObjectPage:
+        """A page of objects whose keys start with ``prefix``, in byte order.
+
+        Raises:
+            NotFound: No such bucket for this organisation.
+        """
+        self._own(org, bucket)
+        listing = self._objects.list(bucket, prefix, delimiter=delimiter, after=after, limit=limit)
+        return ObjectPage(
+            objects=[_stored(info) for info in listing.objects], folders=list(listing.folders), next=listing.next
+        )
+
+    def head(self, org: str, bucket: str, key: str) -> StoredObject:
+        """What is known of an object.
+
+        Raises:
+            NotFound: No such object.
+        """
+        self._own(org, bucket)
+        info = self._objects.head(bucket, key)
+        if info is None:
+            raise absent(bucket, key)
+        return _stored(info)
+
+    def read(
+        self, org: str, bucket: str, key: str, *, start: int = 0, length: int | None = None
+    ) -> tuple[StoredObject, Iterator[bytes]]:
+        """An object's facts, and its bytes from ``start`` in chunks.
+
+        Raises:
+            NotFound: No such object.
+        """
+        self._own(org, bucket)
+        info, chunks = self._objects.read(bucket, key, start=start, length=length)
+        return _stored(info), chunks
+
+    def upload(self, org: str, bucket: str, key: str, *, only_if_absent: bool = False) -> Upload:
+        """Begin an upload.
+
+        Raises:
+            NotFound: No such bucket for this organisation.
+            InvalidRequest: The key can be no path.
+            Conflict: The key is a folder of other objects, or one of its folders is an object.
+        """
+        self._own(org, bucket)
+        return Upload(self._objects.writer(bucket, key, only_if_absent=only_if_absent), self._store)
+
+    def delete(self, org: str, bucket: str, key: str, *, once: Once | None = None) -> StoredObject:
+        """Remove an object and return what it was.
+
+        Raises:
+            NotFound: No such object.
+            Unauthenticated: ``once`` was seen before.
+        """
+        was = self.head(org, bucket, key)
+        if once is not None:
+            self._store.remember(once)
+        if not self._objects.delete(bucket, key):
+            raise absent(bucket, key)
+        return was
+
+    def _own(self, org: str, bucket: str) -> None:
+        if not self.owns(org, bucket):
+            raise NotFound(f"there is no bucket {bucket[:63]}", field="bucket", value=bucket[:63])
+
+    def _claim(self, organisation: Organisation, name: str, once: Once | None) -> Record[BucketSpec, StandingStatus]:
+        try:
+            return self._store.create(
+                BUCKET,
+                org=SYSTEM,
+                name=name,
+                owner=organisation.name,
+                spec=BucketSpec(org=organisation.name),
+                status=StandingStatus(),
+                now=self._clock(),
+                once=once,
+            )
+        except AlreadyExists:  # claimed since we looked
+            record = self._store.find(BUCKET, SYSTEM, name)
+            if record is None:
+                raise
+            return record
+
+
+def absent(bucket: str, key: str) -> NotFound:
+    """The answer for an object that is not there."""
+    return NotFound(f"there is no object fds://{bucket}/{key}", field="key", value=key)
+
+
+def _bucket(record: Record[BucketSpec, StandingStatus]) -> Bucket:
+    return Bucket(name=record.key.name, org=record.spec.org, created_at=record.created_at)
+
+
+def _stored(info: ObjectInfo) -> StoredObject:
+    return StoredObject(bucket=info.bucket, key=info.key, size=info.size, modified=info.modified, etag=info.etag)

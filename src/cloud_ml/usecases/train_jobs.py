@@ -1,0 +1,242 @@
+"""What a caller may ask of train jobs. Blocking; callers in an event loop use a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from cloud_ml.domain.jobs import spec as job_specs
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.phases import WIRE_STATES, JobStatus, Phase
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.jobs.spec import Desired, JobSpec
+from cloud_ml.domain.records import Event, EventType, Summary
+from cloud_ml.engines.base import Capacity
+from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
+from cloud_ml.models import common
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.state.base import Once, Page, StateStore
+from cloud_ml.usecases import admission
+from cloud_ml.usecases.catalog import Catalog
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.storage import Storage
+
+
+class TrainJobs:
+    """Submit, look at, start, cancel and delete jobs.
+
+    ``scope`` is the organisation a request is about, ``None`` for all of them (see
+    ``Identities.scope``). A job of another organisation is as absent as one that never was.
+    """
+
+    def __init__(
+        self, store: StateStore, storage: Storage, catalog: Catalog, clock: Clock, *, gpu_missing: str = "refuse"
+    ) -> None:
+        self._store = store
+        self._storage = storage
+        self._catalog = catalog
+        self._clock = clock
+        self._gpu_missing = gpu_missing
+
+    def submit(
+        self,
+        caller: Identity,
+        job: TrainJob,
+        capacity: Capacity,
+        *,
+        notes: Sequence[str] = (),
+        idempotency_key: str | None = None,
+        once: Once | None = None,
+    ) -> JobRecord:
+        """Take a job, or answer with the one that this idempotency key has made already.
+
+        A trainer that is not there is not refused: the job fails with that reason when it starts.
+
+        Args:
+            caller: Who submits, and for which organisation.
+            job: The validated wire form.
+            capacity: What the engine has in all.
+            notes: Sentences that the user should see as warnings on the job.
+            idempotency_key: Chosen by the client; the same one makes one job.
+            once: The request's mark against replay.
+
+        Raises:
+            InvalidRequest: The server cannot do what a field asks for.
+            AlreadyExists: The name is taken; ``same_spec`` tells whether by an equal job.
+            Conflict: The idempotency key was used for another job, or for one that is gone.
+        """
+        admission.check_offered(job, self._catalog)
+        admitted = admission.fit(job_specs.from_wire(job), capacity, gpu_missing=self._gpu_missing)
+        self._check_bucket(caller.org, job.fds_bucket)
+        now = self._clock()
+        saved = admitted.spec.desired is Desired.SAVED
+        reason = Reason.SAVED if saved else Reason.SUBMITTED
+        first = Event(now, reason, f"{'saved' if saved else 'submitted'} by {caller.user}")
+        warnings = [Event(now, Reason.FIELD_IGNORED, n, EventType.WARNING) for n in (*notes, *admitted.notes)]
+        try:
+            record = self._store.create(
+                TRAIN_JOB,
+                org=caller.org,
+                name=job.job_name,
+                owner=caller.user,
+                spec=admitted.spec,
+                status=JobStatus(
+                    phase=Phase.SAVED if saved else Phase.QUEUED, reason=reason, queued_at=None if saved else now
+                ),
+                now=now,
+                events=[first, *warnings],
+                idempotency_key=idempotency_key,
+                once=once,
+            )
+        except AlreadyExists as error:
+            raise self._taken(caller.org, job) from error
+        if record.spec.submitted != job:
+            raise Conflict(
+                f"the idempotency key has made another job, {record.key.name}",
+                field="Idempotency-Key",
+                allowed="a key for each job",
+            )
+        return record
+
+    def list(
+        self, scope: str | None, *, states: str | None = None, after: int | None = None, limit: int = 50
+    ) -> Page[Summary]:
+        """A page of jobs, newest first.
+
+        Args:
+            scope: Whose.
+            states: Only jobs in these phases (or states of the original wire), separated by commas.
+            after: The cursor of the page before.
+            limit: At most this many.
+
+        Raises:
+            InvalidRequest: ``states`` has an unknown word.
+        """
+        indexes = phases_of(states) if states else None
+        return self._store.list(TRAIN_JOB, org=scope, indexes=indexes, after=after, limit=limit)
+
+    def find(self, scope: str | None, name: str) -> JobRecord:
+        """The job of that name, else the one of that uid. Under ``None`` only uids are unique.
+
+        Raises:
+            NotFound: There is none, or it is somebody else's.
+        """
+        if len(name) <= 63 and common.NAME.fullmatch(name):
+            record = self._store.find(TRAIN_JOB, scope, name) if scope is not None else None
+            record = record or self._store.get(TRAIN_JOB, name)
+            if record is not None and scope in (None, record.key.org):
+                return record
+        raise _absent(name)
+
+    def get(self, uid: str) -> JobRecord:
+        """The job of that uid.
+
+        Raises:
+            NotFound: It is gone.
+        """
+        record = self._store.get(TRAIN_JOB, uid)
+        if record is None:
+            raise _absent(uid)
+        return record
+
+    def events(self, record: JobRecord, *, after: int = 0) -> Sequence[Event]:
+        """What was said about the job, those with ``id > after``."""
+        return self._store.events(record.key.uid, after=after)
+
+    def start(self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None) -> JobRecord:
+        """Queue a saved job; one that was started already is success while it is under way.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: It has ended or is being stopped.
+        """
+        record = self.find(scope, name)
+        if record.delete_requested_at or record.status.phase.terminal or record.spec.desired is Desired.STOPPED:
+            raise Conflict(
+                f"{record.key.name} is {record.status.phase}; only a saved job can be started", field="phase"
+            )
+        if record.spec.desired is Desired.RUN:
+            return self._unchanged(record, once)
+        return self._want(record, Desired.RUN, Reason.START_REQUESTED, f"start requested by {caller.user}", once)
+
+    def cancel(self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None) -> JobRecord:
+        """End a job wherever it stands; one that is being stopped already is success.
+
+        Raises:
+            NotFound: There is no such job.
+            Conflict: It has ended by itself.
+        """
+        record = self.find(scope, name)
+        if record.spec.desired is Desired.STOPPED:
+            return self._unchanged(record, once)
+        if record.status.phase.terminal:
+            raise Conflict(f"{record.key.name} has ended already: {record.status.phase}", field="phase")
+        return self._want(record, Desired.STOPPED, Reason.CANCEL_REQUESTED, f"cancel requested by {caller.user}", once)
+
+    def delete(self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None) -> JobRecord:
+        """Ask for a job's removal: it is stopped, its logs are dropped, and then its name is free.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        record = self.find(scope, name)
+        if record.delete_requested_at is not None:
+            return self._unchanged(record, once)
+        now = self._clock()
+        event = Event(now, Reason.DELETE_REQUESTED, f"deletion requested by {caller.user}")
+        return self._store.request_delete(TRAIN_JOB, record.key.uid, now=now, events=[event], once=once)
+
+    def _want(self, record: JobRecord, desired: Desired, reason: Reason, said: str, once: Once | None) -> JobRecord:
+        now = self._clock()
+
+        def change(spec: JobSpec) -> JobSpec:
+            return spec if spec.desired is Desired.STOPPED else spec.with_desired(desired)
+
+        return self._store.change_spec(
+            TRAIN_JOB, record.key.uid, change, now=now, events=[Event(now, reason, said)], once=once
+        )
+
+    def _unchanged(self, record: JobRecord, once: Once | None) -> JobRecord:
+        if once is not None:
+            self._store.remember(once)
+        return record
+
+    def _taken(self, org: str, job: TrainJob) -> AlreadyExists:
+        standing = self._store.find(TRAIN_JOB, org, job.job_name)
+        return AlreadyExists(
+            f"a job named {job.job_name} exists already" + (f" ({standing.status.phase})" if standing else ""),
+            same_spec=standing is not None and standing.spec.submitted == job,
+            field="job_name",
+            value=job.job_name,
+            allowed="a name that is not in use; delete the other job to use it again",
+        )
+
+    def _check_bucket(self, org: str, bucket: str | None) -> None:
+        if bucket and not self._storage.owns(org, bucket):
+            raise InvalidRequest(
+                f"fds_bucket is {bucket!r}; there is no such bucket",
+                field="fds_bucket",
+                value=bucket,
+                allowed="a bucket of the organisation",
+            )
+
+
+def phases_of(states: str) -> Collection[str]:
+    """The phases that ``states`` names: phases or states of the original wire, separated by commas.
+
+    Raises:
+        InvalidRequest: A word is neither.
+    """
+    found: set[str] = set()
+    for word in states.split(","):
+        wanted = word.strip().lower()
+        named = {phase for phase in Phase if wanted in (phase.value.lower(), WIRE_STATES[phase])}
+        if not named:
+            raise common.refuse("state", word, "one or more of " + ", ".join(Phase) + ", separated by commas")
+        found |= named
+    return found
+
+
+def _absent(name: str) -> NotFound:
+    return NotFound(f"there is no job {name[:63]}", field="job_name", value=name[:63])

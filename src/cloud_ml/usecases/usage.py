@@ -1,0 +1,48 @@
+"""What is used and what is free, counted from the jobs that hold a place on the engine. Blocking."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.phases import ACTIVE
+from cloud_ml.engines.base import Capacity
+from cloud_ml.state.base import StateStore
+
+
+@dataclass(frozen=True)
+class Used:
+    """What active jobs were given. Jobs without a limit count as jobs only."""
+
+    jobs: int = 0
+    cpu_millis: int = 0
+    memory_bytes: int = 0
+    gpus: int = 0
+
+
+def used(store: StateStore, org: str | None) -> Used:
+    """What the active jobs of an organisation (of all, for ``None``) were given."""
+    jobs = cpu = memory = gpus = 0
+    after: int | None = None
+    while True:
+        page = store.list(TRAIN_JOB, org=org, indexes=ACTIVE, after=after, limit=1000)
+        for line in page.items:
+            record = store.get(TRAIN_JOB, line.key.uid)
+            if record is None:
+                continue
+            jobs += 1
+            for role in record.spec.roles:
+                cpu += role.replicas * (role.resources.cpu_millis or 0)
+                memory += role.replicas * (role.resources.memory_bytes or 0)
+                gpus += role.replicas * role.resources.gpus
+        if (after := page.next) is None:
+            return Used(jobs, cpu, memory, gpus)
+
+
+def free(capacity: Capacity, taken: Used) -> Capacity:
+    """What is left; never below zero, since limits may promise more than there is."""
+    return Capacity(
+        cpu_millis=max(0, capacity.cpu_millis - taken.cpu_millis),
+        memory_bytes=max(0, capacity.memory_bytes - taken.memory_bytes),
+        gpus=max(0, capacity.gpus - taken.gpus),
+    )

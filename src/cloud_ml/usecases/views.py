@@ -1,0 +1,169 @@
+"""Records as the two HTTP surfaces show them. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.phases import WIRE_STATES, Phase
+from cloud_ml.domain.records import Event, Summary
+from cloud_ml.models import codec
+from cloud_ml.models.job import Job, JobEvent, JobSummary, JobUsage
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.usecases.identities import Organisation
+
+_MASK = "******"
+_SECRET = ("hdfs_krb_password", "hdfs_krb_keytab")
+_DELETING = "deleting"
+
+_SUBMITTED = (
+    "job_name", "module_name", "trainer_uri", "fds_endpoint", "fds_bucket", "hdfs_krb_account", "hdfs_endpoint",
+    "cpu_limit", "memory_limit", "gpu_limit", "docker_image", "docker_command", "framework", "framework_version",
+    "volume_type", "volume_path", "mount_path", "mount_read_only", "prepare_command", "finish_command",
+)  # fmt: skip
+"""Keys of the original train job document that repeat what was submitted."""
+
+_OF_OTHERS = (
+    "cluster_name", "service_port", "cluster_env_var", "hyperparameters_name", "hyperparameters_goal",
+    "hyperparameters_params",
+)  # fmt: skip
+"""Keys that belong to distributed jobs and tuning: present, and empty elsewhere."""
+
+
+def job(record: JobRecord) -> Job:
+    """A job as the modern surface answers it."""
+    status = record.status
+    usage = status.usage
+    return Job(
+        uid=record.key.uid,
+        name=record.key.name,
+        org=record.key.org,
+        owner=record.owner,
+        revision=record.revision,
+        phase=status.phase.value,
+        state=wire_state(status.phase, deleting=record.delete_requested_at is not None),
+        attempt=status.attempt,
+        created_at=record.created_at,
+        updated_at=record.updated_at,
+        reason=status.reason,
+        message=status.message,
+        queued_at=status.queued_at,
+        starting_at=status.starting_at,
+        started_at=status.started_at,
+        finished_at=status.finished_at,
+        exit_code=status.exit_code,
+        signal=status.signal,
+        node=status.node,
+        runtime=status.runtime,
+        environment_lock=status.environment_lock,
+        trainer_digest=status.trainer_digest,
+        deleting=record.delete_requested_at is not None,
+        stages=status.stages,
+        usage=JobUsage(
+            cpu_seconds=usage.cpu_seconds,
+            memory_bytes=usage.memory_bytes,
+            memory_peak_bytes=usage.memory_peak_bytes,
+            processes=usage.processes,
+        ),
+        spec=submitted(record.spec.submitted),
+    )
+
+
+def summary(line: Summary) -> JobSummary:
+    """A line of the modern list."""
+    return JobSummary(
+        uid=line.key.uid,
+        name=line.key.name,
+        org=line.key.org,
+        owner=line.owner,
+        phase=line.index,
+        state=wire_state(Phase(line.index), deleting=line.deleting),
+        created_at=line.created_at,
+        updated_at=line.updated_at,
+        deleting=line.deleting,
+    )
+
+
+def event(said: Event) -> JobEvent:
+    """An event of the modern surface."""
+    return JobEvent(id=said.id, at=said.at, type=said.type.value, reason=str(said.reason), message=said.message)
+
+
+def submitted(wire: TrainJob) -> Mapping[str, Any]:
+    """The fields that were set, secrets masked."""
+    shown = {name: value for name, value in codec.encode(wire).items() if value is not None}
+    return {name: _MASK if name in _SECRET else value for name, value in shown.items()}
+
+
+def wire_state(phase: Phase, *, deleting: bool) -> str:
+    """The word of the original wire."""
+    return _DELETING if deleting else WIRE_STATES[phase]
+
+
+def train_document(record: JobRecord, organisation: Organisation) -> dict[str, Any]:
+    """A job as the original wire answers submit, describe and start. Every key that its clients read is there."""
+    wire, status = record.spec.submitted, record.status
+    document: dict[str, Any] = {}
+    if status.phase.terminal or status.message:
+        document["message"] = ": ".join(part for part in (status.reason, status.message) if part)
+    document |= {name: getattr(wire, name) for name in _SUBMITTED}
+    document |= {
+        "job_args": " ".join(wire.job_args) if isinstance(wire.job_args, list) else wire.job_args,
+        "org_id": str(organisation.number),
+        "org_name": organisation.name,
+        "state": wire_state(status.phase, deleting=record.delete_requested_at is not None),
+        "create_time": _time(record.created_at),
+        "update_time": _time(record.updated_at),
+        "current_rank": str(wire.enable_rank),
+        "node_name": status.node,
+    }
+    return document | dict.fromkeys(_OF_OTHERS)
+
+
+def train_row(line: Summary, organisation: Organisation) -> dict[str, Any]:
+    """A line of the original list: its columns and nothing else, none of them null."""
+    return {
+        "org_id": str(organisation.number),
+        "org_name": organisation.name,
+        "job_name": line.key.name,
+        "state": wire_state(Phase(line.index), deleting=line.deleting),
+        "create_time": _time(line.created_at),
+        "update_time": _time(line.updated_at),
+        "current_rank": "-",
+        "node_name": "",
+    }
+
+
+def events_document(name: str, events: Iterable[Event]) -> dict[str, Any]:
+    """The original events document. ``recommend`` is empty: a job that cannot fit is refused at submit."""
+    return {"events": [_original_event(name, said) for said in events], "recommend": []}
+
+
+def metrics_document(cpu_percent: float, memory_bytes: int) -> dict[str, Any]:
+    """The original metrics document. Network traffic is not measured, and its clients need numbers."""
+    return {
+        "cpu": round(cpu_percent, 1),
+        "memory": memory_bytes,
+        "network_receive": 0,
+        "network_transmit": 0,
+    }
+
+
+def _original_event(name: str, said: Event) -> dict[str, Any]:
+    moment = _time(said.at)
+    return {
+        "firstTimestamp": moment,
+        "lastTimestamp": moment,
+        "count": 1,
+        "involvedObject": {"name": name},
+        "type": said.type.value,
+        "reason": str(said.reason),
+        "message": said.message,
+    }
+
+
+def _time(moment: datetime) -> str:
+    """Whole seconds: what the original tool's columns have room for."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
