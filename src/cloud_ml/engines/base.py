@@ -200,7 +200,7 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def changes(self) -> AsyncIterator[str]:
-        """Uids of jobs whose gangs may have changed: first every one that is known, then as it happens.
+        """Uids of jobs whose gangs may have changed: first those with a gang that lives, then as it happens.
 
         A hint that may come late or twice; callers also look again by themselves.
         """

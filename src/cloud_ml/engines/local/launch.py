@@ -10,6 +10,7 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 from cloud_ml.engines.local import linux, sandbox, seccomp
 from cloud_ml.engines.local.cgroups import Group
@@ -81,7 +82,7 @@ def launch(
     return Launched(pid, os.pidfd_open(pid), output_read, status_read)
 
 
-def _become(
+def _become(  # noqa: PLR0917
     fence: Fence,
     view: View,
     line: list[str],
@@ -89,8 +90,8 @@ def _become(
     group: Group | None,
     output: int,
     kept: Sequence[int | None],
-) -> None:
-    """Turn the forked child into the command. Never returns."""
+) -> NoReturn:
+    """Turn the forked child into the command."""
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
@@ -117,8 +118,8 @@ def _become(
         if fence.bwrap:
             os.chdir("/")
         linux.die_with_parent(signal.SIGKILL)  # after the change of user, which clears it
-        os.execvpe(line[0], line, dict(environment))
-    except BaseException as error:  # noqa: BLE001 - a forked child has nobody to raise to
+        os.execvpe(line[0], line, dict(environment))  # noqa: S606
+    except BaseException as error:  # a forked child has nobody to raise to
         os.write(2, f"cloudml: {line[0]} cannot be started: {error}\n".encode())
     finally:
         sys.stderr.close()

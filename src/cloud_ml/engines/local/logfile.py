@@ -17,17 +17,19 @@ _TAIL_FILES = 8
 
 
 class LogWriter:
-    """Appends output. ``written`` counts every byte, the dropped ones included."""
+    """Appends output, to what an earlier writer left. ``written`` counts every byte, dropped ones included."""
 
     def __init__(self, folder: Path, name: str, limit_bytes: int) -> None:
         self._folder = folder
         self._name = name
         self._head_limit = max(4096, limit_bytes // 2)
         self._tail_limit = max(1024, limit_bytes // (2 * _TAIL_FILES))
-        self._tails: deque[Path] = deque()
-        self._file = _open(folder / f"{name}.log")
-        self._room = self._head_limit
-        self.written = 0
+        parts = _parts(folder, name)
+        self._tails = deque(part.path for part in parts[1:])
+        last = parts[-1] if parts else _Part(0, folder / f"{name}.log")
+        self._file = _open(last.path)
+        self._room = max(0, (self._tail_limit if self._tails else self._head_limit) - last.size)
+        self.written = last.start + last.size
 
     def write(self, data: bytes) -> None:
         """Add output. A full disk loses the chunk, never the process that writes."""
@@ -85,7 +87,7 @@ class LogReader:
 
     def read(self, limit: int = 1 << 18) -> bytes:
         """The next bytes, or nothing when all was given. A gap is told in a line of its own."""
-        parts = self._parts()
+        parts = _parts(self._folder, self._name)
         for part in parts:
             if part.start > self._position:
                 dropped, self._position = part.start - self._position, part.start
@@ -97,7 +99,7 @@ class LogReader:
     def skip_to_last_lines(self, lines: int) -> None:
         """Go to where the last ``lines`` lines begin, reading backwards no more than needed."""
         needed = lines
-        parts = self._parts()
+        parts = _parts(self._folder, self._name)
         self._position = parts[-1].start + parts[-1].size if parts else 0
         if lines <= 0:
             return
@@ -111,14 +113,6 @@ class LogReader:
                     return
             self._position = part.start
 
-    def _parts(self) -> list[_Part]:
-        head = self._folder / f"{self._name}.log"
-        prefix = f"{self._name}.tail-"
-        tails = sorted(
-            _Part(int(path.name[len(prefix) : -len(".log")]), path) for path in self._folder.glob(f"{prefix}*.log")
-        ) if head.exists() else []  # fmt: skip
-        return [_Part(0, head), *tails] if head.exists() else []
-
     def _read_part(self, part: _Part, limit: int) -> bytes:
         try:
             with part.path.open("rb") as file:
@@ -128,6 +122,15 @@ class LogReader:
             return b""
         self._position += len(data)
         return data
+
+
+def _parts(folder: Path, name: str) -> list[_Part]:
+    head = folder / f"{name}.log"
+    if not head.exists():
+        return []
+    prefix = f"{name}.tail-"
+    tails = (_Part(int(path.name[len(prefix) : -len(".log")]), path) for path in folder.glob(f"{prefix}*.log"))
+    return [_Part(0, head), *sorted(tails)]
 
 
 def _newlines_backwards(data: bytes) -> Iterator[int]:

@@ -1,0 +1,270 @@
+"""The engine of one machine: hands gangs to the spawner, reads the ledger, follows logs."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.domain.observed import ObservedGang
+from cloud_ml.engines.base import Capacity, Engine, Gang, GangKey, Places, UsagePoint
+from cloud_ml.engines.local import ledger as ledgers
+from cloud_ml.engines.local import linux, probe, proctree, sandbox
+from cloud_ml.engines.local.ledger import Ledger
+from cloud_ml.engines.local.logfile import LogReader
+from cloud_ml.engines.local.probe import Findings
+from cloud_ml.engines.local.spawner import SOCKET_NAME
+from cloud_ml.errors import Conflict, Unavailable
+from cloud_ml.models import codec
+
+_POLL_S = 5.0
+_START_LIMIT_S = 30.0
+_LIMIT = 1 << 20
+
+
+class LocalEngine(Engine):
+    """Gangs on this machine, outliving the server.
+
+    Args:
+        findings: What the machine gives (see ``probe``).
+        network: ``host`` or ``none``, for ``isolation`` only; each gang names its own.
+    """
+
+    def __init__(self, findings: Findings, *, network: str = "host") -> None:
+        self._config = findings.config
+        self._missing = findings.missing
+        self._network = network
+        self._root = Path(findings.config.root)
+        self._ledger = Ledger(self._root)
+        self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._lock = asyncio.Lock()
+        self._live: set[GangKey] = set()
+
+    async def start(self) -> None:
+        self._ledger.create()
+        sandbox.write_accounts(self._config.accounts)
+        await asyncio.to_thread(self._ledger.prune)
+        async with self._lock:
+            await self._connect()
+
+    async def close(self) -> None:
+        async with self._lock:
+            await self._disconnect()
+
+    async def ensure(self, gang: Gang) -> None:
+        if self._ledger.gate(gang.key) is None:
+            await self._request({"ensure": codec.encode(gang)})
+
+    async def stop(self, key: GangKey, grace_s: float) -> None:
+        if self._ledger.bury(key):
+            return
+        seen = self._ledger.observe(key)
+        if seen is None or seen.state.over:
+            return
+        asked = self._ledger.stop_requested(key)
+        if asked is None or grace_s < asked:
+            self._ledger.request_stop(key, grace_s)
+        gate = self._ledger.gate(key)
+        if gate is not None and ledgers.is_alive(gate):
+            proctree.send(gate.pid, 15)
+
+    async def observed(self, job_uid: str) -> Sequence[ObservedGang]:
+        found = []
+        for attempt in self._ledger.attempts(job_uid):
+            key = GangKey(job_uid, attempt)
+            gang = self._ledger.observe(key)
+            if gang is not None:
+                found.append(gang)
+                (self._live.discard if gang.state.over else self._live.add)(key)
+        return found
+
+    async def changes(self) -> AsyncIterator[str]:
+        watch = linux.Watch()
+        try:
+            watch.arrivals(self._ledger.reports)
+            for uid in await asyncio.to_thread(self._unfinished):
+                yield uid
+            while True:
+                await _readable(watch.descriptor, _POLL_S)
+                names = watch.names()
+                uids = {name.removesuffix(".json").rpartition(".")[0] for name in names if name.endswith(".json")}
+                for uid in uids or self._with_dead_supervisors():
+                    yield uid
+        finally:
+            watch.close()
+
+    async def forget(self, job_uid: str) -> None:
+        for gang in await self.observed(job_uid):
+            if not gang.state.over:
+                raise Conflict(f"attempt {gang.attempt} of {job_uid} is not over")
+        await asyncio.to_thread(self._ledger.forget, job_uid)
+
+    async def log_streams(self, job_uid: str) -> Sequence[tuple[int, str]]:
+        streams = []
+        for attempt in self._ledger.attempts(job_uid):
+            folder = self._ledger.log_folder(GangKey(job_uid, attempt))
+            names = sorted(path.stem for path in folder.glob("*.log") if ".tail-" not in path.name)
+            streams += [(attempt, name) for name in names]
+        return streams
+
+    async def logs(
+        self, key: GangKey, process: str, *, lines: int | None = None, follow: bool = False
+    ) -> AsyncIterator[bytes]:
+        folder = self._ledger.log_folder(key)
+        reader = LogReader(folder, process)
+        watch = linux.Watch() if follow else None
+        try:
+            if watch is not None:
+                folder.mkdir(parents=True, exist_ok=True)
+                watch.folder(folder)
+            if lines is not None:
+                reader.skip_to_last_lines(lines)
+            while True:
+                # Look whether it is over first: what was written before that is then read below.
+                over = watch is None or self._is_over(key)
+                while chunk := reader.read():
+                    yield chunk
+                if over:
+                    return
+                assert watch is not None
+                await _readable(watch.descriptor, 1.0)
+                watch.names()
+        finally:
+            if watch is not None:
+                watch.close()
+
+    async def usage(self, key: GangKey) -> Sequence[UsagePoint]:
+        """Samples of the attempt, oldest first."""
+        record = self._ledger.attempt_folder(key) / "usage.jsonl"
+        try:
+            lines = record.read_text("utf-8").splitlines()[-500:]
+        except FileNotFoundError:
+            return []
+        return [codec.decode(UsagePoint, json.loads(line)) for line in lines]
+
+    def isolation(self) -> Mapping[str, str]:
+        """Each fence and what is in force."""
+        return probe.in_force(self._config, self._network)
+
+    def missing(self) -> Sequence[str]:
+        """What the machine lacks, and how to get it."""
+        return self._missing
+
+    def places(self, job_uid: str) -> Places:
+        if self._config.bwrap:
+            return Places(storage=sandbox.STORAGE, fds=sandbox.FDS)
+        folder = self._ledger.jobs / job_uid
+        return Places(storage=str(folder / "storage"), fds=str(folder / "fds"))
+
+    async def capacity(self) -> Capacity:
+        pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
+        return Capacity(cpu_millis=1000 * len(os.sched_getaffinity(0)), memory_bytes=pages * page)
+
+    # ---- private
+
+    def _is_over(self, key: GangKey) -> bool:
+        seen = self._ledger.observe(key)
+        return seen is not None and seen.state.over
+
+    def _unfinished(self) -> list[str]:
+        """Jobs with a gang that is not over by its report."""
+        found = set()
+        for report in self._ledger.reports.glob("*.json"):
+            with contextlib.suppress(OSError):
+                if b'"reason":null' in report.read_bytes():
+                    found.add(report.stem.rpartition(".")[0])
+        return sorted(found)
+
+    def _with_dead_supervisors(self) -> list[str]:
+        """Jobs of live gangs whose supervisor is gone; the spawner usually tells first."""
+        return [key.job_uid for key in self._live if self._is_over(key)]
+
+    async def _request(self, request: dict[str, Any]) -> dict[str, Any]:
+        async with self._lock:
+            for last in (False, True):
+                try:
+                    return await self._exchange(request)
+                except (OSError, EOFError) as error:
+                    await self._disconnect()
+                    if last:
+                        raise Unavailable(f"the spawner of this machine does not answer: {error}") from error
+                    await self._connect()
+            raise AssertionError
+
+    async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._connection is None:
+            raise EOFError("not connected")
+        reader, writer = self._connection
+        writer.write(json.dumps(request, separators=(",", ":")).encode() + b"\n")
+        line = await asyncio.wait_for(reader.readline(), 30)
+        if not line:
+            raise EOFError("the connection was closed")
+        answer: dict[str, Any] = json.loads(line)
+        if not answer["ok"]:
+            raise Unavailable(f"the spawner cannot start the attempt: {answer['error']}")
+        return answer
+
+    async def _connect(self) -> None:
+        """Find the spawner of a predecessor, or start one. One with another configuration is replaced."""
+        wanted = codec.encode(self._config)
+        with contextlib.suppress(OSError, EOFError):
+            self._connection = await self._open()
+            if (await self._exchange({}))["config"] == wanted:
+                return
+            await self._exchange({"retire": True})
+            await self._disconnect()
+        await asyncio.to_thread(self._start_spawner, json.dumps(wanted))
+        self._connection = await self._open()
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        folder = os.open(self._root, os.O_PATH | os.O_DIRECTORY)
+        try:  # a socket's path is limited to about a hundred bytes
+            return await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{SOCKET_NAME}", limit=_LIMIT)
+        finally:
+            os.close(folder)
+
+    async def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection[1].close()
+            self._connection = None
+
+    def _start_spawner(self, config: str) -> None:
+        with (self._root / "spawner.log").open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-m", "cloud_ml.engines.local.spawner"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                start_new_session=True, cwd="/",
+            )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with process.stdin, process.stdout:
+            process.stdin.write(config.encode())
+            process.stdin.close()
+            if process.stdout.readline() != b"ready\n":
+                words = (self._root / "spawner.log").read_bytes()[-500:].decode(errors="replace")
+                raise Unavailable(f"the spawner did not start: {words}")
+        process.returncode = 0  # it outlives us on purpose: no warning about a child that still runs
+
+
+async def _readable(descriptor: int, timeout_s: float) -> None:
+    """Wait until the descriptor can be read, at most so long."""
+    loop = asyncio.get_running_loop()
+    ready = loop.create_future()
+    loop.add_reader(descriptor, _resolve, ready)
+    try:
+        await asyncio.wait_for(ready, timeout_s)
+    except TimeoutError:
+        pass
+    finally:
+        loop.remove_reader(descriptor)
+
+
+def _resolve(ready: asyncio.Future[None]) -> None:
+    if not ready.done():
+        ready.set_result(None)

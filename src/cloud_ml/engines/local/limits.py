@@ -1,0 +1,138 @@
+"""The limits of one process: set, watched, and named when they are the cause of its end."""
+
+from __future__ import annotations
+
+import json
+import signal
+import time
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cloud_ml.domain.jobs.phases import Usage
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.engines.base import ProcessPlan
+from cloud_ml.engines.local.cgroups import Group, Limits, Sample
+from cloud_ml.engines.local.config import LocalConfig
+from cloud_ml.engines.local.launch import Exit
+from cloud_ml.models.codec import format_time
+from cloud_ml.models.common import format_memory
+
+_CLOSE = 0.95
+_PROGRESS = 0.10
+_CLOSE_PERIOD_S = 1.0
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """Why a process ended or must end."""
+
+    reason: Reason
+    message: str
+
+
+class Limiter:
+    """Keeps one process within its limits and its usage on record.
+
+    Args:
+        config: The operator's bounds.
+        plan: What the user asked for.
+        base_memory: What the runtime needs by itself, in bytes; added to what was asked for.
+        group: The control group, or ``None`` where limits cannot be enforced.
+        folder: Where usage is noted.
+    """
+
+    def __init__(
+        self, config: LocalConfig, plan: ProcessPlan, base_memory: int, group: Group | None, folder: Path
+    ) -> None:
+        self._asked = plan.memory_bytes or config.default_memory_bytes or None
+        self._limit = self._asked + base_memory if self._asked else None
+        self._base = base_memory
+        self._group = group
+        self._name = plan.name
+        self._period_s = config.usage_period_s
+        self._thrash_s = config.thrash_s
+        self._record = folder / "usage.jsonl"
+        self._last: Sample | None = None
+        self._last_at = time.monotonic()
+        self._stuck_since: float | None = None
+        self.next_look = self._last_at + min(self._period_s, _CLOSE_PERIOD_S)
+        if group is not None:
+            group.limit(Limits(self._limit, plan.cpu_millis, config.max_processes))
+
+    def look(self, now: float) -> Verdict | None:
+        """Take a sample; a verdict if the process makes no progress at its memory limit.
+
+        Under version 1 of control groups the kernel may reclaim for minutes instead of killing, so a
+        task whose own pages fill the limit and that gets hardly any user time counts as out of memory.
+        """
+        if self._group is None:
+            self.next_look = now + self._period_s
+            return None
+        sample, before, elapsed = self._group.sample(), self._last, now - self._last_at
+        self._note(sample, before, elapsed)
+        self._last, self._last_at = sample, now
+        close = self._limit is not None and sample.anonymous_bytes >= _CLOSE * self._limit
+        self.next_look = now + (min(_CLOSE_PERIOD_S, self._period_s) if close else self._period_s)
+        if not close or before is None or not _stuck(sample, before, elapsed):
+            self._stuck_since = None
+            return None
+        self._stuck_since = self._stuck_since if self._stuck_since is not None else now - elapsed
+        if now - self._stuck_since < self._thrash_s:
+            return None
+        return Verdict(Reason.OUT_OF_MEMORY, f"{self._memory_sentence()} (thrashing)")
+
+    def judge(self, end: Exit, name: str) -> Verdict:
+        """Name the cause of an end."""
+        if end.good:
+            return Verdict(Reason.COMPLETED, "the job completed")
+        if not end.started:
+            return Verdict(Reason.START_FAILED, f"{name} could not be started; the log has the words of the sandbox")
+        if self._group is not None and self._limit is not None and self._group.sample().oom_kills > 0:
+            return Verdict(Reason.OUT_OF_MEMORY, self._memory_sentence())
+        if end.signal is not None:
+            return Verdict(Reason.SIGNALED, f"{name} was killed by signal {_signal_name(end.signal)}")
+        return Verdict(Reason.NON_ZERO_EXIT, f"{name} exited with code {end.code}")
+
+    def usage(self) -> Usage:
+        """What the process has used in all."""
+        if self._group is None:
+            return Usage()
+        sample = self._group.sample()
+        return Usage(round(sample.cpu_seconds, 3), sample.memory_bytes, sample.memory_peak_bytes, sample.processes)
+
+    def kill(self) -> None:
+        """End whatever is still in the control group."""
+        if self._group is not None:
+            self._group.kill()
+
+    def _memory_sentence(self) -> str:
+        base = f" (and {format_memory(self._base)} for the runtime)" if self._base else ""
+        return f"OOMKilled: {format_memory(self._asked or 0)}{base} exceeded"
+
+    def _note(self, sample: Sample, before: Sample | None, elapsed: float) -> None:
+        cores = (sample.cpu_seconds - (before.cpu_seconds if before else 0.0)) / max(elapsed, 1e-3)
+        line = {
+            "at": format_time(datetime.now(UTC)),
+            "process": self._name,
+            "cores": round(cores, 3),
+            "memory_bytes": sample.memory_bytes,
+            "processes": sample.processes,
+        }
+        try:
+            with self._record.open("a", encoding="utf-8") as record:
+                record.write(json.dumps(line) + "\n")
+        except OSError:  # a full disk costs samples, not the job
+            pass
+
+
+def _stuck(sample: Sample, before: Sample, elapsed: float) -> bool:
+    user = sample.user_cpu_seconds - before.user_cpu_seconds
+    return sample.limit_hits > before.limit_hits and user < _PROGRESS * elapsed
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return str(number)

@@ -1,0 +1,195 @@
+"""Before the user's code runs: folders, environment, and what the sandbox will show."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cloud_ml.engines.base import Gang, ProcessPlan
+from cloud_ml.engines.local import launch, sandbox
+from cloud_ml.engines.local.cgroups import Group
+from cloud_ml.engines.local.config import LocalConfig
+from cloud_ml.engines.local.exposure import Exposure
+from cloud_ml.engines.local.ledger import Ledger
+from cloud_ml.engines.local.logfile import LogWriter
+from cloud_ml.engines.local.sandbox import View
+from cloud_ml.engines.local.tools import ToolSandbox
+from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared
+from cloud_ml.environments.build import prepare
+from cloud_ml.environments.catalog import Catalog
+
+
+@dataclass(frozen=True)
+class Staged:
+    """Everything that starting a process needs."""
+
+    view: View
+    python: str
+    variables: Mapping[str, str]
+    base_memory: int = 0
+    runtime: str = ""
+    lock: str = ""
+    trainer_digest: str = ""
+    notices: Sequence[str] = field(default_factory=tuple)
+
+    def command(self, plan: ProcessPlan) -> list[str]:
+        """The process's command with the environment's interpreter in it."""
+        head, *rest = plan.command
+        return [self.python if head == "python" else head, *rest]
+
+    def environment(self, plan: ProcessPlan) -> dict[str, str]:
+        """The process's variables: the platform's, the runtime's, the user's; later ones win."""
+        return {**self.variables, **plan.environment}
+
+
+class Stage:
+    """Prepares one attempt."""
+
+    def __init__(self, gang: Gang, config: LocalConfig, ledger: Ledger, groups: Sequence[Group]) -> None:
+        self._gang = gang
+        self._config = config
+        self._ledger = ledger
+        self._group = groups[0] if groups else None
+        user = config.user(gang.tenant)
+        self.fence = launch.tenant_fence(config.bwrap, filtered=config.seccomp, user=user)
+        self._exposure = Exposure(needed=user is not None)
+        self.attempt_folder = ledger.attempt_folder(gang.key)
+        self._writers: dict[str, LogWriter] = {}
+
+    def make_folders(self) -> None:
+        """Make what belongs to the attempt; the tenant's part belongs to the tenant's user."""
+        work = self._ledger.work_folder(self._gang.key.job_uid)
+        for folder in (work, self._tmp, self._venv, self._ledger.log_folder(self._gang.key)):
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in (work.parent, self.attempt_folder):
+            folder.chmod(0o711)
+        self._own(work, self._tmp)
+        if not self.fence.bwrap:
+            self._link_mounts()
+
+    def prepare(self) -> Staged:
+        """Make the environment, or find it made.
+
+        Raises:
+            EnvironmentFailed: With the reason; the tool's own words are in the log.
+        """
+        plan = self._gang.environment
+        if plan.trainer is not None and plan.trainer.problem:
+            raise EnvironmentFailed("TrainerNotFound", plan.trainer.problem)
+        if plan.trainer is None and plan.framework is None:
+            return self._bare()
+        prepared = prepare(
+            EnvironmentRequest(
+                tenant=str(self._gang.tenant),
+                trainer=Path(plan.trainer.path) if plan.trainer else None,
+                trainer_name=plan.trainer.name if plan.trainer else "",
+                module=plan.module,
+                framework=plan.framework,
+                framework_version=plan.framework_version,
+            ),
+            home=Path(self._config.environments_home),
+            venv=self._venv,
+            uv=Path(self._config.uv),
+            catalog=Catalog.load(Path(self._config.runtimes_dir)),
+            sandbox=ToolSandbox(self.fence, self._exposure, self._group, self._accounts),
+            log=self.log,
+            python=Path(self._config.python),
+            timeout_s=self._config.tool_timeout_s,
+        )
+        for notice in prepared.notices:
+            self.log(f"cloudml: {notice}\n".encode())
+        self._own_tree(self._venv)
+        return self._staged(prepared)
+
+    def writer(self, name: str) -> LogWriter:
+        """The log of a process; opened anew for each of its commands."""
+        return LogWriter(self._ledger.log_folder(self._gang.key), name, self._config.log_limit_bytes)
+
+    def log(self, words: bytes) -> None:
+        """Add to the first process's log."""
+        writer = self.writer(self._gang.processes[0].name)
+        writer.write(words)
+        writer.close()
+
+    def clean_up(self) -> None:
+        """Remove what nobody looks at after the end; logs and the working folder stay."""
+        for folder in (self._tmp, self._venv):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    @property
+    def _tmp(self) -> Path:
+        return self.attempt_folder / "tmp"
+
+    @property
+    def _venv(self) -> Path:
+        return self.attempt_folder / "venv"
+
+    @property
+    def _accounts(self) -> str:
+        return self._exposure.path(str(self._config.accounts)) if self._config.bwrap else ""
+
+    def _link_mounts(self) -> None:
+        """Without a mount table of its own, the job reaches its buckets through links."""
+        for mount in self._gang.mounts:
+            target = Path(mount.target)
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.unlink(missing_ok=True)
+            target.symlink_to(mount.source)
+
+    def _own(self, *folders: Path) -> None:
+        if self.fence.user is not None:
+            for folder in folders:
+                os.chown(folder, *self.fence.user)
+
+    def _own_tree(self, folder: Path) -> None:
+        if self.fence.user is not None:
+            for parent, _, files in os.walk(folder):
+                for name in (".", *files):
+                    os.chown(Path(parent) / name, *self.fence.user, follow_symlinks=False)
+
+    def _bare(self) -> Staged:
+        python = os.path.realpath(self._config.python)
+        return self._staged(
+            Prepared(python=python, binds=(), environment={}, runtime="", base_memory=0, lock="", trainer_digest="")
+        )
+
+    def _staged(self, prepared: Prepared) -> Staged:
+        work = str(self._ledger.work_folder(self._gang.key.job_uid))
+        inside = bool(self.fence.bwrap)
+        variables = {
+            "PATH": "/usr/local/bin:/usr/bin:/bin",
+            "LANG": "C.UTF-8",
+            "USER": "job",
+            "HOME": sandbox.WORK if inside else work,
+            "TMPDIR": "/tmp" if inside else str(self._tmp),  # noqa: S108 - the job's own
+            "PYTHONUNBUFFERED": "1",
+            "CLOUDML_GANG": str(self._gang.key),
+            **prepared.environment,
+        }
+        return Staged(
+            view=self._view(prepared, work) if inside else View(folder=work),
+            python=prepared.python,
+            variables=variables,
+            base_memory=prepared.base_memory,
+            runtime=prepared.runtime,
+            lock=prepared.lock,
+            trainer_digest=prepared.trainer_digest,
+        )
+
+    def _view(self, prepared: Prepared, work: str) -> View:
+        writable = [(work, sandbox.WORK), (str(self._tmp), "/tmp")]  # noqa: S108
+        if self._venv.exists():
+            writable.append((str(self._venv), sandbox.ENVIRONMENT))
+        read_only = [(bind.source, bind.target) for bind in prepared.binds]
+        for mount in self._gang.mounts:
+            (writable if mount.writable else read_only).append((mount.source, mount.target))
+        return View(
+            read_only=[(self._exposure.path(source), target) for source, target in read_only],
+            writable=[(self._exposure.path(source), target) for source, target in writable],
+            hostname=self._gang.labels.get("job", "job"),
+            network=self._gang.network == "host",
+            accounts=self._accounts,
+        )

@@ -1,0 +1,319 @@
+"""One supervisor per gang: stages, starts, watches, reports, and leaves nothing behind.
+
+A child of the spawner that outlives the server. It holds the gang's claim, is the parent (and
+subreaper) of everything the gang starts, and publishes what it finds in the ledger. When it is killed,
+the kernel kills the gang's processes with it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
+from cloud_ml.engines.base import Gang, ProcessPlan
+from cloud_ml.engines.local import launch, linux, proctree
+from cloud_ml.engines.local.cgroups import Group
+from cloud_ml.engines.local.config import LocalConfig
+from cloud_ml.engines.local.ledger import Ledger
+from cloud_ml.engines.local.limits import Limiter, Verdict
+from cloud_ml.engines.local.logfile import LogWriter
+from cloud_ml.engines.local.stage import Stage, Staged
+from cloud_ml.environments.base import EnvironmentFailed
+
+_KILL_LIMIT_S = 30.0
+
+
+class StopRequested(BaseException):
+    """Raised by the signal handler while staging, so that whatever is waited for is given up."""
+
+
+@dataclass
+class Task:
+    """A process of the gang that was started."""
+
+    plan: ProcessPlan
+    launched: launch.Launched
+    log: LogWriter
+    limiter: Limiter
+    observed: ObservedProcess
+    exit: launch.Exit | None = None
+
+
+class Supervisor:
+    """Runs one gang from the claim to the last report."""
+
+    def __init__(self, gang: Gang, config: LocalConfig, ledger: Ledger, groups: Sequence[Group]) -> None:
+        self._gang = gang
+        self._config = config
+        self._ledger = ledger
+        self._groups = list(groups)
+        self._report = ObservedGang(gang.key.job_uid, gang.key.attempt, GangState.STAGING, node=config.node)
+        self._staging = True
+        self._tasks: list[Task] = []
+        self._verdict: Verdict | None = None
+        self._kill_at: float | None = None
+        self._deadline: float | None = None
+        self._selector = selectors.DefaultSelector()
+
+    def run(self) -> None:
+        """Supervise to the end. Returns without a trace if the gang was claimed or stopped before."""
+        if not self._ledger.claim(self._gang.key):
+            return
+        linux.become_subreaper()
+        self._listen_to_signals()
+        self._publish(stages={"claimed": _now()})
+        stage = Stage(self._gang, self._config, self._ledger, self._groups)
+        try:
+            stage.make_folders()
+            self._run_staged(stage)
+        except StopRequested:
+            self._end(Reason.CANCELLED, "stopped while it was starting")
+        except EnvironmentFailed as failure:
+            stage.log(f"cloudml: {failure.message}\n".encode())
+            self._end(Reason(failure.reason), failure.message)
+        except OSError as error:
+            stage.log(f"cloudml: the attempt cannot be started: {error}\n".encode())
+            self._end(Reason.START_FAILED, f"the attempt cannot be started: {error}")
+        finally:
+            stage.clean_up()
+
+    def _run_staged(self, stage: Stage) -> None:
+        self._stop_if_asked()
+        staged = stage.prepare()
+        self._publish(
+            runtime=staged.runtime,
+            environment_lock=staged.lock,
+            trainer_digest=staged.trainer_digest,
+            stages={**self._report.stages, "environment": _now()},
+        )
+        self._staging = False
+        self._stop_if_asked()
+        if self._gang.wall_time_s:
+            self._deadline = time.monotonic() + self._gang.wall_time_s
+        first = self._gang.processes[0]
+        if self._gang.prepare_command:
+            self._run_line(stage, staged, first, self._gang.prepare_command)
+            if self._failed(Reason.PREPARE_FAILED, "the prepare command"):
+                return
+        self._start(stage, staged, self._gang.processes)
+        self._publish(
+            state=GangState.RUNNING,
+            processes=tuple(task.observed for task in self._tasks),
+            stages={**self._report.stages, "started": _now()},
+        )
+        self._watch()
+        if self._gang.finish_command and self._verdict is not None and self._verdict.reason is Reason.COMPLETED:
+            self._finish(stage, staged, first, self._gang.finish_command)
+        verdict = self._verdict or Verdict(Reason.COMPLETED, "the job completed")
+        self._end(verdict.reason, verdict.message)
+
+    # ---- starting
+
+    def _start(self, stage: Stage, staged: Staged, plans: Sequence[ProcessPlan]) -> None:
+        self._tasks = []
+        self._verdict = None
+        for number, plan in enumerate(plans):
+            group = self._groups[number] if number < len(self._groups) else None
+            limiter = Limiter(self._config, plan, staged.base_memory, group, stage.attempt_folder)
+            launched = launch.launch(stage.fence, staged.view, staged.command(plan), staged.environment(plan), group)
+            observed = ObservedProcess(plan.role, plan.index, running=True, started_at=_now())
+            task = Task(plan, launched, stage.writer(plan.name), limiter, observed)
+            self._tasks.append(task)
+            self._selector.register(launched.output, selectors.EVENT_READ, (self._read_output, task))
+            self._selector.register(launched.pidfd, selectors.EVENT_READ, (self._collect, task))
+
+    def _run_line(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
+        """Run a shell line of the user's with the first process's limits and log, to its end."""
+        self._start(stage, staged, [replace(first, command=("/bin/sh", "-c", line))])
+        self._watch()
+
+    def _failed(self, reason: Reason, what: str) -> bool:
+        verdict = self._verdict
+        if verdict is None or verdict.reason is Reason.COMPLETED:
+            return False
+        if verdict.reason in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
+            verdict = Verdict(reason, f"{what} {verdict.message.partition(' ')[2]}")
+        self._end(verdict.reason, verdict.message)
+        return True
+
+    def _finish(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
+        processes = self._report.processes
+        self._publish(state=GangState.FINISHING)
+        self._run_line(stage, staged, first, line)
+        self._report = replace(self._report, processes=processes)
+        verdict = self._verdict
+        if verdict is not None and verdict.reason in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
+            self._verdict = Verdict(Reason.FINISH_FAILED, f"the finish command {verdict.message.partition(' ')[2]}")
+
+    # ---- watching
+
+    def _watch(self) -> None:
+        """Wait until every started process is gone, keeping limits and wishes to stop."""
+        while any(task.exit is None for task in self._tasks):
+            for key, _ in self._selector.select(self._patience()):
+                handle, argument = key.data
+                handle(argument)
+            self._stop_if_asked()
+            self._keep_limits()
+        self._kill_the_rest()
+
+    def _patience(self) -> float:
+        now = time.monotonic()
+        times = [task.limiter.next_look for task in self._tasks if task.exit is None]
+        times += [moment for moment in (self._kill_at, self._deadline) if moment is not None]
+        return max(0.0, min([*times, now + 5.0]) - now)
+
+    def _keep_limits(self) -> None:
+        now = time.monotonic()
+        if self._deadline is not None and now >= self._deadline:
+            self._deadline = None
+            limit = self._gang.wall_time_s
+            self._stop_all(
+                Verdict(Reason.TIME_LIMIT, f"TimeLimitExceeded: the limit of {limit} s is over"), grace_s=10.0
+            )
+        for task in self._tasks:
+            if task.exit is None and now >= task.limiter.next_look:
+                verdict = task.limiter.look(now)
+                if verdict is not None:
+                    self._stop_all(verdict, grace_s=0.0)
+        if self._kill_at is not None and now >= self._kill_at:
+            self._kill_at = None
+            for task in self._tasks:
+                if task.exit is None:
+                    proctree.send(task.launched.pid, signal.SIGKILL)
+                    task.limiter.kill()
+
+    def _read_output(self, task: Task) -> None:
+        try:
+            data = os.read(task.launched.output, 1 << 18)
+        except BlockingIOError:
+            return
+        if data:
+            task.log.write(data)
+        else:
+            self._selector.unregister(task.launched.output)
+
+    def _collect(self, task: Task) -> None:
+        """A process has ended: note how; the first end of a gang, good or bad, decides for all."""
+        self._selector.unregister(task.launched.pidfd)
+        task.exit = launch.wait(task.launched)
+        verdict = task.limiter.judge(task.exit, task.plan.name)
+        task.observed = replace(
+            task.observed,
+            running=False,
+            reason=verdict.reason,
+            message=verdict.message,
+            exit_code=task.exit.code,
+            signal=signal.Signals(task.exit.signal).name if task.exit.signal else None,
+            finished_at=_now(),
+            usage=task.limiter.usage(),
+        )
+        if self._verdict is None:
+            chief = task is self._tasks[0]
+            if chief or verdict.reason is not Reason.COMPLETED:
+                self._stop_all(verdict, grace_s=10.0)
+
+    def _stop_all(self, verdict: Verdict, grace_s: float) -> None:
+        if self._verdict is None:
+            self._verdict = verdict
+        kill_at = time.monotonic() + grace_s
+        self._kill_at = min(self._kill_at, kill_at) if self._kill_at is not None else kill_at
+        if grace_s > 0:
+            for task in self._tasks:
+                if task.exit is None:
+                    main = proctree.main_process(task.launched.pid, sandboxed=bool(self._config.bwrap))
+                    proctree.send(main or task.launched.pid, signal.SIGTERM)
+
+    def _kill_the_rest(self) -> None:
+        """End daemons and grandchildren, and take what they and the pipe still hold."""
+        self._kill_at = None
+        for task in self._tasks:
+            task.limiter.kill()
+        proctree.end_all_descendants(_KILL_LIMIT_S)
+        for task in self._tasks:
+            while task.launched.output in self._selector.get_map():
+                before = task.log.written
+                self._read_output(task)
+                if task.log.written == before:
+                    break
+            if task.launched.output in self._selector.get_map():
+                self._selector.unregister(task.launched.output)
+            task.log.close()
+            task.launched.close()
+        self._report = replace(self._report, processes=tuple(task.observed for task in self._tasks))
+
+    # ---- wishes and reports
+
+    def _listen_to_signals(self) -> None:
+        receiver, sender = socket.socketpair()
+        for end in (receiver, sender):
+            end.setblocking(False)
+        signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
+        signal.signal(signal.SIGTERM, self._on_signal)
+        self._wakeup = (receiver, sender)
+        self._selector.register(receiver, selectors.EVENT_READ, (_drain, receiver))
+
+    def _on_signal(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self._staging and self._ledger.stop_requested(self._gang.key) is not None:
+            self._staging = False
+            raise StopRequested
+
+    def _stop_if_asked(self) -> None:
+        grace_s = self._ledger.stop_requested(self._gang.key)
+        if grace_s is None:
+            return
+        if not any(task.exit is None for task in self._tasks):
+            if not self._tasks:
+                raise StopRequested
+            return
+        if self._verdict is None or (grace_s == 0 and self._kill_at is not None):
+            self._stop_all(Verdict(Reason.CANCELLED, "stopped on request"), grace_s)
+
+    def _publish(self, *, stages: Mapping[str, datetime] | None = None, **changes: object) -> None:
+        if stages is not None:
+            changes["stages"] = dict(stages)
+        self._report = replace(self._report, **changes)  # type: ignore[arg-type]
+        self._ledger.report(self._report)
+
+    def _end(self, reason: Reason, message: str) -> None:
+        self._staging = False
+        for group in self._groups:
+            group.kill()
+        proctree.end_all_descendants(_KILL_LIMIT_S)
+        self._publish(
+            state=GangState.EXITED, reason=reason, message=message, stages={**self._report.stages, "ended": _now()}
+        )
+
+
+def supervise(gang: Gang, config: LocalConfig, groups: Sequence[Group]) -> None:
+    """Run a gang to its end in the calling process, which has just been forked for it."""
+    ledger = Ledger(Path(config.root))
+    if groups:
+        folder = ledger.attempt_folder(gang.key)
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder / "groups").write_text(json.dumps([group.name for group in groups]), "utf-8")
+    Supervisor(gang, config, ledger, groups).run()
+
+
+def _drain(receiver: socket.socket) -> None:
+    try:
+        while receiver.recv(4096):
+            pass
+    except BlockingIOError:
+        pass
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)

@@ -1,0 +1,95 @@
+"""Runs installers and package builds on behalf of a tenant, fenced like the tenant's jobs."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+from cloud_ml.engines.local import launch, proctree
+from cloud_ml.engines.local.cgroups import Group
+from cloud_ml.engines.local.exposure import Exposure
+from cloud_ml.engines.local.launch import Fence, Launched
+from cloud_ml.engines.local.sandbox import View
+from cloud_ml.environments.base import Bind
+
+
+class ToolSandbox:
+    """The ``Sandbox`` that the maker of environments is given (see ``environments.base``)."""
+
+    def __init__(self, fence: Fence, exposure: Exposure, group: Group | None, accounts: str) -> None:
+        self._fence = fence
+        self._exposure = exposure
+        self._group = group
+        self._accounts = accounts
+
+    @property
+    def isolated(self) -> bool:
+        """Whether processes see targets (True) or sources (False)."""
+        return bool(self._fence.bwrap)
+
+    def run(
+        self,
+        command: Sequence[str],
+        *,
+        read_only: Sequence[Bind],
+        writable: Sequence[Bind],
+        environment: Mapping[str, str],
+        network: bool,
+        timeout_s: float,
+        output: Callable[[bytes], None],
+    ) -> int:
+        """Run ``command`` to its end; see ``environments.base.Sandbox``."""
+        if self._fence.user is not None:
+            for bind in writable:
+                os.chown(bind.source, *self._fence.user)
+        view = View(
+            read_only=[(self._exposure.path(bind.source), bind.target) for bind in read_only],
+            writable=[(self._exposure.path(bind.source), bind.target) for bind in writable],
+            folder=self._folder(writable),
+            hostname="build",
+            network=network,
+            accounts=self._accounts,
+        )
+        launched = launch.launch(self._fence, view, command, environment, self._group)
+        try:
+            ended = _pump(launched, output, time.monotonic() + timeout_s)
+        finally:
+            proctree.send(launched.pid, signal.SIGKILL)
+            proctree.end_all_descendants()
+            launched.close()
+        if ended is None:
+            output(f"cloudml: {Path(command[0]).name} was ended after {timeout_s:g} s\n".encode())
+            return -int(signal.SIGKILL)
+        return ended.code if ended.code is not None else -(ended.signal or signal.SIGKILL)
+
+    def _folder(self, writable: Sequence[Bind]) -> str:
+        if not writable:
+            return "/"
+        return writable[0].target if self.isolated else writable[0].source
+
+
+def _pump(launched: Launched, output: Callable[[bytes], None], deadline: float) -> launch.Exit | None:
+    """Hand the output on until the command ends, or until the deadline (``None``)."""
+    poll = select.poll()
+    poll.register(launched.output, select.POLLIN)
+    poll.register(launched.pidfd, select.POLLIN)
+    ended = False
+    while not ended:
+        left = deadline - time.monotonic()
+        if left <= 0:
+            return None
+        ended = any(descriptor == launched.pidfd for descriptor, _ in poll.poll(left * 1000))
+        while chunk := _read(launched.output):
+            output(chunk)
+    return launch.wait(launched)
+
+
+def _read(descriptor: int) -> bytes:
+    try:
+        return os.read(descriptor, 65_536)
+    except BlockingIOError:
+        return b""

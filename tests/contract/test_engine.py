@@ -1,0 +1,109 @@
+"""The contract of engines, over the fake and over this machine."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import shutil
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.engines.base import Engine
+from cloud_ml.engines.fake import FakeEngine
+from cloud_ml.engines.local.engine import LocalEngine
+from cloud_ml.engines.local.probe import Findings, probe
+from cloud_ml.settings import EngineSettings
+from cloud_ml.testing.engine import EngineContract
+from support.machine import end_engine
+
+
+class TestFakeEngine(EngineContract):
+    def printing(self, text: str) -> tuple[str, ...]:
+        return ("fake", "print", text)
+
+    def exiting(self, code: int) -> tuple[str, ...]:
+        return ("fake", "exit", str(code))
+
+    def waiting(self) -> tuple[str, ...]:
+        return ("fake", "wait")
+
+    def stubborn(self) -> tuple[str, ...]:
+        return ("fake", "stubborn")
+
+    @pytest.fixture
+    async def engine(self) -> Engine:
+        return FakeEngine()
+
+    @pytest.fixture
+    async def reopen(self, engine: FakeEngine) -> Callable[[], Awaitable[Engine]]:
+        async def again() -> Engine:
+            return FakeEngine(engine.machine)
+
+        return again
+
+
+class LocalEngineContract(EngineContract):
+    """Over real processes of this machine, with the fences that a subclass asks for."""
+
+    settings = EngineSettings(usage_period_s=0.5)
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def findings(cls, tmp_path_factory: pytest.TempPathFactory) -> Findings:
+        root = tmp_path_factory.mktemp("engine")
+        return probe(
+            cls.settings,
+            root=root,
+            environments_home=root / "environments",
+            runtimes_dir=root / "runtimes",
+            uv=Path("uv"),
+        )
+
+    @pytest.fixture
+    async def engine(self, findings: Findings) -> AsyncIterator[Engine]:
+        Path(findings.config.root).mkdir(exist_ok=True)
+        engine = LocalEngine(findings)
+        await engine.start()
+        yield engine
+        await engine.close()
+        end_engine(findings.config)
+
+    @pytest.fixture
+    async def reopen(self, findings: Findings) -> AsyncIterator[Callable[[], Awaitable[Engine]]]:
+        opened: list[Engine] = []
+
+        async def again() -> Engine:
+            engine = LocalEngine(findings)
+            await engine.start()
+            opened.append(engine)
+            return engine
+
+        yield again
+        for engine in opened:
+            await engine.close()
+
+
+class TestLocalEngineAsTheMachineGives(LocalEngineContract):
+    """Whatever fences this machine has."""
+
+
+class TestLocalEngineWithoutFences(LocalEngineContract):
+    """No sandbox, no control groups: the least that any machine gives."""
+
+    settings = dataclasses.replace(LocalEngineContract.settings, sandbox="none", cgroups="none")
+
+
+@pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")
+class TestLocalEngineInTheSandboxWithoutLimits(LocalEngineContract):
+    """Bubblewrap, but no writable control groups."""
+
+    settings = dataclasses.replace(LocalEngineContract.settings, cgroups="none")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="limits as root need root")
+class TestLocalEngineWithLimitsWithoutSandbox(LocalEngineContract):
+    """Control groups, but no bubblewrap."""
+
+    settings = dataclasses.replace(LocalEngineContract.settings, sandbox="none")

@@ -1,0 +1,45 @@
+"""Real local engines for tests: made in a folder, and taken away with everything they started."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+from pathlib import Path
+
+from cloud_ml.engines.base import GangKey
+from cloud_ml.engines.local import cgroups
+from cloud_ml.engines.local.config import LocalConfig
+from cloud_ml.engines.local.ledger import Ledger, is_alive
+
+
+def end_engine(config: LocalConfig) -> None:
+    """Kill the spawner and the supervisors of an engine, by process id, and remove its control groups."""
+    root = Path(config.root)
+    if (pid := spawner_pid(root)) is not None:
+        _kill(pid)
+    ledger = Ledger(root)
+    for uid in ledger.known_jobs():
+        for attempt in ledger.attempts(uid):
+            gate = ledger.gate(GangKey(uid, attempt))
+            if gate is not None and gate.claimed and is_alive(gate):
+                _kill(gate.pid)
+    hierarchy = cgroups.restore(dict(config.cgroups))
+    if hierarchy is not None:
+        for name in hierarchy.names():
+            group = hierarchy.group(name)
+            group.kill()
+            group.remove()
+
+
+def spawner_pid(root: Path) -> int | None:
+    """The process id of the spawner of an engine's folder, if one ever started."""
+    try:
+        return int((root / "spawner.lock").read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
