@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+import os
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import Any
 
-from cloud_ml.environments.base import EnvironmentRequest, Prepared, Sandbox
-from cloud_ml.environments.catalog import Catalog
+from cloud_ml.environments import detect, pipconfig, resolve
+from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared, Sandbox
+from cloud_ml.environments.catalog import Catalog, Runtime
+from cloud_ml.environments.files import digest_of, digest_of_file, read_json, write_json
+from cloud_ml.environments.interpreter import Interpreter, at, own
+from cloud_ml.environments.requirements import BadRequirement, Requirement, parse_all
+from cloud_ml.environments.stock import Stock
+from cloud_ml.environments.trainer import Trainer, Workshop
+from cloud_ml.environments.uv import same_place
+from cloud_ml.environments.venv import make_venv, variables
 
 VENV_TARGET = "/env"
+_FORMAT = 1
+_COMPAT = Path(__file__).with_name("compat")
 
 
 def prepare(
@@ -38,15 +52,169 @@ def prepare(
         catalog: The runtimes that are offered.
         sandbox: Runs what executes or unpacks the tenant's code.
         log: Takes the words of the tools, as they come.
-        python: The interpreter of runtimes that do not ask for another; the platform's own by default.
+        python: The interpreter of runtimes that do not ask for another; by default the one that the
+            platform's own virtual environment was made from.
         timeout_s: Bounds every single call of a tool, in seconds.
 
     Returns:
-        What the engine must bind (read-only) and set. ``python`` is ``/env/bin/python`` for an isolated
-        sandbox, otherwise the one below ``venv``, and no bind is needed. ``environment`` holds a
+        What the engine must bind (read-only, each at the path it has on this machine; after any
+        temporary file system the sandbox mounts there) and set. ``python`` is ``/env/bin/python`` for an
+        isolated sandbox, otherwise the one below ``venv``, and no bind is needed. ``environment`` holds a
         complete ``PATH`` beside ``VIRTUAL_ENV`` and the runtime's variables.
 
     Raises:
         EnvironmentFailed: With the reason ``TrainerNotFound``, ``TrainerInvalid`` or ``EnvironmentFailed``.
     """
-    raise NotImplementedError
+    config = pipconfig.read()
+    digest = _digest(request)
+    usual = _usual_interpreter(python, home)
+    memo = home / "tenants" / request.tenant / "memo" / f"{_key(request, digest, catalog, config, usual)}.json"
+    with _readable_files():
+        made = _remembered(memo)
+        if made is None:
+            stock = Stock(home.resolve(), request.tenant, uv, config, sandbox, log, timeout_s)
+            made = _Maker(request, catalog, stock, usual, log).make(digest)
+            write_json(memo, asdict(made))
+        place = VENV_TARGET if sandbox.isolated else str(venv)
+        make_venv(venv, made.interpreter, made.sites)
+    return _prepared(made, digest, place, config)
+
+
+@dataclass(frozen=True)
+class _Made:
+    """What is remembered of an environment: everything but the job's own folder."""
+
+    runtime: str
+    python: str
+    prefix: str
+    version: str
+    site_folders: tuple[str, ...]
+    environment: dict[str, str]
+    base_memory: int
+    lock: str
+    notices: tuple[str, ...]
+
+    @property
+    def interpreter(self) -> Interpreter:
+        return Interpreter(Path(self.python), Path(self.prefix), self.version)
+
+    @property
+    def sites(self) -> list[Path]:
+        return [Path(folder) for folder in self.site_folders]
+
+
+@dataclass(frozen=True)
+class _Maker:
+    """The long way, for a request that was not met before."""
+
+    request: EnvironmentRequest
+    catalog: Catalog
+    stock: Stock
+    usual: Interpreter
+    log: Callable[[bytes], None]
+
+    def make(self, digest: str) -> _Made:
+        trainer = self._trainer(digest)
+        needed = _requirements(trainer)
+        runtime, notices = self._runtime(trainer, needed)
+        interpreter = self.usual if runtime.python is None else self.stock.shared.find_python(runtime.python)
+        needed, dropped = resolve.fit(runtime, needed)
+        lock, layers = self.stock.layers_for(runtime, needed, interpreter)
+        sites = [*([trainer.site] if trainer else []), *layers, *(_COMPAT / name for name in runtime.compat)]
+        return _Made(
+            runtime=runtime.label,
+            python=str(interpreter.path),
+            prefix=str(interpreter.prefix),
+            version=interpreter.version,
+            site_folders=tuple(map(str, sites)),
+            environment=dict(runtime.environment),
+            base_memory=runtime.base_memory,
+            lock=lock,
+            notices=(*(trainer.notices if trainer else ()), *notices, *dropped),
+        )
+
+    def _trainer(self, digest: str) -> Trainer | None:
+        file = self.request.trainer
+        if file is None:
+            return None
+        workshop = Workshop(
+            folder=self.stock.tenant_folder / "trainers",
+            locks=self.stock.tenant_folder / "locks",
+            sandbox=self.stock.sandbox,
+            layer_for=self.stock.build_layer,
+            log=self.log,
+            timeout_s=self.stock.timeout_s,
+        )
+        return workshop.stage(self.request, file, digest)
+
+    def _runtime(self, trainer: Trainer | None, needed: list[Requirement]) -> tuple[Runtime, tuple[str, ...]]:
+        if self.request.framework is not None:
+            return self.catalog.find(self.request.framework, self.request.framework_version), ()
+        verdict = detect.decide(trainer.findings if trainer else detect.Findings(), needed)
+        return self.catalog.find(verdict.framework, verdict.version), verdict.notices
+
+
+def _requirements(trainer: Trainer | None) -> list[Requirement]:
+    try:
+        return list(parse_all(trainer.requires)) if trainer else []
+    except BadRequirement as error:
+        raise EnvironmentFailed("TrainerInvalid", f"the trainer's requirements: {error}") from error
+
+
+def _digest(request: EnvironmentRequest) -> str:
+    if request.trainer is None:
+        return ""
+    try:
+        return digest_of_file(request.trainer)
+    except OSError as error:
+        raise EnvironmentFailed(
+            "TrainerNotFound", f"{request.trainer_name} cannot be read: {error.strerror}"
+        ) from error
+
+
+def _usual_interpreter(python: Path | None, home: Path) -> Interpreter:
+    try:
+        return own() if python is None else at(python, home)
+    except (OSError, ValueError, TimeoutError) as error:
+        raise EnvironmentFailed("EnvironmentFailed", f"the interpreter {python} cannot be used: {error}") from error
+
+
+def _key(
+    request: EnvironmentRequest, digest: str, catalog: Catalog, config: pipconfig.PipConfig, python: Interpreter
+) -> str:
+    wanted = (request.trainer_name, request.module, request.framework, request.framework_version)
+    return digest_of(_FORMAT, digest, wanted, catalog.digest, config.fingerprint, python.version, str(python.path))
+
+
+def _remembered(memo: Path) -> _Made | None:
+    """What was made before, if all of it still stands."""
+    document: Any = read_json(memo)
+    if not isinstance(document, dict) or set(document) != set(_Made.__dataclass_fields__):
+        return None
+    made = _Made(**document)
+    return made if all(os.path.exists(path) for path in (made.python, *made.site_folders)) else None  # noqa: PTH110
+
+
+def _prepared(made: _Made, digest: str, place: str, config: pipconfig.PipConfig) -> Prepared:
+    interpreter = made.interpreter
+    folders: list[Path | str] = [*made.sites, *config.paths, *([interpreter.prefix] if interpreter.mounted else [])]
+    return Prepared(
+        python=f"{place}/bin/python",
+        binds=tuple(same_place(*folders)),
+        environment={**config.job_environment(), **made.environment, **variables(place, made.sites)},
+        runtime=made.runtime,
+        base_memory=made.base_memory,
+        lock=made.lock,
+        trainer_digest=digest,
+        notices=tuple(made.notices),
+    )
+
+
+@contextlib.contextmanager
+def _readable_files() -> Iterator[None]:
+    """What is made here is read by users of jobs, whatever the mask of the server."""
+    before = os.umask(0o022)
+    try:
+        yield
+    finally:
+        os.umask(before)

@@ -1,0 +1,83 @@
+"""What a folder of sources is: a project with a build, or plain modules."""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeGuard
+
+_NOISE = frozenset({"__MACOSX", ".DS_Store", "pax_global_header", "PaxHeader"})
+_LEGACY = "setuptools.build_meta:__legacy__"
+
+
+@dataclass(frozen=True)
+class Project:
+    """How to build: the backend's hook object, what it needs, and where it may lie in the sources."""
+
+    backend: str = _LEGACY
+    requires: tuple[str, ...] = ("setuptools",)
+    backend_path: tuple[str, ...] = ()
+
+
+def find_root(folder: Path, module: str | None) -> Path:
+    """The folder of the sources below an unpacked archive.
+
+    An archive often wraps everything into one folder; that one is entered unless it is itself the
+    package that ``module`` names, or any package.
+    """
+    entries = [entry for entry in folder.iterdir() if entry.name not in _NOISE and not entry.name.startswith("._")]
+    if is_project(folder) or len(entries) != 1 or not entries[0].is_dir():
+        return folder
+    inner = entries[0]
+    if is_project(inner) or (inner / "requirements.txt").is_file():
+        return inner
+    is_package = (inner / "__init__.py").exists() or (module or "").split(".")[0] == inner.name
+    return folder if is_package else inner
+
+
+def is_project(folder: Path) -> bool:
+    """Whether ``folder`` has a build: a ``setup.py``, or a ``pyproject.toml`` that speaks of one."""
+    if (folder / "setup.py").is_file():
+        return True
+    table = _pyproject(folder)
+    return "project" in table or "build-system" in table
+
+
+def read_project(folder: Path) -> Project:
+    """How to build the project in ``folder``; without a word about it, as setuptools always did.
+
+    Raises:
+        ValueError: ``pyproject.toml`` is wrong.
+    """
+    system = _pyproject(folder, strict=True).get("build-system")
+    if system is None:
+        return Project()
+    requires = system.get("requires", ["setuptools"])
+    path = system.get("backend-path", [])
+    backend = system.get("build-backend", _LEGACY)
+    if not (_strings(requires) and _strings(path) and isinstance(backend, str)):
+        raise ValueError("pyproject.toml: [build-system] wants lists of strings and the name of a backend")
+    return Project(backend, tuple(requires), tuple(path))
+
+
+def plain_site(root: Path) -> Path:
+    """The folder to put on the path for a tree without a build: ``src`` where only that holds code."""
+    inner = root / "src"
+    own = any(root.glob("*.py")) or any(root.glob("*/__init__.py"))
+    return inner if inner.is_dir() and not own and not (inner / "__init__.py").exists() else root
+
+
+def _strings(value: object) -> TypeGuard[list[str]]:
+    return isinstance(value, list) and all(isinstance(entry, str) for entry in value)
+
+
+def _pyproject(folder: Path, *, strict: bool = False) -> dict[str, dict[str, object]]:
+    try:
+        return tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        if strict:
+            raise ValueError(f"pyproject.toml: {error}") from error
+        return {"build-system": {}}

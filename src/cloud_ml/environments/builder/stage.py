@@ -1,0 +1,106 @@
+"""From a trainer as it was uploaded to a folder for the path, and a report on it."""
+
+from __future__ import annotations
+
+import compileall
+import json
+import os
+import sys
+import traceback
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.environments import detect, wheels
+from cloud_ml.environments.base import EnvironmentFailed
+from cloud_ml.environments.builder import backend, source
+from cloud_ml.environments.requirements import BadRequirement, from_file_text
+from cloud_ml.environments.unpacking import unpack
+
+
+def main(arguments: list[str]) -> int:
+    """``stage archive name out module layer…`` or ``scripts site``; returns the exit code.
+
+    ``scripts`` makes the scripts of an installed folder portable. ``stage`` leaves ``out/report.json``.
+
+    The report holds what was found, or ``needs`` (requirements of the build that the layers lack), or
+    ``error`` with a reason and a sentence; the words of the build went to standard output.
+    """
+    os.umask(0o022)
+    task, *rest = arguments
+    if task == "scripts":
+        wheels.make_scripts(Path(rest[0]))
+        return 0
+    archive, name, out, module, *layers = rest
+    sys.path.extend(layers)
+    report = stage(Path(archive), name, Path(out), module or None)
+    (Path(out) / "report.json").write_text(json.dumps(report))
+    return 0
+
+
+def stage(archive: Path, name: str, out: Path, module: str | None) -> dict[str, Any]:
+    """Fill ``out/site`` and return the report."""
+    site = out / "site"
+    site.mkdir()
+    try:
+        report = _lay_out(archive, name, out, module)
+    except backend.Missing as missing:
+        return {"needs": missing.requirements}
+    except EnvironmentFailed as failure:
+        return _error(failure.reason, failure.message)
+    except BadRequirement as error:
+        return _error("TrainerInvalid", f"requirements.txt: {error}")
+    except MemoryError:
+        raise
+    except BaseException as error:  # a project's build may raise anything, SystemExit included
+        traceback.print_exc(file=sys.stdout)
+        return _error("EnvironmentFailed", f"the trainer's build failed: {_sentence(error)}")
+    finally:
+        sys.stdout.flush()
+    compileall.compile_dir(site, quiet=2, workers=1)
+    return report | {"findings": asdict(detect.read(site))}
+
+
+def _lay_out(archive: Path, name: str, out: Path, module: str | None) -> dict[str, Any]:
+    site = out / "site"
+    if name.endswith(".py"):
+        (site / name).write_bytes(archive.read_bytes())
+        return _report("script", name, "0")
+    sources = out / "src"
+    unpack(archive, name, sources)
+    root = source.find_root(sources, module)
+    requirements, notices = _requirements(root)
+    if not source.is_project(root):
+        source.plain_site(root).rename(site.with_name("plain"))
+        site.rmdir()
+        site.with_name("plain").rename(site)
+        return _report("tree", name, "0", requirements, notices)
+    wheel = backend.build_wheel(root, source.read_project(root), _made(out / "dist"))
+    unpack(wheel, wheel.name, out / "wheel")
+    distribution = wheels.layout(out / "wheel", site)
+    return _report("project", distribution.name, distribution.version, [*distribution.requires, *requirements], notices)
+
+
+def _requirements(root: Path) -> tuple[list[str], list[str]]:
+    file = root / "requirements.txt"
+    return from_file_text(file.read_text("utf-8", "replace")) if file.is_file() else ([], [])
+
+
+def _report(
+    kind: str, name: str, version: str, requires: list[str] | None = None, notices: list[str] | None = None
+) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "version": version, "requires": requires or [], "notices": notices or []}
+
+
+def _error(reason: str, message: str) -> dict[str, Any]:
+    return {"error": {"reason": reason, "message": message}}
+
+
+def _sentence(error: BaseException) -> str:
+    words = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {words[0][:300]}" if words else type(error).__name__
+
+
+def _made(folder: Path) -> Path:
+    folder.mkdir()
+    return folder

@@ -1,0 +1,174 @@
+"""Which framework a trainer is written for, read from its code without running it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cloud_ml.environments.requirements import Requirement
+from cloud_ml.environments.versions import release, satisfies
+
+_FILES, _FILE_BYTES, _ALL_BYTES = 500, 1024 * 1024, 16 * 1024 * 1024
+_PACKAGES = frozenset({"tensorflow", "keras", "tf_keras"})
+_DISTRIBUTIONS = frozenset({"tensorflow", "tensorflow-cpu", "tensorflow-gpu", "keras", "tf-keras"})
+_CLASSIC = re.compile(
+    r"(?:Session|InteractiveSession|placeholder(?:_with_default)?|get_variable|variable_scope|global_variables_initializer"
+    r"|initialize_all_variables|trainable_variables|get_default_graph|reset_default_graph|assign_add|mul|sub|neg"
+    r"|random_uniform|random_normal|truncated_normal|set_random_seed|ConfigProto|GPUOptions|FixedLengthRecordReader"
+    r"|app\.(?:run|flags(?:\..+)?)|flags\..+|contrib(?:\..+)?|logging\..+|gfile\..+|layers\..+|losses\.(?:\w*softmax\w*|sigmoid_cross_entropy|get_total_loss|add_loss)"
+    r"|train\.(?:\w*Optimizer|Saver|Supervisor|MonitoredTrainingSession|MonitoredSession|SessionManager|Server"
+    r"|replica_device_setter|get_or_create_global_step|get_global_step|global_step|exponential_decay|SyncReplicasOptimizer"
+    r"|start_queue_runners|batch|shuffle_batch|string_input_producer|import_meta_graph|export_meta_graph"
+    r"|SummaryWriter)"
+    r"|summary\.(?:FileWriter|merge|merge_all|scalar_summary)|nn\.(?:rnn_cell(?:\..+)?|dynamic_rnn|static_rnn))"
+)
+_MODERN = re.compile(
+    r"(?:GradientTape|function|Module|config\..+|distribute\..+|random\.(?:set_seed|Generator(?:\..+)?)"
+    r"|summary\.create_file_writer|optimizers\..+|saved_model\.(?:save|load)|data\.AUTOTUNE|compat(?:\..+)?)"
+)
+_TEXT_IMPORT = re.compile(r"^\s*(?:import|from)\s+(tensorflow|keras|tf_keras)\b(?!\.compat\.v1)", re.MULTILINE)
+_TEXT_NAME = re.compile(r"\b(?:tf|tensorflow)\.([A-Za-z_][\w.]*)")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """What the code of a trainer says.
+
+    ``packages`` are the frameworks it imports. ``classic`` and ``modern`` are names of TensorFlow that
+    exist only in its first or its second version, each with where it was met (``task.py:12``).
+    ``unreadable`` are files this Python cannot parse.
+    """
+
+    packages: tuple[str, ...] = ()
+    classic: tuple[str, ...] = ()
+    modern: tuple[str, ...] = ()
+    unreadable: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """The framework to use, its version, and sentences for the log."""
+
+    framework: str
+    version: str | None = None
+    notices: tuple[str, ...] = field(default_factory=tuple)
+
+
+def decide(findings: Findings, requirements: Iterable[Requirement]) -> Verdict:
+    """Choose the framework from the code's findings and the trainer's requirements."""
+    needed = [requirement for requirement in requirements if requirement.name in _DISTRIBUTIONS]
+    notices = tuple(
+        f"{place} cannot be read by this Python: Python 2 code needs an image or a legacy runtime"
+        for place in findings.unreadable[:1]
+    )
+    if not findings.packages and not needed:
+        return Verdict("python", notices=notices)
+    old_pin = next((one for one in needed if one.name.startswith("tensorflow") and _is_classic(one.specifier)), None)
+    if findings.classic and not findings.modern:
+        notice = f"TensorFlow 1 code ({findings.classic[0]}): it runs in compatibility mode"
+        return Verdict("tensorflow", "1", (notice, *notices))
+    if old_pin and not findings.modern:
+        return Verdict("tensorflow", "1", (f"{old_pin.text} is required: it runs in compatibility mode", *notices))
+    if findings.classic:
+        notice = (
+            f"the code uses names of TensorFlow 1 ({findings.classic[0]}) and of TensorFlow 2 ({findings.modern[0]}): "
+            "taken as TensorFlow 2; ask for framework version 1 if that is wrong"
+        )
+        return Verdict("tensorflow", notices=(notice, *notices))
+    return Verdict("tensorflow", notices=notices)
+
+
+def _is_classic(specifier: str) -> bool:
+    """Whether ``specifier`` admits TensorFlow 1 and nothing later."""
+    bounded = any(clause.strip()[:1] in "=<~" for clause in specifier.split(",") if clause.strip())
+    versions = re.findall(r"\d+(?:\.\d+)*", specifier)
+    return bounded and bool(versions) and not satisfies("2.21.0", specifier) and max(map(release, versions)) <= (2, 0)
+
+
+def read(folder: Path) -> Findings:
+    """Read the Python files below ``folder``; links are not followed, huge files are passed over."""
+    packages: set[str] = set()
+    classic: list[str] = []
+    modern: list[str] = []
+    unreadable: list[str] = []
+    for name, text in _sources(folder):
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")
+                tree = ast.parse(text)
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            imports, uses = _from_text(text)
+            unreadable.append(name)
+        else:
+            imports, uses = _from_tree(tree)
+        packages |= imports
+        for used, line in uses:
+            if _MODERN.fullmatch(used):
+                modern.append(f"tf.{used} in {name}:{line}")
+            elif _CLASSIC.fullmatch(used):
+                classic.append(f"tf.{used} in {name}:{line}")
+    return Findings(tuple(sorted(packages)), tuple(classic[:20]), tuple(modern[:20]), tuple(unreadable[:20]))
+
+
+def _sources(folder: Path) -> Iterator[tuple[str, bytes]]:
+    left = _ALL_BYTES
+    files = (path for path in sorted(folder.rglob("*.py")) if path.is_file() and not path.is_symlink())
+    for _, path in zip(range(_FILES), files, strict=False):
+        with path.open("rb") as file:
+            text = file.read(_FILE_BYTES + 1)
+        if len(text) <= _FILE_BYTES and (left := left - len(text)) > 0:
+            yield path.relative_to(folder).as_posix(), text
+
+
+def _from_tree(tree: ast.AST) -> tuple[set[str], list[tuple[str, int]]]:
+    """Frameworks imported, and dotted names used of TensorFlow with their lines."""
+    imports: set[str] = set()
+    aliases: set[str] = set()
+    uses: list[tuple[str, int]] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                top, _, rest = alias.name.partition(".")
+                if top in _PACKAGES:
+                    imports.add(top)
+                if top == "tensorflow" and (not rest or not alias.asname):
+                    aliases.add(alias.asname or top)
+                if top == "tensorflow" and rest:
+                    uses.append((rest, node.lineno))
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            top, _, rest = node.module.partition(".")
+            if top in _PACKAGES:
+                imports.add(top)
+            if top == "tensorflow":
+                uses.extend((f"{rest}.{alias.name}" if rest else alias.name, node.lineno) for alias in node.names)
+    uses.extend(_attributes(tree, aliases))
+    return imports, sorted(uses, key=lambda use: use[1])
+
+
+def _attributes(tree: ast.AST, aliases: set[str]) -> Iterator[tuple[str, int]]:
+    """Dotted names that begin at one of ``aliases``: ``train.Saver`` for ``tf.train.Saver``."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute):
+            parts: list[str] = []
+            step: ast.expr = node
+            while isinstance(step, ast.Attribute):
+                parts.append(step.attr)
+                step = step.value
+            if isinstance(step, ast.Name) and step.id in aliases:
+                yield ".".join(reversed(parts)), node.lineno
+
+
+def _from_text(text: bytes) -> tuple[set[str], list[tuple[str, int]]]:
+    """The same from text that is no Python of today."""
+    source = text.decode("utf-8", "replace")
+    imports = set(_TEXT_IMPORT.findall(source))
+    uses = [
+        (used, number)
+        for number, line in enumerate(source.splitlines(), 1)
+        for used in _TEXT_NAME.findall(line.split("#", 1)[0])
+    ]
+    return imports, uses

@@ -1,0 +1,109 @@
+"""Folders that come into being whole, once, whoever else wants them."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+_LIMIT = 16 * 1024 * 1024
+
+
+def digest_of(*parts: object) -> str:
+    """A name for ``parts``: equal ones give the same, whatever the order of keys."""
+    text = json.dumps(parts, sort_keys=True, default=str, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
+def digest_of_file(path: Path) -> str:
+    """SHA-256 of the bytes of ``path``."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+@contextlib.contextmanager
+def locked(path: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold the lock at ``path`` against every other process; the system frees it if this one dies.
+
+    ``waiting`` is called once if somebody else holds it.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            if waiting:
+                waiting()
+            fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def make_once(
+    target: Path, make: Callable[[Path], None], *, locks: Path, waiting: Callable[[], None] | None = None
+) -> Path:
+    """The folder ``target``, made by ``make`` in a temporary place if it is not there yet.
+
+    It appears whole or not at all. What a crash left behind is cleared by the next one who holds the lock.
+    """
+    if target.is_dir():
+        return target
+    with locked(locks / target.name, waiting):
+        if target.is_dir():
+            return target
+        target.parent.mkdir(parents=True, exist_ok=True)
+        work = target.parent / f".{target.name}.making"
+        remove(work)
+        work.mkdir()
+        try:
+            make(work)
+            work.rename(target)
+        finally:
+            remove(work)
+    return target
+
+
+def remove(path: Path) -> None:
+    """Remove a folder and all below it; absent is fine."""
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def write_json(path: Path, document: Any) -> None:
+    """Replace ``path`` atomically."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    work = path.with_name(f".{path.name}.{os.getpid()}")
+    work.write_text(json.dumps(document))
+    work.replace(path)
+
+
+def read_json(path: Path) -> Any:
+    """The document at ``path``; None if it is absent, damaged, too large, or not a plain file.
+
+    Safe on a folder that a tenant could write to: links are not followed.
+    """
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        facts = os.fstat(descriptor)
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LIMIT:
+            return None
+        try:
+            return json.loads(file.read())
+        except (ValueError, RecursionError):
+            return None
+
+
+def is_real_folder(path: Path) -> bool:
+    """Whether ``path`` is a folder and no link to one: what a tenant's build leaves may be anything."""
+    try:
+        return stat.S_ISDIR(path.lstat().st_mode)
+    except OSError:
+        return False

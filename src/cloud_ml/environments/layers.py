@@ -1,0 +1,71 @@
+"""Layers: read-only folders of installed distributions, named by what they hold and shared by jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cloud_ml.environments import inside, process
+from cloud_ml.environments.base import EnvironmentFailed
+from cloud_ml.environments.files import digest_of, is_real_folder, make_once
+from cloud_ml.environments.interpreter import Interpreter
+from cloud_ml.environments.uv import Uv
+from cloud_ml.environments.wheels import make_scripts
+
+
+@dataclass(frozen=True)
+class Store:
+    """Layers below ``folder``, installed by ``uv`` (inside the tenant's sandbox if that has one)."""
+
+    folder: Path
+    locks: Path
+    uv: Uv
+    log: process.Output
+
+    def layer(self, lock: str, interpreter: Interpreter) -> Path:
+        """The ``site`` folder of the layer that holds exactly ``lock``, installed if it is not there.
+
+        Raises:
+            EnvironmentFailed: It cannot be installed; the tool's words are in the log.
+        """
+        target = self.folder / digest_of("layer", 1, lock, interpreter.version, str(interpreter.prefix))
+        make_once(
+            target,
+            lambda work: self._install(work, lock, interpreter),
+            locks=self.locks,
+            waiting=lambda: self.log(b"Waiting for another job that installs the same packages\n"),
+        )
+        return target / "site"
+
+    def _install(self, work: Path, lock: str, interpreter: Interpreter) -> None:
+        requirements, out = work / "lock.txt", work / "out"
+        requirements.write_text(lock)
+        out.mkdir()
+        words = process.Words()
+        code = self.uv.run(
+            _arguments(requirements, out / "site", hashed=" @ git+" not in lock),
+            output=words,
+            interpreter=interpreter,
+            reads=[requirements],
+            writes=[out],
+        )
+        if code or not is_real_folder(out / "site"):
+            self.log(words.kept)
+            raise EnvironmentFailed(
+                "EnvironmentFailed", "the packages could not be installed: see the log for uv's words"
+            )
+        if self.uv.sandbox is None:
+            make_scripts(out / "site")
+        else:
+            inside.call(self.uv.sandbox, "scripts", [str(out / "site")], writes=[out], timeout_s=600, output=self.log)
+        (out / "site").rename(work / "site")
+
+
+def _arguments(requirements: Path, target: Path, *, hashed: bool) -> Sequence[str]:
+    """Exactly what the lock says; only code from a repository comes without a hash."""
+    return (
+        *("install", "--target", str(target), "--no-deps", "--requirement", str(requirements)),
+        *("--link-mode", "hardlink", "--compile-bytecode"),
+        *(["--require-hashes"] if hashed else []),
+    )

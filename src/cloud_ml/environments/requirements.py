@@ -1,0 +1,94 @@
+"""Lines of requirements: what they name, and which of them the platform accepts."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+_NAME = re.compile(r"^\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(\[[^\]]*\])?\s*(.*)$", re.DOTALL)
+_COMMENT = re.compile(r"(^|\s)#.*$")
+_URL = re.compile(r"^@\s*([A-Za-z][A-Za-z0-9+.-]*):")
+_REMOTE_SCHEMES = frozenset({"https", "http", "git+https", "git+http"})
+
+
+class BadRequirement(ValueError):
+    """A line that is not taken, with the reason as a sentence."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One requirement: ``text`` as it was written, and what could be read of it.
+
+    ``name`` is normalised (``tf-keras``). ``url`` tells a direct reference (``name @ https://…``), whose
+    code comes from wherever its author says.
+    """
+
+    text: str
+    name: str
+    specifier: str
+    url: bool = False
+
+
+def normalised(name: str) -> str:
+    """The name as indexes compare it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def parse(text: str) -> Requirement:
+    """Read one requirement.
+
+    Raises:
+        BadRequirement: It is no requirement by name, or refers to a local file.
+    """
+    found = _NAME.match(text)
+    if not found:
+        raise BadRequirement(f"{text!r} is not a requirement by name")
+    name, _, rest = found.groups()
+    if rest.startswith("@"):
+        scheme = _URL.match(rest)
+        if not scheme or scheme.group(1).lower() not in _REMOTE_SCHEMES:
+            raise BadRequirement(f"{text!r} refers to something other than a package index or an https address")
+        return Requirement(text, normalised(name), "", url=True)
+    specifier = rest.split(";", 1)[0].strip().removeprefix("(").removesuffix(")").strip()
+    if specifier and specifier[0] not in "=<>!~":
+        raise BadRequirement(f"{text!r} is not a requirement by name and version")
+    return Requirement(text, normalised(name), specifier)
+
+
+def parse_all(lines: Iterable[str]) -> tuple[Requirement, ...]:
+    """Read several; the first bad one raises `BadRequirement`."""
+    return tuple(parse(line) for line in lines)
+
+
+def from_file_text(text: str) -> tuple[list[str], list[str]]:
+    """The requirement lines of a ``requirements.txt`` and sentences about lines that were left out.
+
+    Options are left out: which index packages come from is the platform's to say, and hashes
+    belong to a lock that the platform makes itself.
+
+    Raises:
+        BadRequirement: A line is neither a requirement nor an option.
+    """
+    lines: list[str] = []
+    notices: list[str] = []
+    for raw in text.replace("\\\n", " ").splitlines():
+        line = _COMMENT.sub("", raw).strip()
+        if line.startswith("-"):
+            notices.append(f"requirements.txt: the option {line.split()[0].split('=')[0]!r} is left out")
+        elif line:
+            line = re.split(r"\s--\w", line, maxsplit=1)[0].strip()
+            parse(line)
+            lines.append(line)
+    return lines, notices
+
+
+def locked(lock: str) -> dict[str, str]:
+    """Name to version of every ``name==version`` line of a lock."""
+    pins: dict[str, str] = {}
+    for line in lock.splitlines():
+        head = line.split(" ", 1)[0]
+        if "==" in head and not head.startswith(("-", "#")):
+            name, version = head.split("==", 1)
+            pins[normalised(name)] = version.rstrip("\\").strip()
+    return pins

@@ -1,0 +1,132 @@
+"""One resolution per job: what exactly will be installed, as a lock with hashes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cloud_ml.environments import process
+from cloud_ml.environments.base import EnvironmentFailed
+from cloud_ml.environments.catalog import Runtime
+from cloud_ml.environments.interpreter import Interpreter
+from cloud_ml.environments.requirements import Requirement, locked, normalised
+from cloud_ml.environments.uv import Uv
+from cloud_ml.environments.versions import satisfies
+
+
+@dataclass(frozen=True)
+class Question:
+    """What is to be resolved: ``requires`` within ``constraints``, with ``overrides`` in place of any other word."""
+
+    requires: tuple[str, ...]
+    constraints: tuple[str, ...] = ()
+    overrides: tuple[str, ...] = ()
+
+
+def fit(runtime: Runtime, requirements: Iterable[Requirement]) -> tuple[list[Requirement], list[str]]:
+    """The requirements that are left once the runtime has stood in for some, and sentences about others' pins.
+
+    Raises:
+        EnvironmentFailed: The runtime stands in for a distribution with a version that is not wanted.
+    """
+    provided = {normalised(name): version for name, version in runtime.provides.items()}
+    left: list[Requirement] = []
+    notices: list[str] = []
+    for one in requirements:
+        version = provided.get(one.name)
+        if version is None:
+            left.append(one)
+        elif one.url or not satisfies(version, one.specifier):
+            if not runtime.lenient:
+                raise EnvironmentFailed(
+                    "EnvironmentFailed",
+                    f"the trainer requires {one.text}, the runtime {runtime.label} provides {one.name} {version}: "
+                    "change the requirement, or ask for framework python, which installs what the trainer requires",
+                )
+            notices.append(f"the requirement {one.text} is left out: {runtime.label} stands in for it")
+    return left, notices
+
+
+def question(runtime: Runtime, local_builds: Mapping[str, str]) -> Question:
+    """The question for the bare runtime; builds that the machine offers locally become constraints."""
+    builds = tuple(f"{name}=={version}" for name, version in sorted(local_builds.items()))
+    return Question(runtime.requires, (*runtime.constraints, *builds), runtime.overrides)
+
+
+def ask(
+    question: Question, *, uv: Uv, interpreter: Interpreter, folder: Path, log: process.Output, offline: bool = False
+) -> str:
+    """The lock: ``name==version`` with hashes for everything that is needed. ``folder`` is for scratch files.
+
+    Raises:
+        EnvironmentFailed: There is no answer; uv's words are in the log.
+    """
+    if not question.requires:
+        return ""
+    files = {"requirements": question.requires, "constraints": question.constraints, "overrides": question.overrides}
+    arguments = ["compile", "--generate-hashes", "--no-header", "--no-annotate"]
+    for name, lines in files.items():
+        (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
+    out = folder / "out"
+    out.mkdir(exist_ok=True)
+    arguments += ["--constraints", str(folder / "constraints.txt"), "--overrides", str(folder / "overrides.txt")]
+    arguments += ["--output-file", str(out / "lock.txt"), str(folder / "requirements.txt")]
+    words = process.Words()
+    code = uv.run(
+        arguments,
+        output=words,
+        interpreter=interpreter,
+        reads=[folder / f"{name}.txt" for name in files],
+        writes=[out],
+        offline=offline,
+    )
+    lock = read_lock(out / "lock.txt") if code == 0 else None
+    if lock is None:
+        log(words.kept)
+        raise EnvironmentFailed("EnvironmentFailed", "the requirements have no solution: see the log for uv's words")
+    return lock
+
+
+def read_lock(path: Path) -> str | None:
+    """The text of a lock that a tenant's process may have written: a plain file of sane size, or None."""
+    if path.is_symlink() or not path.is_file() or path.stat().st_size > 16 * 1024 * 1024:
+        return None
+    return path.read_text("utf-8", "replace")
+
+
+def entries(lock: str) -> dict[str, str]:
+    """Name to the lock's whole entry, hashes and all."""
+    found: dict[str, str] = {}
+    name = ""
+    for line in lock.splitlines(keepends=True):
+        if line[:1].isspace():
+            found[name] += line
+        elif line.strip() and not line.startswith("#"):
+            name = next(iter(locked(line)), line.split(" ", 1)[0])
+            found[name] = line
+    return found
+
+
+def pins(lock: str) -> tuple[str, ...]:
+    """The lock as constraints."""
+    return tuple(f"{name}=={version}" for name, version in locked(lock).items())
+
+
+def beyond(lock: str, base: str) -> str:
+    """The part of ``lock`` that ``base`` does not hold."""
+    known = entries(base)
+    return "".join(entry for name, entry in entries(lock).items() if name not in known)
+
+
+def merged(*locks: str) -> str:
+    """One lock of several, sorted by name."""
+    every: dict[str, str] = {}
+    for lock in locks:
+        every.update(entries(lock))
+    return "".join(every[name] for name in sorted(every))
+
+
+def names(requirements: Sequence[Requirement]) -> set[str]:
+    """The names that are required."""
+    return {requirement.name for requirement in requirements}

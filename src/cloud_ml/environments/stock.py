@@ -1,0 +1,181 @@
+"""What the machine has in stock: locks and layers, shared by all or kept by one tenant."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from cloud_ml.environments import process, resolve
+from cloud_ml.environments.base import EnvironmentFailed, Sandbox
+from cloud_ml.environments.catalog import Runtime
+from cloud_ml.environments.files import digest_of, remove
+from cloud_ml.environments.interpreter import Interpreter, own
+from cloud_ml.environments.layers import Store
+from cloud_ml.environments.pipconfig import PipConfig
+from cloud_ml.environments.requirements import Requirement, locked
+from cloud_ml.environments.uv import Uv
+
+_FRESH_S = 24 * 3600.0
+_BUILD_TOOLS = ("setuptools>=80,<81", "wheel", "packaging")  # the last that old setup.py files get along with
+_NETWORK_WORDS = (
+    b"Failed to fetch",
+    b"error sending request",
+    b"dns error",
+    b"Could not connect",
+    b"network was disabled",
+)
+
+
+@dataclass(frozen=True)
+class Stock:
+    """Locks and layers below ``home``.
+
+    What was made from wheels of the machine's indexes is shared. What was made by running a package's
+    build, or comes from an address that a trainer names, is its tenant's.
+    """
+
+    home: Path
+    tenant: str
+    uv: Path
+    config: PipConfig
+    sandbox: Sandbox
+    log: process.Output
+    timeout_s: float
+
+    @property
+    def tenant_folder(self) -> Path:
+        """Everything that only this tenant's jobs see."""
+        return self.home / "tenants" / self.tenant
+
+    @cached_property
+    def shared(self) -> Uv:
+        """The uv for all: wheels only, nothing of their code runs."""
+        return Uv(self.uv, self.config, self.home / "uv-cache", self.timeout_s)
+
+    @cached_property
+    def private(self) -> Uv:
+        """The uv of the tenant: may build, inside the sandbox."""
+        return Uv(self.uv, self.config, self.tenant_folder / "uv-cache", self.timeout_s, self.sandbox)
+
+    def build_layer(self, needs: tuple[str, ...]) -> Path:
+        """A layer with what a trainer's build needs: the usual tools, and ``needs`` in place of them where they differ.
+
+        Raises:
+            EnvironmentFailed: It cannot be had.
+        """
+        question = resolve.Question((*needs, "packaging") if needs else _BUILD_TOOLS)
+        lock = self._lock(question, self.shared, own(), fresh_s=float("inf"), offline_first=False)
+        return self._store(self.shared).layer(lock, own())
+
+    def layers_for(
+        self, runtime: Runtime, needed: Sequence[Requirement], interpreter: Interpreter
+    ) -> tuple[str, list[Path]]:
+        """The lock of a job and the layers that hold it, the most specific one first.
+
+        Raises:
+            EnvironmentFailed: The requirements have no solution, or cannot be installed.
+        """
+        bare = resolve.question(runtime, self.config.local_builds(interpreter.tag))
+        base = self._lock(bare, self.shared, interpreter, fresh_s=float("inf"), offline_first=False)
+        if not needed:
+            return base, self._installed(self.shared, [base], interpreter)
+        lock, uv = self._job_lock(bare, base, needed, interpreter)
+        if locked(base).items() <= locked(lock).items():
+            extra = resolve.beyond(lock, base)
+            own_layer = self._installed(uv, [extra], interpreter)
+            return lock, [*own_layer, *self._installed(self.shared, [base], interpreter)]
+        return lock, self._installed(uv, [lock], interpreter)
+
+    def _installed(self, uv: Uv, locks: list[str], interpreter: Interpreter) -> list[Path]:
+        store = self._store(uv)
+        return [store.layer(lock, interpreter) for lock in locks if lock.strip()]
+
+    def _job_lock(
+        self, bare: resolve.Question, base: str, needed: Sequence[Requirement], interpreter: Interpreter
+    ) -> tuple[str, Uv]:
+        """The lock, and the uv that can install it.
+
+        First on top of the runtime as it is; then with other versions of what the runtime brings; then the
+        same with builds allowed. The last try's words are the ones to read.
+        """
+        wider = replace(bare, requires=(*bare.requires, *(one.text for one in needed)))
+        on_top = replace(wider, constraints=(*wider.constraints, *resolve.pins(base)))
+        known = resolve.names(needed) <= set(locked(base))
+        remote = any(one.url for one in needed)
+        tries = [(self.shared, on_top), (self.shared, wider), (self.private, on_top), (self.private, wider)]
+        tries = tries[2:] if remote else tries
+        for uv, question in tries[:-1]:
+            with contextlib.suppress(EnvironmentFailed):
+                quiet = replace(self, log=process.Words())
+                return quiet._lock(question, uv, interpreter, fresh_s=_FRESH_S, offline_first=known), uv
+        uv, question = tries[-1]
+        return self._lock(question, uv, interpreter, fresh_s=_FRESH_S, offline_first=known), uv
+
+    def _lock(
+        self, question: resolve.Question, uv: Uv, interpreter: Interpreter, *, fresh_s: float, offline_first: bool
+    ) -> str:
+        """The answer to ``question``: one that is no older than ``fresh_s``, or a new one.
+
+        Without a network an older answer is better than none.
+        """
+        folder = self.home if uv.sandbox is None else self.tenant_folder
+        kept = (
+            folder
+            / "locks-made"
+            / digest_of("lock", 1, question.__dict__, interpreter.version, self.config.fingerprint)
+        )
+        age = _age_s(kept)
+        if age is not None and age <= fresh_s:
+            return kept.read_text()
+        try:
+            lock = self._ask(question, uv, interpreter, offline_first=offline_first)
+        except EnvironmentFailed:
+            if age is not None:
+                return kept.read_text()
+            raise
+        kept.parent.mkdir(parents=True, exist_ok=True)
+        work = kept.with_name(f".{kept.name}.{os.getpid()}")
+        work.write_text(lock)
+        work.replace(kept)
+        return lock
+
+    def _ask(self, question: resolve.Question, uv: Uv, interpreter: Interpreter, *, offline_first: bool) -> str:
+        words = process.Words()
+        with self._scratch() as folder:
+            for offline in (True, False) if offline_first else (False, True):
+                said = process.Words()
+                with contextlib.suppress(EnvironmentFailed):
+                    return resolve.ask(
+                        question, uv=uv, interpreter=interpreter, folder=folder, log=said, offline=offline
+                    )
+                if not offline:
+                    words = said
+                    if not any(word in said.kept for word in _NETWORK_WORDS):
+                        break
+        self.log(words.kept)
+        raise EnvironmentFailed("EnvironmentFailed", "the requirements have no solution: see the log for uv's words")
+
+    @contextlib.contextmanager
+    def _scratch(self) -> Iterator[Path]:
+        folder = self.tenant_folder / "scratch" / f"{os.getpid()}-{time.monotonic_ns()}"
+        folder.mkdir(parents=True)
+        try:
+            yield folder
+        finally:
+            remove(folder)
+
+    def _store(self, uv: Uv) -> Store:
+        folder = self.home if uv.sandbox is None else self.tenant_folder
+        return Store(folder / "layers", folder / "locks", uv, self.log)
+
+
+def _age_s(file: Path) -> float | None:
+    try:
+        return time.time() - file.stat().st_mtime
+    except OSError:
+        return None

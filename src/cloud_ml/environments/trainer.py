@@ -1,0 +1,142 @@
+"""Trainers: from an uploaded file to a folder for the path and what is known about it.
+
+===================================  =================================================================
+what was uploaded                    what happens
+===================================  =================================================================
+a wheel                              laid out by our own member rules; none of its code runs
+an sdist (tar, zip) with a build     built in the tenant's sandbox, once for the same bytes
+a packed folder without a build      its modules go on the path; ``requirements.txt`` counts
+one ``.py`` file                     a module of that name
+===================================  =================================================================
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.environments import detect, inside, interpreter, process, wheels
+from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Sandbox
+from cloud_ml.environments.files import digest_of, is_real_folder, make_once, read_json, remove, write_json
+from cloud_ml.environments.unpacking import unpack
+
+_FORMAT = 1
+
+
+@dataclass(frozen=True)
+class Trainer:
+    """A trainer that is ready for the path.
+
+    ``requires`` are its requirements as written, from its metadata and its ``requirements.txt``.
+    """
+
+    site: Path
+    name: str
+    version: str
+    requires: tuple[str, ...]
+    notices: tuple[str, ...]
+    findings: detect.Findings
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """Stages trainers of one tenant below ``folder``.
+
+    ``layer_for`` gives a layer that holds requirements of a build.
+    """
+
+    folder: Path
+    locks: Path
+    sandbox: Sandbox
+    layer_for: Callable[[tuple[str, ...]], Path]
+    log: process.Output
+    timeout_s: float
+
+    def stage(self, request: EnvironmentRequest, file: Path, digest: str) -> Trainer:
+        """The trainer in ``file``, whose bytes have the SHA-256 ``digest``.
+
+        Raises:
+            EnvironmentFailed: It is no trainer, or its build fails; the build's words are in the log.
+        """
+        name = Path(request.trainer_name).name
+        named = name if name.endswith((".whl", ".py")) else ""
+        package = (request.module or "").split(".")[0]
+        target = self.folder / digest_of(_FORMAT, digest, named, package, interpreter.own().version)
+        make_once(target, lambda work: self._make(work, request, file, name), locks=self.locks)
+        return _trainer(target, read_json(target / "report.json"))
+
+    def _make(self, work: Path, request: EnvironmentRequest, file: Path, name: str) -> None:
+        if name.endswith(".whl"):
+            self._lay_out_wheel(work, file, name)
+        else:
+            self._build(work, request, file, name)
+
+    def _lay_out_wheel(self, work: Path, file: Path, name: str) -> None:
+        wheels.check_tags(name, interpreter.own())
+        unpack(file, name, work / "wheel")
+        (work / "site").mkdir()
+        distribution = wheels.layout(work / "wheel", work / "site")
+        remove(work / "wheel")
+        report = asdict(distribution) | {"notices": [], "findings": asdict(detect.read(work / "site"))}
+        write_json(work / "report.json", report)
+
+    def _build(self, work: Path, request: EnvironmentRequest, file: Path, name: str) -> None:
+        """Build in the sandbox, a second time when the first has told what the build needs."""
+        needs: tuple[str, ...] = ()
+        for _ in range(3):
+            report = self._attempt(work / "out", request, file, name, needs)
+            if "needs" not in report:
+                break
+            needs = tuple(dict.fromkeys((*needs, *_strings(report["needs"]))))
+        if not is_real_folder(work / "out" / "site") or "name" not in report:
+            raise EnvironmentFailed("EnvironmentFailed", "the trainer's build needs more than it says")
+        write_json(work / "report.json", report)
+        (work / "out" / "site").rename(work / "site")
+        remove(work / "out")
+
+    def _attempt(
+        self, out: Path, request: EnvironmentRequest, file: Path, name: str, needs: tuple[str, ...]
+    ) -> Mapping[str, Any]:
+        remove(out)
+        out.mkdir()
+        layers = [self.layer_for(needs)]
+        words = process.Words()
+        code = inside.call(
+            self.sandbox,
+            "stage",
+            [str(file), name, str(out), request.module or "", *map(str, layers)],
+            reads=[file, *layers],
+            writes=[out],
+            timeout_s=self.timeout_s,
+            output=words,
+        )
+        report = read_json(out / "report.json")
+        if code or not isinstance(report, dict):
+            self.log(words.kept)
+            raise EnvironmentFailed("EnvironmentFailed", f"the trainer's build ended with exit code {code}")
+        if isinstance(error := report.get("error"), dict):
+            self.log(words.kept)
+            reason = "TrainerInvalid" if error.get("reason") == "TrainerInvalid" else "EnvironmentFailed"
+            raise EnvironmentFailed(reason, str(error.get("message"))[:1000])
+        return report
+
+
+def _trainer(folder: Path, report: Any) -> Trainer:
+    """The report as facts; it comes from the tenant, so every shape is made sure of."""
+    report = report if isinstance(report, dict) else {}
+    findings = report.get("findings")
+    findings = findings if isinstance(findings, dict) else {}
+    return Trainer(
+        site=folder / "site",
+        name=str(report.get("name", "trainer"))[:200],
+        version=str(report.get("version", "0"))[:100],
+        requires=_strings(report.get("requires")),
+        notices=_strings(report.get("notices")),
+        findings=detect.Findings(**{key: _strings(findings.get(key)) for key in detect.Findings.__dataclass_fields__}),
+    )
+
+
+def _strings(value: Any) -> tuple[str, ...]:
+    return tuple(entry[:2000] for entry in value[:1000] if isinstance(entry, str)) if isinstance(value, list) else ()

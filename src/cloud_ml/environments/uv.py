@@ -1,0 +1,105 @@
+"""Calling uv: on behalf of the platform, or inside a tenant's sandbox where a build may run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cloud_ml.environments import interpreter as interpreters
+from cloud_ml.environments import process
+from cloud_ml.environments.base import Bind, EnvironmentFailed, Sandbox
+from cloud_ml.environments.interpreter import Interpreter
+from cloud_ml.environments.pipconfig import PipConfig
+
+
+def same_place(*paths: Path | str) -> list[Bind]:
+    """Binds that show each path where it is."""
+    return [Bind(str(path), str(path)) for path in paths]
+
+
+@dataclass(frozen=True)
+class Uv:
+    """The program, the machine's configuration, a cache, and where it runs.
+
+    With a ``sandbox`` it may build source distributions, which runs their code: as the tenant, with the
+    tenant's own cache and without the operator's credentials. Without one it takes wheels only.
+    """
+
+    program: Path
+    config: PipConfig
+    cache: Path
+    timeout_s: float
+    sandbox: Sandbox | None = None
+
+    def run(
+        self,
+        arguments: Sequence[str],
+        *,
+        output: process.Output,
+        interpreter: Interpreter,
+        reads: Sequence[Path] = (),
+        writes: Sequence[Path] = (),
+        offline: bool = False,
+    ) -> int:
+        """Run ``uv pip <arguments>`` for ``interpreter`` and return its exit code.
+
+        Raises:
+            EnvironmentFailed: It could not be started or did not end in time.
+        """
+        self.cache.mkdir(parents=True, exist_ok=True)
+        command = [str(self.program), "pip", *arguments, "--python", str(interpreter.path), *self.config.arguments]
+        command += ["--cache-dir", str(self.cache), "--no-progress", "--color", "never", "--no-python-downloads"]
+        command += [] if self.sandbox else ["--only-binary", ":all:"]
+        command += ["--offline"] if offline else []
+        environment = self._environment(writes)
+        try:
+            if self.sandbox is None:
+                return process.run(command, environment=environment, timeout_s=self.timeout_s, output=output)
+            prefix = [interpreter.prefix] if interpreter.mounted else []
+            return self.sandbox.run(
+                command,
+                read_only=same_place(self.program, *prefix, *self.config.paths, *reads),
+                writable=same_place(self.cache, *writes),
+                environment=environment,
+                network=not offline,
+                timeout_s=self.timeout_s,
+                output=output,
+            )
+        except TimeoutError as error:
+            raise EnvironmentFailed("EnvironmentFailed", f"uv took too long: {error}") from error
+        except OSError as error:
+            raise EnvironmentFailed("EnvironmentFailed", f"uv cannot be run: {error}") from error
+
+    def find_python(self, version: str) -> Interpreter:
+        """The interpreter of ``version`` that this machine has or uv can fetch.
+
+        Raises:
+            EnvironmentFailed: There is none.
+        """
+        if (found := self._find(version)) is None:
+            self._python("install", version)
+            found = self._find(version)
+        if found is None:
+            raise EnvironmentFailed(
+                "EnvironmentFailed", f"Python {version} is not on this machine and cannot be fetched; use an image"
+            )
+        return interpreters.from_answer(found, interpreters.ask(found))
+
+    def _find(self, version: str) -> Path | None:
+        code, words = self._python("find", "--no-project", version)
+        return Path(words.strip()) if code == 0 else None
+
+    def _python(self, *arguments: str) -> tuple[int, str]:
+        words = process.Words()
+        command = [str(self.program), "python", *arguments, "--color", "never"]
+        code = process.run(command, environment=self._environment(), timeout_s=self.timeout_s, output=words)
+        return code, words.kept.decode("utf-8", "replace")
+
+    def _environment(self, writes: Sequence[Path] = ()) -> Mapping[str, str]:
+        made = {"PATH": "/usr/local/bin:/usr/bin:/bin", **self.config.uv_environment(secrets=self.sandbox is None)}
+        made["UV_CONCURRENT_BUILDS"] = "2"
+        if self.sandbox is not None:
+            home = str(writes[0] if writes else self.cache)
+            made.update(HOME=home, TMPDIR=home, PATH="/usr/local/bin:/usr/bin:/bin")
+        return made
