@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
@@ -15,6 +15,7 @@ from cloud_ml.models import codec
 from cloud_ml.state.base import Fence, Lease
 
 S = TypeVar("S")
+V = TypeVar("V")
 
 MAX_PAGE = 1000
 MAX_INDEXES = 100
@@ -63,9 +64,18 @@ def check_page(limit: int, indexes: Collection[str] | None) -> None:
         )
 
 
-def to_text(value: Any) -> str:
-    """A spec or a status as it is stored: compact JSON, plain ASCII."""
-    return json.dumps(codec.encode(value), separators=(",", ":"), allow_nan=False)
+def to_text(decode: Callable[[Any], V], value: V) -> str:
+    """A spec or a status as it is stored: compact JSON, plain ASCII.
+
+    It is read back at once: what is written can be read, or is not written.
+
+    Raises:
+        InvalidRequest: ``value`` holds something that its type does not allow.
+        ValueError: It holds a number that JSON lacks (infinite, or none at all).
+    """
+    text = json.dumps(codec.encode(value), separators=(",", ":"), allow_nan=False)
+    decode(json.loads(text))
+    return text
 
 
 def printable(text: str) -> str:

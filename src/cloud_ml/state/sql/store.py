@@ -107,8 +107,8 @@ class SqlStateStore(StateStore):
             "updated_at": now,
             "delete_requested_at": None,
             "title": rules.printable(title),
-            "spec": rules.to_text(spec),
-            "status": rules.to_text(status),
+            "spec": rules.to_text(kind.decode_spec, spec),
+            "status": rules.to_text(kind.decode_status, status),
         }
 
         def work(connection: Connection) -> Row[Any]:
@@ -173,7 +173,7 @@ class SqlStateStore(StateStore):
                 return row
             position = counters.advance(connection, revisions=1, events=len(events))
             _append(connection, uid, events, position)
-            text = rules.to_text(changed)
+            text = rules.to_text(kind.decode_spec, changed)
             return records.set_spec(connection, kind, uid, spec=text, revision=position.revision, now=now)
 
         return records.decode(kind, self._writer.run(work))
@@ -211,7 +211,7 @@ class SqlStateStore(StateStore):
         events: Sequence[Event] = (),
     ) -> Record[S, T]:
         """See ``StateStore.commit_status``."""
-        text, index_value = rules.to_text(status), kind.index_of(status)
+        text, index_value = rules.to_text(kind.decode_status, status), kind.index_of(status)
 
         def work(connection: Connection) -> Row[Any]:
             leases.check_fence(connection, fence)

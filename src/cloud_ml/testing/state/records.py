@@ -1,0 +1,198 @@
+"""Records, one at a time: made, read, changed, removed."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import timedelta, timezone
+
+import pytest
+
+from cloud_ml.domain.records import Event, EventType
+from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, StaleRevision
+from cloud_ml.state.base import StateStore
+from cloud_ml.testing.state.samples import LATER, NOW, OTHER, WISH, Phase, Progress, Wish, commit, event, make, said
+
+HARD_TEXTS = ["naïve 模型 🚲", "a\nb\tc", "'; DROP TABLE records; --", "%s {} \\", "\u2028"]
+UNSTORABLE_TEXTS = ["half a pair \ud83d here", "a zero \x00 byte"]
+
+
+class RecordContract:
+    def test_create_returns_what_get_and_find_return(self, store: StateStore) -> None:
+        made = make(store, spec=Wish("a bike", 3, {"colour": "red"}), status=Progress(Phase.BUSY, "n", NOW))
+        assert store.get(WISH, made.key.uid) == made
+        assert store.find(WISH, "red", "one") == made
+        assert (made.key.kind, made.key.org, made.key.name, made.owner) == ("wish", "red", "one", "ann")
+        assert (made.generation, made.created_at, made.updated_at) == (1, NOW, NOW)
+        assert made.spec == Wish("a bike", 3, {"colour": "red"})
+        assert made.status == Progress(Phase.BUSY, "n", NOW)
+        assert made.delete_requested_at is None
+
+    def test_what_is_absent_is_none(self, store: StateStore) -> None:
+        make(store)
+        assert store.get(WISH, "nobody") is None
+        assert store.find(WISH, "red", "two") is None
+        assert store.find(WISH, "blue", "one") is None
+
+    def test_a_record_is_not_found_under_another_kind(self, store: StateStore) -> None:
+        made = make(store)
+        assert store.get(OTHER, made.key.uid) is None
+        assert store.find(OTHER, "red", "one") is None
+        with pytest.raises(NotFound):
+            store.request_delete(OTHER, made.key.uid, now=LATER)
+        with pytest.raises(StaleRevision):
+            store.commit_status(OTHER, made.key.uid, Progress(), expected_revision=made.revision, fence=None, now=LATER)
+        store.delete(OTHER, made.key.uid, fence=None)
+        assert store.get(WISH, made.key.uid) == made
+
+    @pytest.mark.parametrize("text", HARD_TEXTS)
+    def test_texts_come_back_as_they_were(self, store: StateStore, text: str) -> None:
+        made = make(store, text, org=text, owner=text, title=text, spec=Wish(text, tags={text: text}))
+        store.add_event(made.key.uid, event(text))
+        assert store.find(WISH, text, text) == made
+        assert made.spec.tags == {text: text}
+        assert store.list(WISH, org=text).items[0].title == text
+        assert said(store, made) == [text]
+
+    @pytest.mark.parametrize("text", UNSTORABLE_TEXTS)
+    def test_a_sentence_is_written_whatever_it_quotes(self, store: StateStore, text: str) -> None:
+        made = make(store, events=[event(text)], title=text, spec=Wish(text))
+        (written,) = said(store, made)
+        assert written.split()[0] == text.split(maxsplit=1)[0]
+        assert written.split()[-1] == text.rsplit(maxsplit=1)[-1]
+        assert made.spec.text == text
+
+    def test_times_are_moments_not_notations(self, store: StateStore) -> None:
+        elsewhere = NOW.astimezone(timezone(timedelta(hours=8)))
+        assert make(store, now=elsewhere).created_at == NOW
+
+    def test_a_value_of_the_wrong_type_is_not_written(self, store: StateStore) -> None:
+        with pytest.raises(InvalidRequest):
+            make(store, spec=Wish("a bike", count="many"))  # type: ignore[arg-type]
+        assert store.find(WISH, "red", "one") is None
+
+    def test_names_are_unique_among_the_living_of_a_kind_and_an_organisation(self, store: StateStore) -> None:
+        made = make(store)
+        make(store, org="blue")
+        make(store, kind=OTHER)
+        with pytest.raises(AlreadyExists):
+            make(store)
+        store.delete(WISH, made.key.uid, fence=None)
+        assert make(store).key.uid != made.key.uid
+
+    def test_a_name_that_is_taken_tells_whether_the_same_was_asked_for(self, store: StateStore) -> None:
+        make(store)
+        with pytest.raises(AlreadyExists) as same:
+            make(store)
+        with pytest.raises(AlreadyExists) as different:
+            make(store, spec=Wish("a boat"))
+        assert (same.value.same_spec, different.value.same_spec) == (True, False)
+
+    def test_what_was_refused_leaves_no_trace(self, store: StateStore) -> None:
+        made = make(store)
+        before = store.revision()
+        with pytest.raises(AlreadyExists):
+            make(store, events=[event("refused")])
+        with pytest.raises(StaleRevision):
+            commit(store, made, expected_revision=made.revision + 1, events=[event("refused")])
+        assert store.revision() == before
+        assert store.changes(before) == ()
+        assert said(store, made) == []
+        assert store.get(WISH, made.key.uid) == made
+
+    def test_change_spec_raises_the_generation(self, store: StateStore) -> None:
+        made = make(store)
+        changed = store.change_spec(
+            WISH, made.key.uid, lambda spec: replace(spec, count=spec.count + 1), now=LATER, events=[event("more")]
+        )
+        assert changed == replace(
+            made, spec=Wish("a bike", 2), generation=2, revision=changed.revision, updated_at=LATER
+        )
+        assert changed.revision > made.revision
+        assert store.get(WISH, made.key.uid) == changed
+        assert said(store, made) == ["more"]
+
+    def test_change_spec_that_changes_nothing_writes_nothing(self, store: StateStore) -> None:
+        made = make(store)
+        same = store.change_spec(WISH, made.key.uid, lambda _: Wish("a bike"), now=LATER, events=[event("more")])
+        assert same == made
+        assert store.revision() == made.revision
+        assert said(store, made) == []
+
+    def test_change_spec_that_raises_changes_nothing(self, store: StateStore) -> None:
+        made = make(store)
+
+        def refuse(_: Wish) -> Wish:
+            raise InvalidRequest("no")
+
+        with pytest.raises(InvalidRequest, match="no"):
+            store.change_spec(WISH, made.key.uid, refuse, now=LATER)
+        assert store.get(WISH, made.key.uid) == made
+
+    def test_change_spec_and_request_delete_of_nothing(self, store: StateStore) -> None:
+        with pytest.raises(NotFound):
+            store.change_spec(WISH, "nobody", lambda spec: spec, now=NOW)
+        with pytest.raises(NotFound):
+            store.request_delete(WISH, "nobody", now=NOW)
+
+    def test_request_delete_marks_once(self, store: StateStore) -> None:
+        made = make(store)
+        marked = store.request_delete(WISH, made.key.uid, now=LATER, events=[event("bye")])
+        assert marked.delete_requested_at == LATER
+        assert marked.revision > made.revision
+        assert marked.generation == made.generation
+        again = store.request_delete(WISH, made.key.uid, now=LATER + timedelta(hours=1), events=[event("bye")])
+        assert again == marked == store.get(WISH, made.key.uid)
+        assert said(store, made) == ["bye"]
+        assert store.list(WISH).items[0].deleting
+
+    def test_commit_status_writes_status_and_events(self, store: StateStore) -> None:
+        made = make(store)
+        done = commit(store, made, Phase.DONE, events=[event("done")])
+        assert done == replace(made, status=Progress(Phase.DONE), revision=done.revision, updated_at=LATER)
+        assert done.revision > made.revision
+        assert store.get(WISH, made.key.uid) == done
+        assert said(store, made) == ["done"]
+
+    def test_commit_status_on_a_record_that_moved_on_or_is_gone(self, store: StateStore) -> None:
+        made = make(store)
+        commit(store, made)
+        with pytest.raises(StaleRevision):
+            commit(store, made)
+        store.delete(WISH, made.key.uid, fence=None)
+        with pytest.raises(StaleRevision):
+            commit(store, made)
+
+    def test_delete_removes_record_and_events_and_is_idempotent(self, store: StateStore) -> None:
+        made = make(store, events=[event("hello")])
+        store.delete(WISH, made.key.uid, fence=None)
+        before = store.revision()
+        store.delete(WISH, made.key.uid, fence=None)
+        assert store.get(WISH, made.key.uid) is None
+        assert store.find(WISH, "red", "one") is None
+        assert store.events(made.key.uid) == ()
+        assert store.list(WISH).items == ()
+        assert store.revision() == before
+
+    def test_events_keep_their_order_and_are_paged_by_id(self, store: StateStore) -> None:
+        made = make(store, events=[event("1"), event("2")])
+        other = make(store, "two", events=[event("another's")])
+        store.add_event(made.key.uid, Event(NOW - timedelta(days=1), "Late", "3", EventType.WARNING))
+        commit(store, made, events=[event("4"), event("5")])
+        written = store.events(made.key.uid)
+        assert [each.message for each in written] == ["1", "2", "3", "4", "5"]
+        assert [each.id for each in written] == sorted({each.id for each in written})
+        assert replace(written[2], id=0) == Event(NOW - timedelta(days=1), "Late", "3", EventType.WARNING)
+        assert store.events(made.key.uid, after=written[1].id, limit=2) == written[2:4]
+        assert said(store, other) == ["another's"]
+
+    def test_an_event_leaves_the_revision_alone(self, store: StateStore) -> None:
+        made = make(store)
+        store.add_event(made.key.uid, event("by the way"))
+        assert store.get(WISH, made.key.uid) == made
+        commit(store, made)
+
+    def test_an_event_of_a_record_that_is_gone_is_dropped(self, store: StateStore) -> None:
+        made = make(store)
+        store.delete(WISH, made.key.uid, fence=None)
+        store.add_event(made.key.uid, event("too late"))
+        assert store.events(made.key.uid) == ()
