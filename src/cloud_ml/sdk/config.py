@@ -1,0 +1,211 @@
+"""Endpoint and keys: from arguments, the environment, or the user's file, in this order.
+
+The file holds contexts, each a server and a key for it::
+
+    {"current": "default", "contexts": {"default": {"endpoint": "…", "access_key": "…", "secret_key": "…"}}}
+
+It is readable by its owner only and replaced as a whole, so that a crash leaves the old one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.errors import InvalidRequest, NotFound
+from cloud_ml.sdk.endpoint import DEFAULT_ENDPOINT, Endpoint, parse_endpoint
+
+_HINT = "Run `cloudml config init`, or set CLOUDML_ACCESS_KEY and CLOUDML_SECRET_KEY."
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """A key and its secret."""
+
+    access_key: str
+    secret_key: str = field(repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """A server and a key for it. What is empty is not set."""
+
+    endpoint: str = ""
+    access_key: str = ""
+    secret_key: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """The content of the file."""
+
+    current: str = "default"
+    contexts: Mapping[str, Context] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """Whom to talk to and as whom: everything a client needs."""
+
+    endpoint: Endpoint
+    credentials: Credentials
+
+
+def config_path(environment: Mapping[str, str] | None = None) -> Path:
+    """The user's file: ``CLOUDML_CONFIG``, else ``cloudml/config.json`` in the folder for configuration."""
+    environment = os.environ if environment is None else environment
+    if named := environment.get("CLOUDML_CONFIG"):
+        return Path(named).expanduser()
+    if home := environment.get("XDG_CONFIG_HOME"):
+        return Path(home) / "cloudml" / "config.json"
+    return Path("~/.config/cloudml/config.json").expanduser()
+
+
+def resolve(
+    *,
+    endpoint: str | None = None,
+    access_key: str | None = None,
+    secret_key: str | None = None,
+    context: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Connection:
+    """Find out whom to talk to and as whom.
+
+    Each value is taken from the first place that has it: the argument, the environment
+    (``CLOUDML_ENDPOINT``, ``CLOUDML_ACCESS_KEY``, ``CLOUDML_SECRET_KEY``), the context of the file;
+    the endpoint at last from the default. A ``context`` named by the caller goes before the environment;
+    ``CLOUDML_CONTEXT`` says which one stands for the file.
+
+    A key and its secret come from the same place: half a pair is refused.
+
+    Raises:
+        NotFound: The context that was named does not exist.
+        InvalidRequest: There is no key, half of one, a bad endpoint, or a file that cannot be read.
+    """
+    environment = os.environ if environment is None else environment
+    given = Context(endpoint or "", access_key or "", secret_key or "")
+    variables = Context(*(environment.get(f"CLOUDML_{name}", "") for name in ("ENDPOINT", "ACCESS_KEY", "SECRET_KEY")))
+    sources = [given, variables]
+    if context or not (_key_of(sources) and _endpoint_of(sources)):
+        name = context or environment.get("CLOUDML_CONTEXT") or None
+        chosen = choose_context(read_configuration(config_path(environment)), name)
+        sources.insert(1 if context else 2, chosen)
+    credentials = _key_of(sources)
+    if credentials is None:
+        raise InvalidRequest("there is no access key to sign requests with", field="access_key", hint=_HINT)
+    return Connection(parse_endpoint(_endpoint_of(sources) or DEFAULT_ENDPOINT), credentials)
+
+
+def choose_context(configuration: Configuration, name: str | None) -> Context:
+    """The context called ``name``, or the current one, which may be missing and is then empty.
+
+    Raises:
+        NotFound: There is none of that name.
+    """
+    if name is None:
+        return configuration.contexts.get(configuration.current, Context())
+    if name not in configuration.contexts:
+        near = get_close_matches(name, configuration.contexts, n=3)
+        known = ", ".join(sorted(configuration.contexts)) or "none"
+        raise NotFound(
+            f'there is no context named "{name}"',
+            field="context",
+            value=name,
+            allowed=known,
+            hint=f"Did you mean {' or '.join(near)}?" if near else f"There are: {known}.",
+        )
+    return configuration.contexts[name]
+
+
+def read_configuration(path: Path) -> Configuration:
+    """Read the file; one that does not exist is empty.
+
+    Raises:
+        InvalidRequest: It cannot be read, or is not what we write.
+    """
+    try:
+        document = json.loads(path.read_bytes())
+        contexts = {
+            str(name): Context(**{field: str(values.get(field) or "") for field in Context.__slots__})
+            for name, values in document.get("contexts", {}).items()
+        }
+        return Configuration(str(document.get("current") or "default"), contexts)
+    except FileNotFoundError:
+        return Configuration()
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        raise InvalidRequest(
+            f"the settings file {path} cannot be read: {error}",
+            field="config",
+            value=str(path),
+            hint="Repair it, or move it away and run `cloudml config init`.",
+        ) from error
+
+
+def write_configuration(configuration: Configuration, path: Path) -> None:
+    """Replace the file, readable by its owner only.
+
+    Raises:
+        InvalidRequest: It cannot be written.
+    """
+    contexts = {name: _document(context) for name, context in sorted(configuration.contexts.items())}
+    text = json.dumps({"current": configuration.current, "contexts": contexts}, indent=2, ensure_ascii=False) + "\n"
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _replace(path, text.encode())
+    except OSError as error:
+        raise InvalidRequest(
+            f"the settings file {path} cannot be written: {error.strerror}", field="config", value=str(path)
+        ) from error
+
+
+def write_context(name: str, context: Context, *, path: Path | None = None, make_current: bool = True) -> Path:
+    """Add or replace one context and keep the others. Returns the file's path.
+
+    Raises:
+        InvalidRequest: The file cannot be read or written, or the endpoint is malformed.
+    """
+    parse_endpoint(context.endpoint)
+    path = path or config_path()
+    before = read_configuration(path)
+    current = name if make_current or before.current not in before.contexts else before.current
+    write_configuration(Configuration(current, {**before.contexts, name: context}), path)
+    return path
+
+
+def _replace(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.{os.urandom(8).hex()}")
+    descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except BaseException:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def _document(context: Context) -> dict[str, Any]:
+    return {name: value for name in Context.__slots__ if (value := getattr(context, name))}
+
+
+def _endpoint_of(sources: list[Context]) -> str:
+    return next((source.endpoint for source in sources if source.endpoint), "")
+
+
+def _key_of(sources: list[Context]) -> Credentials | None:
+    for source in sources:
+        if source.access_key and source.secret_key:
+            return Credentials(source.access_key, source.secret_key)
+        if source.access_key or source.secret_key:
+            missing = "secret_key" if source.access_key else "access_key"
+            raise InvalidRequest(
+                f"{missing} is missing: a key and its secret are given together", field=missing, hint=_HINT
+            )
+    return None

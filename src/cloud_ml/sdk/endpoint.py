@@ -1,0 +1,58 @@
+"""Where a server is: one text, parsed once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from cloud_ml.models.common import refuse
+
+DEFAULT_ENDPOINT = "http://127.0.0.1:8471"
+"""Where ``cloudml server`` listens unless told otherwise."""
+
+_ALLOWED = "a URL such as http://127.0.0.1:8471 or https://cloudml.example.com"
+_LOOPBACK = ("localhost", "127.", "[::1]", "::1")
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """A server's address. ``prefix`` is the path under which a proxy shows it: empty, or like ``/ml``."""
+
+    scheme: str
+    host: str
+    port: int
+    prefix: str = ""
+
+    @property
+    def secure(self) -> bool:
+        """Whether TLS is spoken."""
+        return self.scheme == "https"
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        usual = self.port == (443 if self.secure else 80)
+        return f"{self.scheme}://{host}{'' if usual else f':{self.port}'}{self.prefix}"
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """Read an endpoint. Without a scheme, ``http`` is taken for loopback addresses and ``https`` for all others.
+
+    Raises:
+        InvalidRequest: Another scheme, no host, a port out of range, or parts that have no place here
+            (credentials, a query).
+    """
+    text = text.strip()
+    if "://" not in text:
+        text = ("http://" if text.startswith(_LOOPBACK) else "https://") + text
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+    except ValueError:
+        raise refuse("endpoint", text, _ALLOWED) from None
+    if parts.username is not None or parts.password is not None:
+        # The value is left out of the message: it holds a password.
+        raise refuse("endpoint", "…@…", f"{_ALLOWED}, without a user and a password")
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or port == 0:
+        raise refuse("endpoint", text, _ALLOWED)
+    secure = parts.scheme == "https"
+    return Endpoint(parts.scheme, parts.hostname, port or (443 if secure else 80), parts.path.rstrip("/"))

@@ -1,0 +1,168 @@
+"""From what went wrong on the wire to an error that a person can act on."""
+
+from __future__ import annotations
+
+import json
+import socket
+from collections.abc import Mapping
+from typing import Any
+
+from cloud_ml import errors
+from cloud_ml.sdk.endpoint import Endpoint
+from cloud_ml.sdk.retries import Trouble
+
+_BY_CODE: dict[str, type[errors.CloudMlError]] = {
+    kind.code: kind
+    for kind in (
+        errors.RequestError,
+        errors.InvalidRequest,
+        errors.Unauthenticated,
+        errors.Forbidden,
+        errors.NotFound,
+        errors.AlreadyExists,
+        errors.Conflict,
+        errors.TooLarge,
+        errors.TryAgain,
+        errors.StaleRevision,
+        errors.FenceLost,
+        errors.Unavailable,
+        errors.OutOfSpace,
+        errors.Damaged,
+    )
+}
+_BY_STATUS: dict[int, type[errors.CloudMlError]] = {
+    400: errors.InvalidRequest,
+    401: errors.Unauthenticated,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    409: errors.Conflict,
+    412: errors.AlreadyExists,
+    413: errors.TooLarge,
+    502: errors.Unavailable,
+    503: errors.Unavailable,
+    504: errors.Unavailable,
+    507: errors.OutOfSpace,
+}
+_START_HINT = (
+    "Is the server running? Start one with `cloudml server`, or name another with --endpoint or CLOUDML_ENDPOINT."
+)
+_PLAIN_HTTP_REASONS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "HTTP_REQUEST", "UNEXPECTED_EOF_WHILE_READING")
+"""What OpenSSL makes of a plain answer to its greeting; the words differ by release."""
+_ENDPOINT_HINT = "Look at the endpoint: `cloudml config show`."
+
+
+class ServerError(errors.CloudMlError):
+    """An error of a newer server, whose code this client does not know. ``code`` is what it said."""
+
+    def __init__(self, code: str, message: str, **facts: Any) -> None:
+        super().__init__(message, **facts)
+        self.code = code  # type: ignore[misc]
+
+
+def error_of_document(document: Mapping[str, Any]) -> errors.CloudMlError:
+    """The exception that the server raised, as far as its document tells."""
+    code = str(document.get("code") or "internal")
+    message = str(document.get("message") or "the server gave no reason")
+    facts = {name: document[name] for name in ("field", "value", "allowed", "hint") if name in document}
+    if code == errors.AlreadyExists.code:
+        return errors.AlreadyExists(message, same_spec=document.get("same_spec"), **facts)
+    if code in _BY_CODE:
+        return _BY_CODE[code](message, **facts)
+    return ServerError(code, message, **facts)
+
+
+def error_of_answer(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> errors.CloudMlError:
+    """The exception for an answer with a status of 300 or more."""
+    document = _as_object(body)
+    if document is not None and document.get("error") and "message" in document:
+        return error_of_document(document)
+    if 300 <= status < 400:
+        return errors.TransportError(
+            f"{endpoint} redirects to {headers.get('Location', 'somewhere else')}, and redirects are not followed",
+            hint="Use the address it points to as the endpoint.",
+        )
+    if not body and status in _BY_STATUS:  # HEAD has no room for a document
+        return _BY_STATUS[status](f"the server answered {status}")
+    if status in (502, 503, 504):
+        return errors.Unavailable(
+            f"what stands before the server answered {status}", hint="The server may be starting; try again."
+        )
+    return not_ours(endpoint, status, headers, body)
+
+
+def not_ours(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> errors.TransportError:
+    """The error for an answer that no Cloud ML server gives."""
+    kind = headers.get("Content-Type", "no content type")
+    start = " ".join(body[:200].decode("utf-8", "replace").split())[:80]
+    return errors.TransportError(
+        f"{endpoint} answered {status} with {kind} instead of JSON" + (f": {start}" if start else ""),
+        hint=f"This does not look like a Cloud ML server. {_ENDPOINT_HINT}",
+    )
+
+
+def error_of_exception(
+    endpoint: Endpoint, error: Exception, *, connected: bool, timeout_s: float
+) -> tuple[errors.TransportError, Trouble]:
+    """The error for something that the network layer raised, and what it means for another try.
+
+    Args:
+        endpoint: Whom we talked to.
+        error: An ``OSError`` or an ``http.client.HTTPException``.
+        connected: Whether a connection stood, so that the request may have arrived.
+        timeout_s: How long was waited, for the message.
+    """
+    trouble = Trouble.LOST if connected else Trouble.UNSENT
+    if (tls := _tls_error(endpoint, error)) is not None:
+        return tls, Trouble.FINAL
+    if isinstance(error, ConnectionRefusedError):
+        return errors.TransportError(f"nothing listens at {endpoint}", hint=_START_HINT), trouble
+    if isinstance(error, socket.gaierror):
+        message = f"the host {endpoint.host} is not known ({error.strerror or error})"
+        return errors.TransportError(message, hint=_ENDPOINT_HINT), Trouble.FINAL
+    if isinstance(error, TimeoutError):
+        what = "did not answer" if connected else "could not be reached"
+        hint = "It may be busy; the request may have been carried out." if connected else _ENDPOINT_HINT
+        return errors.TransportError(f"{endpoint} {what} within {timeout_s:g} s", hint=hint), trouble
+    if _looks_like_tls(error):
+        message = f"{endpoint} did not answer in HTTP"
+        return errors.TransportError(message, hint="It may speak TLS: try https:// in the endpoint."), Trouble.FINAL
+    if isinstance(error, ConnectionError):
+        message = f"{endpoint} closed the connection without an answer"
+        hint = "It may be restarting." if endpoint.secure else "It may be restarting, or it speaks TLS (https://)."
+        return errors.TransportError(message, hint=hint), trouble
+    if isinstance(error, OSError):
+        message = f"{endpoint} cannot be reached: {error.strerror or error}"
+        return errors.TransportError(message, hint=_ENDPOINT_HINT), trouble
+    return errors.TransportError(f"{endpoint} broke off in the middle of an answer", hint="Try again."), trouble
+
+
+def _tls_error(endpoint: Endpoint, error: Exception) -> errors.TransportError | None:
+    if not endpoint.secure:
+        return None
+    import ssl  # noqa: PLC0415 - only https pays for it
+
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return errors.TransportError(
+            f"the certificate of {endpoint} is not trusted: {error.verify_message}",
+            hint="Name your authority's certificate in SSL_CERT_FILE, or correct the host in the endpoint.",
+        )
+    if isinstance(error, ssl.SSLError):
+        plain = error.reason in _PLAIN_HTTP_REASONS
+        return errors.TransportError(
+            f"{endpoint} and this client cannot agree on TLS ({error.reason or error})",
+            hint="The server may speak plain HTTP: try http:// in the endpoint." if plain else _ENDPOINT_HINT,
+        )
+    return None
+
+
+def _looks_like_tls(error: Exception) -> bool:
+    # A TLS server tells a plain client off with an alert record (0x15, version 3.x), which is no status line.
+    return type(error).__name__ == "BadStatusLine" and "\x15\x03" in str(getattr(error, "line", ""))
+
+
+def _as_object(body: bytes) -> Mapping[str, Any] | None:
+    try:
+        document = json.loads(body)
+    except ValueError:
+        return None
+    return document if isinstance(document, dict) else None

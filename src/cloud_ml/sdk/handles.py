@@ -1,0 +1,135 @@
+"""A job one can hold on to: wait for it, read its log, end it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from cloud_ml.errors import CloudMlError
+from cloud_ml.models.job import Job
+from cloud_ml.sdk.follow import follow_log
+from cloud_ml.sdk.jobs import LONG_POLL_S, JobCalls
+from cloud_ml.sdk.messages import Answer
+
+
+class WaitTimedOut(CloudMlError):
+    """The job has not ended within the time that the caller gave it; it goes on."""
+
+    code = "wait_timed_out"
+
+
+class JobHandle:
+    """A job on the server, and what was last heard of it (``job``).
+
+    It stands for the very job it was made for, not for another one that takes its name later. Every
+    method that asks the server raises ``NotFound`` once the job is deleted, and ``CloudMlError`` as
+    the client's methods do.
+    """
+
+    def __init__(self, calls: JobCalls, job: Job) -> None:
+        self._calls = calls
+        self.job = job
+
+    def __repr__(self) -> str:
+        return f"JobHandle({self.name!r}, phase={self.phase!r}, attempt={self.job.attempt})"
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.job.name
+
+    @property
+    def uid(self) -> str:
+        """What tells the job from all others, now and later."""
+        return self.job.uid
+
+    @property
+    def phase(self) -> str:
+        """Where the job stood when it was last heard of."""
+        return self.job.phase
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing can follow any more."""
+        return self.job.finished
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the job ended well."""
+        return self.job.succeeded
+
+    def refresh(self) -> Job:
+        """Ask how the job stands."""
+        self.job = self._calls.get(self.uid)
+        return self.job
+
+    def wait(self, timeout: float | None = None) -> Job:
+        """Wait until the job has ended, well or not; the caller looks at ``succeeded``.
+
+        Args:
+            timeout: Seconds; ``None`` waits for ever.
+
+        Raises:
+            WaitTimedOut: It has not ended by then.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.job.finished:
+            left = LONG_POLL_S if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                raise WaitTimedOut(f"{self.name} is still {self.phase} after {timeout:g} s")
+            self.job = self._calls.get(self.uid, newer_than=self.job.revision, wait_s=min(left, LONG_POLL_S))
+        return self.job
+
+    def logs(
+        self,
+        *,
+        follow: bool = False,
+        lines: int | None = None,
+        attempt: int | None = None,
+        task: str | None = None,
+    ) -> Iterator[bytes]:
+        """The output of a task in chunks, as it was written.
+
+        Args:
+            follow: Go on until the job has ended, across cut connections.
+            lines: Only the last so many lines of what there is now.
+            attempt: Only this attempt, counted from 1; otherwise all, one behind the other.
+            task: Such as ``worker-0``; otherwise the decisive one.
+        """
+        if follow:
+            yield from follow_log(_Log(self, attempt, task), lines=lines, attempt=attempt)
+            return
+        with self._calls.log(self.uid, lines=lines, attempt=attempt, task=task) as chunks:
+            yield from chunks
+
+    def cancel(self) -> Job:
+        """End the job wherever it stands.
+
+        Raises:
+            Conflict: It has ended already.
+        """
+        self.job = self._calls.cancel(self.uid)
+        return self.job
+
+    def delete(self) -> Job:
+        """Ask for the job's removal: it is stopped, and its log goes with it."""
+        self.job = self._calls.delete(self.uid)
+        return self.job
+
+
+class _Log:
+    """The ``LogSource`` of one task of one job; what it hears of the job goes to the handle as well."""
+
+    def __init__(self, handle: JobHandle, attempt: int | None, task: str | None) -> None:
+        self._handle = handle
+        self._attempt = attempt
+        self._task = task
+
+    def open(self, *, follow: bool) -> Answer:
+        calls, uid = self._handle._calls, self._handle.uid  # noqa: SLF001
+        return calls.log(uid, follow=follow, attempt=self._attempt, task=self._task)
+
+    def job(self, newer_than: int | None = None) -> Job:
+        calls, uid = self._handle._calls, self._handle.uid  # noqa: SLF001
+        self._handle.job = calls.get(uid, newer_than=newer_than, wait_s=LONG_POLL_S)
+        return self._handle.job

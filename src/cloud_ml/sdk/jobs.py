@@ -1,0 +1,110 @@
+"""The calls about train jobs, one method for each route."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+from cloud_ml.models import codec
+from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.sdk.messages import READ_TIMEOUT_S, Answer, Request, segment
+from cloud_ml.sdk.transport import Transport
+
+LONG_POLL_S = 30.0
+"""How long one request waits for a change; shorter than what proxies take for a dead connection."""
+QUIET_LOG_S = 900.0
+"""How long a followed log may be silent before the connection is made anew. A dead peer is found out
+sooner, by probes of the operating system."""
+_PATH = "/api/v1/jobs"
+
+
+class JobCalls:
+    """Speaks about jobs with the server. Every method raises ``CloudMlError`` as ``Transport.json`` does."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    def submit(self, job: TrainJob) -> Job:
+        """Submit once, however often the request has to be sent."""
+        document = {name: value for name, value in codec.encode(job).items() if value is not None}
+        request = Request(
+            "POST",
+            _PATH,
+            body=json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(),
+            headers={"Content-Type": "application/json"},
+            idempotency_key=os.urandom(16).hex(),
+        )
+        return self._job(request)
+
+    def get(self, name: str, *, newer_than: int | None = None, wait_s: float = 0.0) -> Job:
+        """The job as it stands; with ``newer_than`` as soon as its revision is higher or ``wait_s`` are over."""
+        waiting = {} if newer_than is None else {"wait": f"{wait_s:g}", "revision": newer_than}
+        return self._job(Request("GET", _job_path(name), query=waiting, read_timeout_s=READ_TIMEOUT_S + wait_s))
+
+    def pages(self, *, state: str | None = None, limit: int = 200) -> Iterator[JobPage]:
+        """The list of jobs, newest first, a page at a time."""
+        after: int | None = None
+        while True:
+            request = Request("GET", _PATH, query={"limit": limit, "after": after, "state": state})
+            page = codec.decode(JobPage, self.transport.json(request), ignore_unknown=True)
+            yield page
+            if (after := page.next) is None:
+                return
+
+    def all(self, *, state: str | None = None, limit: int | None = None) -> Iterator[JobSummary]:
+        """The list of jobs, newest first, at most ``limit`` of them."""
+        left = limit
+        for page in self.pages(state=state, limit=min(limit or 200, 200)):
+            for summary in page.items:
+                if left is not None:
+                    if left <= 0:
+                        return
+                    left -= 1
+                yield summary
+
+    def events(self, name: str, *, after: int = 0) -> list[JobEvent]:
+        """What happened to the job, in order, behind the event with the id ``after``."""
+        document = self.transport.json(Request("GET", f"{_job_path(name)}/events", query={"after": after or None}))
+        return codec.decode(JobEvents, document, ignore_unknown=True).items
+
+    def log(
+        self,
+        name: str,
+        *,
+        lines: int | None = None,
+        follow: bool = False,
+        attempt: int | None = None,
+        task: str | None = None,
+    ) -> Answer:
+        """The output of a task as a stream of bytes; see ``follow.follow_log`` for one that survives cuts."""
+        request = Request(
+            "GET",
+            f"{_job_path(name)}/logs",
+            query={"lines": lines, "follow": follow, "attempt": attempt, "task": task},
+            headers={"Accept": "text/plain, application/json"},
+            read_timeout_s=QUIET_LOG_S if follow else READ_TIMEOUT_S,
+        )
+        return self.transport.send(request)
+
+    def cancel(self, name: str) -> Job:
+        """End the job wherever it stands."""
+        return self._job(Request("POST", f"{_job_path(name)}/cancel"))
+
+    def start(self, name: str) -> Job:
+        """Queue a saved job."""
+        return self._job(Request("POST", f"{_job_path(name)}/start"))
+
+    def delete(self, name: str) -> Job:
+        """Ask for the job's removal."""
+        return self._job(Request("DELETE", _job_path(name)))
+
+    def _job(self, request: Request) -> Job:
+        document: Any = self.transport.json(request)
+        return codec.decode(Job, document, ignore_unknown=True)
+
+
+def _job_path(name: str) -> str:
+    return f"{_PATH}/{segment(name)}"
