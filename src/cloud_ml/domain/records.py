@@ -127,10 +127,10 @@ class EnsureGang:
 
 @dataclass(frozen=True, slots=True)
 class StopGang:
-    """End this attempt, politely for ``grace`` seconds, and never let it start again."""
+    """End this attempt, politely for ``grace_s`` seconds, and never let it start again."""
 
     attempt: int
-    grace: float
+    grace_s: float
 
 
 @dataclass(frozen=True, slots=True)

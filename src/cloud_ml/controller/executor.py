@@ -1,0 +1,103 @@
+"""Performs the actions of a decision: the only place where the controller reaches the engine."""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+
+from cloud_ml.controller.packages import Packages
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.records import Action, EnsureGang, Forget, StopGang
+from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
+from cloud_ml.engines.base import Engine, Gang, GangKey, Mount, Places, TrainerSource
+from cloud_ml.errors import InvalidRequest, Unavailable
+from cloud_ml.models.common import parse_object_uri
+from cloud_ml.objects.base import LocalFolders, ObjectStore
+from cloud_ml.recipes.base import PlanContext, Recipe
+from cloud_ml.state.base import Fence, StateStore
+from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.storage import Storage
+
+logger = logging.getLogger(__name__)
+
+
+class Executor:
+    """Every action is idempotent and carries the attempt it belongs to."""
+
+    def __init__(
+        self,
+        *,
+        store: StateStore,
+        objects: ObjectStore,
+        storage: Storage,
+        engine: Engine,
+        recipe: Recipe,
+        packages: Packages,
+        offload: Offload,
+        network: str,
+    ) -> None:
+        self._store = store
+        self._objects = objects
+        self._storage = storage
+        self._engine = engine
+        self._recipe = recipe
+        self._packages = packages
+        self._offload = offload
+        self._network = network
+
+    async def perform(self, job: JobRecord, action: Action, fence: Fence) -> None:
+        """Do what was decided.
+
+        Raises:
+            TryAgain: A part does not answer; the next pass tries again.
+        """
+        key = job.key
+        if isinstance(action, EnsureGang):
+            places = self._engine.places(key.uid)
+            await self._engine.ensure(await self._offload(self._plan, job, action.attempt, places))
+        elif isinstance(action, StopGang):
+            await self._engine.stop(GangKey(key.uid, action.attempt), action.grace_s)
+        elif isinstance(action, Forget):
+            await self._engine.forget(key.uid)
+            await self._offload(self._store.delete, TRAIN_JOB, key.uid, fence=fence)
+            logger.info("job deleted", extra={"job": key.name, "uid": key.uid})
+
+    def _plan(self, job: JobRecord, attempt: int, places: Places) -> Gang:
+        organisation = self._store.find(ORGANISATION, SYSTEM, job.key.org)
+        if organisation is None:
+            raise Unavailable(f"the organisation {job.key.org} of job {job.key.name} is gone")
+        context = PlanContext(
+            key=GangKey(job.key.uid, attempt),
+            org=job.key.org,
+            tenant=organisation.spec.number,
+            job_name=job.key.name,
+            places=places,
+            mounts=self._mounts(job, places),
+            trainer=self._trainer(job),
+            network=self._network,
+        )
+        return self._recipe.plan(job.spec, context)
+
+    def _mounts(self, job: JobRecord, places: Places) -> tuple[Mount, ...]:
+        """Every bucket of the tenant under its name, and the job's own at a fixed place."""
+        objects = self._objects
+        if not isinstance(objects, LocalFolders):
+            return ()
+        names = [bucket.name for bucket in self._storage.buckets(job.key.org)]
+        mounts = [Mount(str(objects.folder(name)), str(Path(places.storage) / name), writable=True) for name in names]
+        own = job.spec.submitted.fds_bucket
+        if own in names and own is not None:
+            mounts.append(Mount(str(objects.folder(own)), places.fds, writable=True))
+        return tuple(mounts)
+
+    def _trainer(self, job: JobRecord) -> TrainerSource:
+        """The trainer's file, read with the tenant's eyes: another's bucket is as absent as none."""
+        text = job.spec.submitted.trainer_uri
+        try:
+            uri = parse_object_uri("trainer_uri", text)
+        except InvalidRequest as error:
+            return TrainerSource("", "trainer", error.message)
+        if not self._storage.owns(job.key.org, uri.bucket):
+            return TrainerSource("", "trainer", f"the trainer {text} does not exist")
+        return self._packages.fetch(uri)

@@ -1,0 +1,86 @@
+"""The lease of the one active controller, and the fence that its commits show."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+from cloud_ml.errors import CloudMlError
+from cloud_ml.state.base import Fence, Lease, StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.offload import Offload
+
+LEASE = "controller"
+logger = logging.getLogger(__name__)
+
+
+class Leader:
+    """Takes and keeps the lease.
+
+    Args:
+        store: Where the lease lives.
+        holder: Names this controller; a restarted one of the same name goes on where it was.
+        ttl_s: How long a dead controller blocks the next one, in seconds.
+        clock: The time.
+        offload: Runs the store's calls.
+    """
+
+    def __init__(self, store: StateStore, holder: str, ttl_s: float, clock: Clock, offload: Offload) -> None:
+        self._store = store
+        self._holder = holder
+        self._ttl_s = ttl_s
+        self._clock = clock
+        self._offload = offload
+        self._lost = asyncio.Event()
+
+    @contextlib.asynccontextmanager
+    async def term(self) -> AsyncIterator[tuple[Fence, asyncio.Event]]:
+        """Wait for the lease, keep it while the block runs, give it back.
+
+        Yields the fence, and an event that is set when the lease is lost: the block must end then.
+        """
+        lease = await self._acquired()
+        self._lost = asyncio.Event()
+        keeper = asyncio.create_task(self._keep(), name="lease-keeper")
+        try:
+            yield Fence(lease.name, lease.epoch), self._lost
+        finally:
+            keeper.cancel()
+            if not self._lost.is_set():
+                with contextlib.suppress(CloudMlError):
+                    await self._offload(self._store.release_lease, lease)
+
+    def lose(self) -> None:
+        """Somebody's commit was refused by the fence: the term is over."""
+        self._lost.set()
+
+    async def _acquired(self) -> Lease:
+        while True:
+            if (lease := await self._try()) is not None:
+                return lease
+            await asyncio.sleep(self._ttl_s / 3)
+
+    async def _keep(self) -> None:
+        """Extend the lease three times as often as needed; whoever cannot for a whole term has lost it."""
+        loop = asyncio.get_running_loop()
+        good_until = loop.time() + self._ttl_s
+        while True:
+            await asyncio.sleep(self._ttl_s / 3)
+            asked_at = loop.time()
+            if await self._try() is not None:
+                good_until = asked_at + self._ttl_s
+            elif asked_at >= good_until - self._ttl_s / 3:
+                logger.warning("the controller's lease is lost")
+                self._lost.set()
+                return
+
+    async def _try(self) -> Lease | None:
+        try:
+            return await self._offload(
+                self._store.acquire_lease, LEASE, self._holder, ttl_s=self._ttl_s, now=self._clock()
+            )
+        except CloudMlError:
+            logger.warning("the store does not answer about the controller's lease", exc_info=True)
+            return None

@@ -1,0 +1,126 @@
+"""Runs the controller: a term of leadership at a time, with sources that queue and workers that reconcile."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+
+from cloud_ml.controller.executor import Executor
+from cloud_ml.controller.leader import Leader
+from cloud_ml.controller.queue import KeyedQueue
+from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
+from cloud_ml.controller.slots import Slots
+from cloud_ml.controller.sources import EngineSource, StoreSource
+from cloud_ml.domain.jobs.decide import Rules
+from cloud_ml.engines.base import Engine
+from cloud_ml.errors import FenceLost, TryAgain
+from cloud_ml.settings import ControllerSettings
+from cloud_ml.state.base import Fence, StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.offload import Offload
+
+_JOBS_PER_CORE = 4
+_PRUNE_PERIOD_S = 3600.0
+logger = logging.getLogger(__name__)
+
+
+class Controller:
+    """Moves every job towards what is wanted, for as long as ``run`` runs and the lease is ours."""
+
+    def __init__(
+        self,
+        *,
+        store: StateStore,
+        engine: Engine,
+        executor: Executor,
+        settings: ControllerSettings,
+        rules: Rules,
+        holder: str,
+        clock: Clock,
+        offload: Offload,
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._executor = executor
+        self._settings = settings
+        self._rules = rules
+        self._clock = clock
+        self._offload = offload
+        self._failures: dict[str, int] = {}
+        self._leader = Leader(store, holder, settings.lease_ttl_s, clock, offload)
+
+    async def run(self) -> None:
+        """Lead whenever the lease is to be had. Runs until cancelled."""
+        while True:
+            async with self._leader.term() as (fence, lost):
+                logger.info("controller leads", extra={"epoch": fence.epoch})
+                await self._lead(fence, lost)
+            logger.warning("controller stepped down")
+
+    async def _lead(self, fence: Fence, lost: asyncio.Event) -> None:
+        queue = KeyedQueue()
+        reconciler = await self._reconciler(queue, fence)
+        tasks = [
+            asyncio.create_task(StoreSource(self._store, queue, self._offload, self._settings.poll_s).run()),
+            asyncio.create_task(EngineSource(self._engine, queue).run()),
+            asyncio.create_task(self._prune()),
+            *(asyncio.create_task(self._work(queue, reconciler)) for _ in range(self._settings.workers)),
+        ]
+        over = asyncio.create_task(lost.wait())
+        try:
+            done, _ = await asyncio.wait([*tasks, over], return_when=asyncio.FIRST_COMPLETED)
+            for task in done - {over}:  # these run for ever: one that ended has failed
+                task.result()
+        finally:
+            for task in (*tasks, over):
+                task.cancel()
+            await asyncio.gather(*tasks, over, return_exceptions=True)
+
+    async def _reconciler(self, queue: KeyedQueue, fence: Fence) -> TrainJobReconciler:
+        most = self._settings.max_running_jobs or _JOBS_PER_CORE * len(os.sched_getaffinity(0))
+        return TrainJobReconciler(
+            store=self._store,
+            engine=self._engine,
+            executor=self._executor,
+            slots=Slots(most, await self._engine.capacity(), queue.add),
+            rules=self._rules,
+            clock=self._clock,
+            offload=self._offload,
+            fence=fence,
+        )
+
+    async def _work(self, queue: KeyedQueue, reconciler: TrainJobReconciler) -> None:
+        """Reconcile key after key; one that fails waits longer each time, the others do not wait for it."""
+        while True:
+            uid = await queue.take()
+            try:
+                look_again = await reconciler.reconcile(uid)
+            except FenceLost:
+                self._leader.lose()
+                return
+            except Exception as error:
+                self._failures[uid] = self._failures.get(uid, 0) + 1
+                delay_s = self._backoff(self._failures[uid])
+                queue.add_after(uid, delay_s)
+                logger.warning(
+                    "reconcile failed", exc_info=not isinstance(error, TryAgain),
+                    extra={"uid": uid, "again_in_s": delay_s, "error": str(error)},
+                )  # fmt: skip
+            else:
+                self._failures.pop(uid, None)
+                if look_again is not None:
+                    queue.add_after(uid, (look_again - self._clock()).total_seconds())
+            finally:
+                queue.done(uid)
+
+    async def _prune(self) -> None:
+        while True:
+            with contextlib.suppress(TryAgain):
+                await self._offload(self._store.prune, self._clock())
+            await asyncio.sleep(_PRUNE_PERIOD_S)
+
+    def _backoff(self, failures: int) -> float:
+        settings = self._settings
+        return min(settings.backoff_longest_s, settings.backoff_first_s * 2.0 ** min(failures - 1, 20))

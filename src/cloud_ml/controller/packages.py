@@ -1,0 +1,83 @@
+"""Trainers as they were when the attempt started: copies by digest, out of reach of the tenant's jobs.
+
+Buckets are writable by jobs, so an engine is never handed a path into one: the object is read through
+the object store's own rules and kept under its digest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import tempfile
+import time
+from pathlib import Path
+
+from cloud_ml.engines.base import TrainerSource
+from cloud_ml.errors import NotFound
+from cloud_ml.models.common import ObjectUri
+from cloud_ml.objects.base import ObjectStore
+
+_KEPT_S = 7 * 86_400.0
+_REMEMBERED = 4096
+
+
+class Packages:
+    """A folder of ``<digest>/<file name>``. Blocking; safe to use from several threads."""
+
+    def __init__(self, objects: ObjectStore, folder: Path) -> None:
+        self._objects = objects
+        self._folder = folder
+        self._known: dict[tuple[str, str, str], Path] = {}
+
+    def fetch(self, uri: ObjectUri) -> TrainerSource:
+        """The object as a file of this machine; a ``problem`` when there is none."""
+        name = uri.key.rpartition("/")[2] or "trainer"
+        absent = TrainerSource("", name, f"the trainer {uri} does not exist")
+        try:
+            info = self._objects.head(uri.bucket, uri.key)
+            return TrainerSource(str(self._find(uri, name, info.etag)), name) if info else absent
+        except NotFound:
+            return absent
+
+    def _find(self, uri: ObjectUri, name: str, etag: str) -> Path:
+        memory = (uri.bucket, uri.key, etag)
+        path = self._known.get(memory)
+        if path is None or not _touched(path):
+            path = self._copy(uri, name)
+            if len(self._known) >= _REMEMBERED:
+                self._known.clear()
+            self._known[memory] = path
+        return path
+
+    def prune(self) -> None:
+        """Drop what was not used for a week; what is needed again is copied again."""
+        oldest = time.time() - _KEPT_S
+        for path in self._folder.glob("*/*"):
+            if path.stat().st_mtime < oldest:
+                path.unlink(missing_ok=True)
+
+    def _copy(self, uri: ObjectUri, name: str) -> Path:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        digest = hashlib.sha256()
+        descriptor, draft = tempfile.mkstemp(dir=self._folder)
+        try:
+            with os.fdopen(descriptor, "wb") as file:
+                for chunk in self._objects.read(uri.bucket, uri.key)[1]:
+                    digest.update(chunk)
+                    file.write(chunk)
+            os.chmod(draft, 0o644)  # noqa: PTH101 - the name is text
+            target = self._folder / digest.hexdigest() / name
+            target.parent.mkdir(exist_ok=True)
+            os.replace(draft, target)  # noqa: PTH105
+        except BaseException:
+            Path(draft).unlink(missing_ok=True)
+            raise
+        return target
+
+
+def _touched(path: Path) -> bool:
+    try:
+        os.utime(path)
+    except FileNotFoundError:
+        return False
+    return True

@@ -1,0 +1,91 @@
+"""A queue that holds each key once, with delays.
+
+A key that is added while a worker has it is handed out again when that worker is done: two workers
+never have the same key, and no wake-up is lost. Belongs to one event loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import itertools
+from collections import deque
+from collections.abc import Callable
+
+
+class KeyedQueue:
+    """Keys that want a look, each at most once.
+
+    Args:
+        now: A clock in seconds that never goes back; the event loop's by default.
+    """
+
+    def __init__(self, now: Callable[[], float] | None = None) -> None:
+        self._now = now or asyncio.get_running_loop().time
+        self._ready: deque[str] = deque()
+        self._waiting: set[str] = set()  # what _ready holds
+        self._taken: set[str] = set()
+        self._again: set[str] = set()
+        self._later: list[tuple[float, int, str]] = []
+        self._due: dict[str, float] = {}  # the time that counts; other entries of _later are void
+        self._numbers = itertools.count()
+        self._wake = asyncio.Event()
+
+    def add(self, key: str) -> None:
+        """Ask for a look now."""
+        self._due.pop(key, None)
+        if key in self._taken:
+            self._again.add(key)
+        elif key not in self._waiting:
+            self._waiting.add(key)
+            self._ready.append(key)
+            self._wake.set()
+
+    def add_after(self, key: str, delay_s: float) -> None:
+        """Ask for a look after ``delay_s``, unless one comes before. Of several times the earliest counts."""
+        due = self._now() + max(0.0, delay_s)
+        if key not in self._waiting and due < self._due.get(key, float("inf")):
+            self._due[key] = due
+            heapq.heappush(self._later, (due, next(self._numbers), key))
+            self._wake.set()
+
+    async def take(self) -> str:
+        """The next key; nobody else gets it until ``done``."""
+        while True:
+            self._wake.clear()
+            patience = self._promote()
+            if self._ready:
+                key = self._ready.popleft()
+                self._waiting.discard(key)
+                self._taken.add(key)
+                if self._ready:
+                    self._wake.set()  # there is more: the next worker need not wait
+                return key
+            try:
+                await asyncio.wait_for(self._wake.wait(), patience)
+            except TimeoutError:
+                continue
+
+    def done(self, key: str) -> None:
+        """The worker has finished with the key."""
+        self._taken.discard(key)
+        if key in self._again:
+            self._again.discard(key)
+            self.add(key)
+
+    def __len__(self) -> int:
+        return len(self._ready) + len(self._taken)
+
+    def _promote(self) -> float | None:
+        """Move what is due to the ready ones; returns the seconds until the next is."""
+        now = self._now()
+        while self._later:
+            due, _, key = self._later[0]
+            if self._due.get(key) != due:
+                heapq.heappop(self._later)
+            elif due <= now:
+                heapq.heappop(self._later)
+                self.add(key)
+            else:
+                return due - now
+        return None

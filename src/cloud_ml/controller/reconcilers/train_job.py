@@ -1,0 +1,88 @@
+"""One look at a job: read, observe, decide, then commit *or* act."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from cloud_ml.controller.executor import Executor
+from cloud_ml.controller.slots import Slots
+from cloud_ml.domain.jobs.decide import JobRecord, Rules, decide
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.engines.base import Engine
+from cloud_ml.errors import StaleRevision
+from cloud_ml.state.base import Fence, StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.offload import Offload
+
+
+class TrainJobReconciler:
+    """Moves jobs one step at a time towards what is wanted."""
+
+    def __init__(
+        self,
+        *,
+        store: StateStore,
+        engine: Engine,
+        executor: Executor,
+        slots: Slots,
+        rules: Rules,
+        clock: Clock,
+        offload: Offload,
+        fence: Fence,
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._executor = executor
+        self._slots = slots
+        self._rules = rules
+        self._clock = clock
+        self._offload = offload
+        self._fence = fence
+
+    async def reconcile(self, uid: str) -> datetime | None:
+        """Take steps until there is nothing to commit; returns when to look again, if at all.
+
+        Raises:
+            FenceLost: Another controller has taken over.
+            TryAgain: A part does not answer at present.
+        """
+        job = await self._offload(self._store.get, TRAIN_JOB, uid)
+        while job is not None:
+            self._slots.sync(job)
+            step = await self._step(job)
+            if not isinstance(step, _Committed):
+                return step
+            job = step.job
+        self._slots.forget(uid)
+        return None
+
+    async def _step(self, job: JobRecord) -> _Committed | datetime | None:
+        observed = await self._engine.observed(job.key.uid)
+        has_slot = job.status.phase is Phase.QUEUED and self._slots.take(job)
+        decision = decide(job, observed, self._clock(), has_slot=has_slot, rules=self._rules)
+        if decision.status is not None:
+            try:
+                committed = await self._offload(
+                    self._store.commit_status,
+                    TRAIN_JOB,
+                    job.key.uid,
+                    decision.status,
+                    expected_revision=job.revision,
+                    fence=self._fence,
+                    now=self._clock(),
+                    events=decision.events,
+                )
+            except StaleRevision:  # somebody wrote in between: look at that first
+                return _Committed(await self._offload(self._store.get, TRAIN_JOB, job.key.uid))
+            return _Committed(committed)
+        for action in decision.actions:
+            await self._executor.perform(job, action, self._fence)
+        return decision.look_again
+
+
+class _Committed:
+    """The pass ended with a commit: the next pass follows at once, on this record."""
+
+    def __init__(self, job: JobRecord | None) -> None:
+        self.job = job

@@ -1,0 +1,101 @@
+"""What makes somebody look at a job: changes in the store, changes on the engine, and time."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+
+from cloud_ml.controller.queue import KeyedQueue
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.phases import TERMINAL, Phase
+from cloud_ml.engines.base import Engine
+from cloud_ml.errors import CloudMlError
+from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.offload import Offload
+
+_PAGE = 1000
+logger = logging.getLogger(__name__)
+
+
+class StoreSource:
+    """Queues every job that changed: woken by commits, polling regardless.
+
+    Args:
+        store: Whose feed is followed.
+        queue: Gets the uids.
+        offload: Runs the store's calls.
+        poll_s: The longest a change of another server stays unnoticed.
+    """
+
+    def __init__(self, store: StateStore, queue: KeyedQueue, offload: Offload, poll_s: float) -> None:
+        self._store = store
+        self._queue = queue
+        self._offload = offload
+        self._poll_s = poll_s
+
+    async def run(self) -> None:
+        """Queue whatever is not at rest, then follow the feed. Never returns."""
+        loop = asyncio.get_running_loop()
+        hint = asyncio.Event()
+
+        def wake() -> None:
+            loop.call_soon_threadsafe(hint.set)
+
+        unsubscribe = self._store.subscribe(wake)
+        try:
+            cursor = await self._offload(self._store.revision)
+            await self._queue_unfinished()
+            while True:
+                hint.clear()  # before the reading: a commit in between wakes the next round
+                try:
+                    cursor = await self._read(cursor)
+                except CloudMlError:
+                    logger.warning("the change feed cannot be read; trying again", exc_info=True)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(hint.wait(), self._poll_s)
+        finally:
+            unsubscribe()
+
+    async def _read(self, cursor: int) -> int:
+        while True:
+            changes = await self._offload(self._store.changes, cursor, limit=_PAGE)
+            for change in changes:
+                cursor = change.revision
+                if change.kind == TRAIN_JOB.name:
+                    self._queue.add(change.uid)
+            if len(changes) < _PAGE:
+                return cursor
+
+    async def _queue_unfinished(self) -> None:
+        living = [phase.value for phase in Phase if phase not in TERMINAL]
+        await self._queue_listed(living, only_deleting=False)
+        await self._queue_listed([phase.value for phase in TERMINAL], only_deleting=True)
+
+    async def _queue_listed(self, indexes: list[str], *, only_deleting: bool) -> None:
+        after: int | None = None
+        while True:
+            page = await self._offload(self._store.list, TRAIN_JOB, indexes=indexes, after=after, limit=_PAGE)
+            for summary in page.items:
+                if summary.deleting or not only_deleting:
+                    self._queue.add(summary.key.uid)
+            if (after := page.next) is None:
+                return
+
+
+class EngineSource:
+    """Queues every job whose gangs changed."""
+
+    def __init__(self, engine: Engine, queue: KeyedQueue) -> None:
+        self._engine = engine
+        self._queue = queue
+
+    async def run(self) -> None:
+        """Follow the engine. Never returns."""
+        while True:
+            try:
+                async for uid in self._engine.changes():
+                    self._queue.add(uid)
+            except CloudMlError:
+                logger.warning("the engine cannot be followed; trying again", exc_info=True)
+                await asyncio.sleep(1.0)
