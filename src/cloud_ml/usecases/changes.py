@@ -6,10 +6,15 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterator
+from typing import TypeVar
 
+from cloud_ml.domain.records import Record
 from cloud_ml.errors import CloudMlError
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.offload import Offload
+
+S = TypeVar("S")
+T = TypeVar("T")
 
 _PAGE = 1000
 
@@ -51,12 +56,21 @@ class ChangeHub:
     """
 
     def __init__(self, store: StateStore, offload: Offload, *, poll_s: float = 1.0) -> None:
-        self.closed = False
+        self._closing = asyncio.Event()
         self._store = store
         self._offload = offload
         self._poll_s = poll_s
         self._watches: dict[str, set[Watch]] = {}
         self._follower: asyncio.Task[None] | None = None
+
+    @property
+    def closed(self) -> bool:
+        """Whether the server is going down."""
+        return self._closing.is_set()
+
+    async def until_closed(self) -> None:
+        """Return when the server is going down."""
+        await self._closing.wait()
 
     @contextlib.contextmanager
     def watch(self, uid: str) -> Iterator[Watch]:
@@ -73,9 +87,25 @@ class ChangeHub:
             if not others:
                 del self._watches[uid]
 
+    async def newer(
+        self, uid: str, revision: int, read: Callable[[], Record[S, T]], *, timeout_s: float
+    ) -> Record[S, T]:
+        """The record once its revision is above ``revision``, or as it stands after ``timeout_s``.
+
+        Raises whatever ``read`` does; it is called on a thread.
+        """
+        deadline = asyncio.get_running_loop().time() + timeout_s
+        with self.watch(uid) as watch:
+            while True:
+                record = await self._offload(read)
+                left = deadline - asyncio.get_running_loop().time()
+                if record.revision > revision or left <= 0 or self.closed:
+                    return record
+                await watch.wait(left)
+
     def close(self) -> None:
         """End every wait, now and in future. Call it in the hub's event loop."""
-        self.closed = True
+        self._closing.set()
         if self._follower is not None:
             self._follower.cancel()
         self._wake_all()

@@ -84,8 +84,8 @@ class Storage:
         self._objects.create_bucket(name, tenant=organisation.number)
         return _bucket(record)
 
-    def buckets(self, org: str) -> list[Bucket]:
-        """The organisation's buckets, sorted by name."""
+    def buckets(self, org: str | None) -> list[Bucket]:
+        """The organisation's buckets (everybody's, for ``None``), sorted by name."""
         found: list[Bucket] = []
         after: int | None = None
         while True:
@@ -93,7 +93,7 @@ class Storage:
             found.extend(
                 Bucket(name=item.key.name, org=item.owner, created_at=item.created_at)
                 for item in page.items
-                if item.owner == org
+                if org in (None, item.owner)
             )
             if (after := page.next) is None:
                 return sorted(found, key=lambda bucket: bucket.name)

@@ -8,6 +8,7 @@ from typing import Any
 
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.phases import WIRE_STATES, Phase
+from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.domain.records import Event, Summary
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobEvent, JobSummary, JobUsage
@@ -141,11 +142,19 @@ def events_document(name: str, events: Iterable[Event]) -> dict[str, Any]:
     return {"events": [_original_event(name, said) for said in events], "recommend": []}
 
 
-def metrics_document(cpu_percent: float, memory_bytes: int) -> dict[str, Any]:
-    """The original metrics document. Network traffic is not measured, and its clients need numbers."""
+def metrics_document(gangs: Iterable[ObservedGang], now: datetime) -> dict[str, Any]:
+    """The original metrics document, summed over the tasks that run. Memory in bytes.
+
+    ``cpu`` is the share of one core in percent, on average since the task began. Network traffic is not
+    measured; its client needs a number there.
+    """
+    tasks = [task for gang in gangs for task in gang.processes if task.running]
+    shares = (
+        task.usage.cpu_seconds / max(1.0, (now - task.started_at).total_seconds()) for task in tasks if task.started_at
+    )
     return {
-        "cpu": round(cpu_percent, 1),
-        "memory": memory_bytes,
+        "cpu": round(100 * sum(shares), 1),
+        "memory": sum(task.usage.memory_bytes for task in tasks),
         "network_receive": 0,
         "network_transmit": 0,
     }

@@ -1,0 +1,39 @@
+"""The HTTP surfaces as one application."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.middleware import Middleware
+from starlette.responses import Response
+
+import cloud_ml
+from cloud_ml.api import errors, openapi, v1_compat
+from cloud_ml.api.middleware import Envelope
+from cloud_ml.api.platform import Platform
+from cloud_ml.api.routes import jobs, server, storage
+
+_DESCRIPTION = "Train jobs and storage. Every error is one JSON document; see the schema `Error`."
+
+
+def create_app(platform: Platform) -> FastAPI:
+    """The application over ``platform``.
+
+    Whoever runs it starts the engine and the controller, and calls ``platform.hub.close()`` on the way down.
+    """
+    app = FastAPI(
+        title="Cloud ML",
+        version=cloud_ml.__version__,
+        description=_DESCRIPTION,
+        openapi_url="/api/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,
+        default_response_class=Response,
+        middleware=[Middleware(Envelope)],
+    )
+    app.state.platform = platform
+    for router in (jobs.router, storage.router, server.router, v1_compat.router):
+        app.include_router(router)
+    errors.install(app)
+    openapi.install(app)
+    return app

@@ -1,0 +1,177 @@
+"""Who is calling: both signature schemes, judged on the request line as it came."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from fastapi import Depends
+from starlette.requests import HTTPConnection, Request
+
+from cloud_ml.api.platform import Platform
+from cloud_ml.auth import claims, legacy, signature
+from cloud_ml.auth.claims import Claim
+from cloud_ml.errors import TooLarge, Unauthenticated
+from cloud_ml.state.base import Once
+from cloud_ml.usecases.identities import Identity
+
+_SAFE = frozenset({"GET", "HEAD"})
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A request that convinced. ``once`` is set for mutations and belongs into their transaction."""
+
+    caller: Identity
+    once: Once | None
+    body: bytes = b""
+
+    @property
+    def org(self) -> str:
+        """The caller's organisation."""
+        return self.caller.org
+
+
+class UploadCall:
+    """A request that convinced and whose body is still to come."""
+
+    def __init__(self, caller: Identity, once: Once, claim: Claim, request: Request) -> None:
+        self.caller = caller
+        self.once = once
+        self._claim = claim
+        self._request = request
+        self._digest: Any = hashlib.new(claim.body_hash, usedforsecurity=False)
+
+    def chunks(self) -> AsyncGenerator[bytes, None]:
+        """The body as it arrives."""
+        return self._request.stream()
+
+    def digest(self, chunk: bytes) -> None:
+        """Take note of a chunk. Long chunks let other threads run."""
+        self._digest.update(chunk)
+
+    def check(self) -> None:
+        """Compare what came with what was signed.
+
+        Raises:
+            Unauthenticated: They differ.
+        """
+        self._claim.check_body(self._digest.hexdigest())
+
+
+def platform_of(connection: HTTPConnection) -> Platform:
+    """The platform behind the app."""
+    platform: Platform = connection.app.state.platform
+    return platform
+
+
+async def signed(request: Request) -> Call:
+    """Establish the caller. Everything but GET and HEAD counts as a mutation."""
+    return await _admit(request, mutation=request.method not in _SAFE)
+
+
+async def signed_mutation(request: Request) -> Call:
+    """The same for a GET that changes something."""
+    return await _admit(request, mutation=True)
+
+
+async def signed_question(request: Request) -> Call:
+    """The same for a POST that changes nothing."""
+    return await _admit(request, mutation=False)
+
+
+async def signed_upload(request: Request) -> UploadCall:
+    """Establish the caller and leave the body to be streamed."""
+    claim, caller = await _convince(request, mutation=True)
+    return UploadCall(caller, _once(request, claim), claim, request)
+
+
+Signed = Annotated[Call, Depends(signed)]
+SignedMutation = Annotated[Call, Depends(signed_mutation)]
+SignedQuestion = Annotated[Call, Depends(signed_question)]
+SignedUpload = Annotated[UploadCall, Depends(signed_upload)]
+
+
+async def _admit(request: Request, *, mutation: bool) -> Call:
+    claim, caller = await _convince(request, mutation=mutation)
+    if isinstance(claim, signature.Claim) and claim.content == signature.UNSIGNED_PAYLOAD:
+        raise Unauthenticated(
+            "the body of this request must be signed",
+            field=signature.CONTENT,
+            allowed="the body's SHA-256; only uploads of objects may be unsigned",
+        )
+    body = await _body(request, platform_of(request).settings.body_limit_bytes)
+    claim.check_body(hashlib.new(claim.body_hash, body, usedforsecurity=False).hexdigest())
+    return Call(caller, _once(request, claim) if mutation else None, body)
+
+
+async def _convince(request: Request, *, mutation: bool) -> tuple[Claim, Identity]:
+    """Check time and signature, before a byte of the body is taken in.
+
+    Raises:
+        Unauthenticated: They do not convince.
+    """
+    platform = platform_of(request)
+    rules = platform.settings
+    claim = claims.read([(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw])
+    if claim.scheme == legacy.SCHEME and not rules.legacy_signatures:
+        raise _legacy_is_off("on this server")
+    caller = platform.identities.cached(claim.key)
+    if caller is None:
+        caller = await platform.offload(platform.identities.find, claim.key)
+    window_s = claims.window_s(
+        claim,
+        mutation=mutation,
+        normal_s=rules.signature_window_s,
+        bodyless_legacy_s=rules.legacy_bodyless_window_s,
+    )
+    claim.verify(
+        caller.secret if caller is not None else None,
+        method=request.method,
+        target=_target(request),
+        now=platform.clock(),
+        window_s=window_s,
+    )
+    if caller is None:  # never: ``verify`` refuses a claim without a secret
+        raise Unauthenticated(legacy.WRONG)
+    if claim.scheme == legacy.SCHEME and not caller.legacy_signatures:
+        raise _legacy_is_off("for this key")
+    return claim, caller
+
+
+def _once(request: Request, claim: Claim) -> Once:
+    window_s = platform_of(request).settings.signature_window_s
+    return Once(claim.once_token(request.method, _target(request)), claims.forget_at(claim, window_s))
+
+
+def _target(request: Request) -> str:
+    """Path and query as they stood on the request line, undecoded."""
+    path: bytes = request.scope["raw_path"]
+    query: bytes = request.scope["query_string"]
+    return (path + b"?" + query if query else path).decode("latin-1")
+
+
+async def _body(request: Request, limit: int) -> bytes:
+    announced = request.headers.get("content-length", "")
+    if announced.isdigit() and int(announced[:20]) > limit:
+        raise _too_large(limit)
+    body = bytearray()
+    async for chunk in request.stream():
+        body += chunk
+        if len(body) > limit:
+            raise _too_large(limit)
+    return bytes(body)
+
+
+def _too_large(limit: int) -> TooLarge:
+    return TooLarge(f"the body is larger than {limit} bytes", field="body", allowed=f"at most {limit} bytes")
+
+
+def _legacy_is_off(where: str) -> Unauthenticated:
+    return Unauthenticated(
+        f"signatures of the original client are switched off {where}",
+        field="Authorization",
+        allowed=signature.SCHEME,
+    )

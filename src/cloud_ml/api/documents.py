@@ -1,0 +1,100 @@
+"""JSON in and out: strict on the way in, compact on the way out."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from typing import Any, NoReturn
+
+from starlette.responses import Response
+
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import codec
+
+MOST_LEVELS = 32
+
+
+def read(body: bytes) -> Any:
+    """The JSON document in ``body``.
+
+    What other readers would understand differently or not at all is refused: a name given twice,
+    ``NaN`` and its like, numbers beyond floating point, halves of surrogate pairs, deep nesting.
+
+    Raises:
+        InvalidRequest: It is none of ours.
+    """
+    try:
+        document = json.loads(
+            body, object_pairs_hook=_without_repeats, parse_constant=_not_a_number, parse_float=_finite
+        )
+        _check_inside(document)
+    except RecursionError:
+        raise _refused(f"it is nested more than {MOST_LEVELS} levels deep") from None
+    except InvalidRequest:
+        raise
+    except ValueError as error:  # also bytes that are no UTF-8, and numbers with thousands of digits
+        raise _refused(str(error)) from None
+    return document
+
+
+def read_object(body: bytes) -> dict[str, Any]:
+    """The JSON object in ``body``.
+
+    Raises:
+        InvalidRequest: It is malformed, or something other than an object.
+    """
+    document = read(body)
+    if not isinstance(document, dict):
+        raise _refused("it is not an object")
+    return document
+
+
+def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A wire type, or plain JSON values, as a response."""
+    plain = value if isinstance(value, (dict, list)) else codec.encode(value)
+    content = json.dumps(plain, separators=(",", ":"), ensure_ascii=False).encode()
+    return Response(content, status, headers, media_type="application/json")
+
+
+def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    document = dict(pairs)
+    if len(document) != len(pairs):
+        seen: set[str] = set()
+        name = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
+        raise _refused(f"the name {name[:80]!r} is given twice", field=name[:80])
+    return document
+
+
+def _finite(text: str) -> float:
+    value = float(text)
+    if not math.isfinite(value):
+        raise _refused(f"{text[:40]} is beyond the range of numbers")
+    return value
+
+
+def _not_a_number(text: str) -> NoReturn:
+    raise _refused(f"{text} is not JSON")
+
+
+def _check_inside(document: Any) -> None:
+    """Check depth and texts, level by level."""
+    level = [document]
+    for _ in range(MOST_LEVELS + 1):
+        deeper: list[Any] = []
+        for value in level:
+            if isinstance(value, dict):
+                deeper.extend(value)
+                deeper.extend(value.values())
+            elif isinstance(value, list):
+                deeper.extend(value)
+            elif isinstance(value, str) and not value.isascii():
+                value.encode()  # refuses halves of surrogate pairs, as a ValueError
+        if not deeper:
+            return
+        level = deeper
+    raise _refused(f"it is nested more than {MOST_LEVELS} levels deep")
+
+
+def _refused(why: str, *, field: str = "body") -> InvalidRequest:
+    return InvalidRequest(f"the body cannot be read as JSON: {why}", field=field, allowed="a JSON object, in UTF-8")

@@ -1,0 +1,139 @@
+"""From an error's code to a status: one table and one document for both surfaces."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cloud_ml.auth.signature import SCHEME
+from cloud_ml.errors import (
+    AlreadyExists,
+    CloudMlError,
+    Conflict,
+    Damaged,
+    Forbidden,
+    InvalidRequest,
+    NotFound,
+    OutOfSpace,
+    RequestError,
+    TooLarge,
+    TransportError,
+    TryAgain,
+    Unauthenticated,
+)
+
+logger = logging.getLogger(__name__)
+
+STATUS: Mapping[type[CloudMlError], int] = {
+    InvalidRequest: 400,
+    RequestError: 400,
+    Unauthenticated: 401,
+    Forbidden: 403,
+    NotFound: 404,
+    AlreadyExists: 409,
+    Conflict: 409,
+    TooLarge: 413,
+    Damaged: 500,
+    CloudMlError: 500,
+    TransportError: 502,
+    TryAgain: 503,
+    OutOfSpace: 507,
+}
+"""A class that is not listed has the status of the nearest base that is."""
+
+_RETRY_AFTER_S: Mapping[int, int] = {503: 1, 507: 10}
+_WORDS: Mapping[int, str] = {400: "invalid", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+_LONGEST_VALUE = 200
+
+
+def status_of(error: CloudMlError) -> int:
+    """The status that an error is answered with."""
+    return next(STATUS[kind] for kind in type(error).__mro__ if kind in STATUS)
+
+
+def answer(error: CloudMlError) -> Response:
+    """The response for one of our errors."""
+    status = status_of(error)
+    headers = {}
+    if status in _RETRY_AFTER_S:
+        headers["Retry-After"] = str(_RETRY_AFTER_S[status])
+    if status == 401:
+        headers["WWW-Authenticate"] = SCHEME
+    return refusal(status, _bounded(error.document()), headers)
+
+
+def refusal(status: int, document: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
+    """An error document in one line; plain ASCII, since it may quote anything."""
+    content = json.dumps(document, separators=(",", ":"), default=str).encode()
+    return Response(content, status, headers, media_type="application/json")
+
+
+def unexpected(request_id: str) -> Response:
+    """The answer for a fault of ours. What happened stands in the server's log under the request's id."""
+    message = f"the server made a mistake; its log says more under request {request_id}"
+    return refusal(500, {"error": True, "code": CloudMlError.code, "message": message, "request_id": request_id})
+
+
+def install(app: FastAPI) -> None:
+    """Answer every error of the app by this module."""
+
+    async def ours(request: Request, error: Exception) -> Response:
+        assert isinstance(error, CloudMlError)
+        if status_of(error) in (500, 502):
+            logger.error("%s: %s", type(error).__name__, error, extra={"path": request.url.path})
+        return answer(error)
+
+    async def of_the_framework(request: Request, error: Exception) -> Response:
+        assert isinstance(error, HTTPException)
+        return _http(request, error)
+
+    async def of_parameters(request: Request, error: Exception) -> Response:
+        assert isinstance(error, RequestValidationError)
+        return answer(_parameter(error))
+
+    app.add_exception_handler(CloudMlError, ours)
+    app.add_exception_handler(HTTPException, of_the_framework)
+    app.add_exception_handler(RequestValidationError, of_parameters)
+
+
+def _http(request: Request, error: HTTPException) -> Response:
+    headers = dict(error.headers or {})
+    document = {"error": True, "code": _WORDS.get(error.status_code, "bad_request"), "message": str(error.detail)}
+    if error.status_code == 404:
+        document["message"] = f"there is nothing at {request.url.path[:_LONGEST_VALUE]}"
+    if error.status_code == 405:
+        document["message"] = f"{request.method} is not possible at {request.url.path[:_LONGEST_VALUE]}"
+        document["allowed"] = headers.get("Allow", headers.get("allow", ""))
+    return refusal(error.status_code, document, headers)
+
+
+def _parameter(error: RequestValidationError) -> InvalidRequest:
+    """The first parameter that is wrong, in the words of our own refusals."""
+    fault = error.errors()[0]
+    field = str(fault["loc"][-1])
+    value = fault.get("input")
+    return InvalidRequest(
+        f"{field} is {str(value)[:_LONGEST_VALUE]!r}; {fault['msg'].lower()}",
+        field=field,
+        value=value if isinstance(value, (str, int, float)) else None,
+        allowed=fault["msg"].removeprefix("Input should be "),
+    )
+
+
+def _bounded(document: dict[str, Any]) -> dict[str, Any]:
+    """The document with what it quotes cut short: an answer never repeats a megabyte."""
+    for name, text in document.items():
+        if isinstance(text, str) and name != "hint" and len(text) > 2000:
+            document[name] = text[:2000] + "…"
+    value = document.get("value")
+    if value is not None and len(shown := str(value)) > _LONGEST_VALUE:
+        document["value"] = shown[:_LONGEST_VALUE] + "…"
+    return document

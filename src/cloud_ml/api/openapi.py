@@ -1,0 +1,95 @@
+"""The OpenAPI document of the modern surface, made when somebody asks for it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from cloud_ml.auth import signature
+from cloud_ml.models.train_job import TrainJob
+
+_TRAIN_JOB = "TrainJob"
+_REFERENCE = "#/components/schemas/{model}"
+_SCHEME = "cloudml1"
+
+JOB_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/json": {"schema": {"$ref": _REFERENCE.format(model=_TRAIN_JOB)}}},
+    }
+}
+"""A route whose body is a job. Routes read it with our own codec, whose refusals name what was meant."""
+
+OBJECT_BODY: dict[str, Any] = {
+    "requestBody": {
+        "required": True,
+        "content": {"application/octet-stream": {"schema": {"type": "string", "format": "binary"}}},
+    }
+}
+"""A route whose body is an object's bytes."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Error:
+    """What every refusal looks like. ``code`` is for programs, ``message`` for people.
+
+    ``same_spec`` stands beside ``already_exists`` and says whether what has the name equals what was
+    asked for: a client that lost an answer learns so that its first try arrived.
+    """
+
+    error: bool
+    code: str
+    message: str
+    field: str | None = None
+    value: Any = None
+    allowed: str | None = None
+    hint: str | None = None
+    same_spec: bool | None = None
+
+
+def answers(model: type, status: int = 200) -> dict[int | str, dict[str, Any]]:
+    """The documented answers of a route: ``model`` when all is well, else an ``Error``."""
+    return {status: {"model": model}, "default": {"model": Error, "description": "Refused, or failed"}}
+
+
+def bytes_of(media_type: str) -> dict[int | str, dict[str, Any]]:
+    """The documented answers of a route that sends no JSON."""
+    content = {media_type: {"schema": {"type": "string", "format": "binary"}}}
+    return {200: {"content": content}, "default": {"model": Error, "description": "Refused, or failed"}}
+
+
+def install(app: FastAPI) -> None:
+    """Have the app answer with our document."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            app.openapi_schema = _document(app)
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]
+
+
+def _document(app: FastAPI) -> dict[str, Any]:
+    from pydantic import TypeAdapter  # noqa: PLC0415 -- only here
+
+    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    schema = TypeAdapter(TrainJob).json_schema(ref_template=_REFERENCE)
+    schemas = document.setdefault("components", {}).setdefault("schemas", {})
+    schemas.update(schema.pop("$defs", {}))
+    schemas[_TRAIN_JOB] = schema
+    document["components"]["securitySchemes"] = {
+        _SCHEME: {
+            "type": "apiKey",
+            "in": "header",
+            "name": signature.AUTHORIZATION,
+            "description": f"`{signature.SCHEME} <hex>` with {signature.KEY}, {signature.DATE}, {signature.NONCE} "
+            f"and {signature.CONTENT}; see the reference page on signatures",
+        }
+    }
+    for path, operations in document["paths"].items():
+        for operation in operations.values():
+            operation["security"] = [{_SCHEME: []}] if path.startswith("/api/") else []
+    return document

@@ -1,0 +1,52 @@
+"""What the front doors stand on: the parts that ``bootstrap`` made, and the use cases over them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cloud_ml.engines.base import Engine
+from cloud_ml.models.storage import ServerInfo
+from cloud_ml.objects.base import ObjectStore
+from cloud_ml.settings import ApiSettings
+from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.catalog import Catalog
+from cloud_ml.usecases.changes import ChangeHub
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.health import Health
+from cloud_ml.usecases.identities import Identities
+from cloud_ml.usecases.logs import Logs
+from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.train_jobs import TrainJobs
+
+
+@dataclass
+class Platform:
+    """The parts, and what is derived from them.
+
+    ``hub.close()`` ends long polls and followers of logs: call it in the event loop when the server is
+    told to stop, before waiting for open requests.
+    """
+
+    store: StateStore
+    objects: ObjectStore
+    engine: Engine
+    catalog: Catalog
+    identities: Identities
+    clock: Clock
+    info: Callable[[], ServerInfo]
+    settings: ApiSettings = field(default_factory=ApiSettings)
+    offload: Offload = field(default_factory=Offload)
+    storage: Storage = field(init=False)
+    jobs: TrainJobs = field(init=False)
+    hub: ChangeHub = field(init=False)
+    logs: Logs = field(init=False)
+    health: Health = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.storage = Storage(self.store, self.objects, self.clock)
+        self.jobs = TrainJobs(self.store, self.storage, self.catalog, self.clock, gpu_missing=self.settings.gpu_missing)
+        self.hub = ChangeHub(self.store, self.offload)
+        self.logs = Logs(self.store, self.engine, self.hub, self.offload)
+        self.health = Health(self.store, self.engine, self.offload, self.clock)

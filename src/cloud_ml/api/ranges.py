@@ -1,0 +1,50 @@
+"""The part of an object that a ``Range`` header asks for. Pure."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+_ONE_RANGE = re.compile(r"bytes=(\d{0,19})-(\d{0,19})")
+
+
+@dataclass(frozen=True)
+class Span:
+    """Bytes ``start`` to ``end``, both included."""
+
+    start: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        """How many bytes these are."""
+        return self.end - self.start + 1
+
+
+class Unsatisfiable(ValueError):
+    """The range begins behind the object's end."""
+
+
+def parse(header: str | None, size: int) -> Span | None:
+    """The span of an object of ``size`` bytes; ``None`` means all of it.
+
+    As RFC 9110 has it, a header that is malformed or names several ranges is ignored.
+
+    Raises:
+        Unsatisfiable: The range lies outside of the object.
+    """
+    match = _ONE_RANGE.fullmatch(header.strip()) if header else None
+    if match is None or match[1] == match[2] == "":
+        return None
+    if match[1] == "":
+        last = int(match[2])
+        if last == 0 or size == 0:
+            raise Unsatisfiable(header)
+        return Span(max(0, size - last), size - 1)
+    start = int(match[1])
+    end = int(match[2]) if match[2] else size - 1
+    if match[2] and end < start:
+        return None
+    if start >= size:
+        raise Unsatisfiable(header)
+    return Span(start, min(end, size - 1))

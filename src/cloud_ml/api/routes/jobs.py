@@ -1,0 +1,154 @@
+"""``/api/v1/jobs``."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import Response
+
+from cloud_ml.api import documents, streams
+from cloud_ml.api.auth import Call, Signed
+from cloud_ml.api.openapi import JOB_BODY, answers, bytes_of
+from cloud_ml.api.routes import Here
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.models import codec, common
+from cloud_ml.models.job import Job, JobEvents, JobPage
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.usecases import views
+from cloud_ml.usecases.logs import Selection
+
+router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response)
+
+_IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
+
+
+@router.post("", status_code=201, responses=answers(Job, 201), openapi_extra=JOB_BODY)
+async def submit(
+    here: Here, call: Signed, idempotency_key: Annotated[str | None, Header(max_length=255)] = None
+) -> Response:
+    """Take a job. The same ``Idempotency-Key`` makes one job and always answers with it."""
+    if idempotency_key is not None and not _IDEMPOTENCY_KEY.fullmatch(idempotency_key):
+        raise common.refuse("Idempotency-Key", idempotency_key, "1 to 255 visible ASCII characters")
+    job = codec.decode(TrainJob, documents.read_object(call.body))
+    record = await here.offload(
+        here.jobs.submit,
+        call.caller,
+        job,
+        await here.engine.capacity(),
+        idempotency_key=idempotency_key,
+        once=call.once,
+    )
+    return documents.answer(views.job(record), 201)
+
+
+@router.get("", responses=answers(JobPage))
+async def list_jobs(
+    here: Here,
+    call: Signed,
+    *,
+    limit: Annotated[int, Query(ge=1)] = 50,
+    after: int | None = None,
+    state: str | None = None,
+    org_id: str | None = None,
+) -> Response:
+    """Newest first. ``state`` names phases or states, separated by commas."""
+    if limit > (most := here.settings.list_page_limit):
+        raise common.refuse("limit", limit, f"1 to {most}")
+
+    def page() -> JobPage:
+        found = here.jobs.list(here.identities.scope(call.caller, org_id), states=state, after=after, limit=limit)
+        return JobPage(items=[views.summary(line) for line in found.items], next=found.next)
+
+    return documents.answer(await here.offload(page))
+
+
+@router.get("/{name}", responses=answers(Job))
+async def describe(
+    here: Here,
+    call: Signed,
+    name: str,
+    *,
+    wait: Annotated[int, Query(ge=0)] = 0,
+    revision: int | None = None,
+    org_id: str | None = None,
+) -> Response:
+    """A job by name or uid.
+
+    With ``wait``, the answer comes as soon as the job's revision is above ``revision`` (or above the
+    present one), at the latest after so many seconds, as the job stands then.
+    """
+    if wait > (most := here.settings.long_poll_limit_s):
+        raise common.refuse("wait", wait, f"0 to {most} seconds")
+    record = await _find(here, call, name, org_id)
+    if wait:
+        record = await here.hub.newer(
+            record.key.uid,
+            record.revision if revision is None else revision,
+            lambda: here.jobs.get(record.key.uid),
+            timeout_s=wait,
+        )
+    return documents.answer(views.job(record))
+
+
+@router.post("/{name}/cancel", responses=answers(Job))
+async def cancel(here: Here, call: Signed, name: str) -> Response:
+    """End a job wherever it stands. Its record and its logs stay."""
+    return documents.answer(
+        views.job(await here.offload(here.jobs.cancel, call.org, name, call.caller, once=call.once))
+    )
+
+
+@router.post("/{name}/start", responses=answers(Job))
+async def start(here: Here, call: Signed, name: str) -> Response:
+    """Queue a job that was submitted with ``save_mode``."""
+    return documents.answer(views.job(await here.offload(here.jobs.start, call.org, name, call.caller, once=call.once)))
+
+
+@router.delete("/{name}", status_code=202, responses=answers(Job, 202))
+async def delete(here: Here, call: Signed, name: str) -> Response:
+    """Ask for removal: the job is stopped, its logs go, and then its name is free."""
+    return documents.answer(
+        views.job(await here.offload(here.jobs.delete, call.org, name, call.caller, once=call.once)), 202
+    )
+
+
+@router.get("/{name}/events", responses=answers(JobEvents))
+async def events(
+    here: Here, call: Signed, name: str, after: Annotated[int, Query(ge=0)] = 0, org_id: str | None = None
+) -> Response:
+    """What was said about a job, oldest first, those with ``id > after``."""
+
+    def said() -> JobEvents:
+        record = here.jobs.find(here.identities.scope(call.caller, org_id), name)
+        return JobEvents(items=[views.event(event) for event in here.jobs.events(record, after=after)])
+
+    return documents.answer(await here.offload(said))
+
+
+@router.get("/{name}/logs", responses=bytes_of("text/plain"))
+async def logs(
+    here: Here,
+    call: Signed,
+    name: str,
+    *,
+    lines: int | None = None,
+    follow: bool = False,
+    attempt: int | None = None,
+    task: str | None = None,
+    org_id: str | None = None,
+) -> Response:
+    """A task's output as it was written; with ``follow``, as it comes, until the job has ended.
+
+    A followed stream that ends before its job has means that the server is going down: ask again.
+    """
+    record = await _find(here, call, name, org_id)
+    return streams.text(here.logs.read(record, Selection(task, attempt, lines, follow)), here.hub)
+
+
+async def _find(here: Here, call: Call, name: str, org_id: str | None) -> JobRecord:
+    def find() -> JobRecord:
+        return here.jobs.find(here.identities.scope(call.caller, org_id), name)
+
+    return await here.offload(find)

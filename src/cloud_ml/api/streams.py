@@ -1,0 +1,77 @@
+"""Bodies that are made while they are sent."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+import contextlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+
+from starlette.responses import Response, StreamingResponse
+
+from cloud_ml.usecases.changes import ChangeHub
+from cloud_ml.usecases.offload import Offload
+
+_UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+def text(chunks: AsyncIterator[bytes], hub: ChangeHub) -> Response:
+    """Plain text, each chunk sent as it comes; ends when ``chunks`` do or the server goes down.
+
+    A reader that is slow holds up its own stream only; one that is gone ends it.
+    """
+    return StreamingResponse(_until_closed(chunks, hub), media_type="text/plain; charset=utf-8", headers=_UNBUFFERED)
+
+
+def text_in_json(member: str, chunks: AsyncIterator[bytes]) -> Response:
+    """``{"<member>": "<text>"}`` without ever holding all of the text."""
+    return StreamingResponse(_escaped(member, chunks), media_type="application/json", headers=_UNBUFFERED)
+
+
+def blocking(
+    chunks: Iterator[bytes], offload: Offload, *, status: int, headers: Mapping[str, str], media_type: str
+) -> Response:
+    """Chunks of an iterator that blocks, each fetched on a thread."""
+    return StreamingResponse(_fetched(chunks, offload), status, headers, media_type)
+
+
+async def _until_closed(chunks: AsyncIterator[bytes], hub: ChangeHub) -> AsyncGenerator[bytes]:
+    closed = asyncio.ensure_future(hub.until_closed())
+    step: asyncio.Future[bytes | None] | None = None
+    try:
+        while not closed.done():
+            step = asyncio.ensure_future(_next(chunks))
+            await asyncio.wait({step, closed}, return_when=asyncio.FIRST_COMPLETED)
+            if not step.done() or (chunk := step.result()) is None:
+                return
+            yield chunk
+    finally:
+        closed.cancel()
+        if step is not None and not step.done():
+            step.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await step
+        if isinstance(chunks, AsyncGenerator):
+            await chunks.aclose()
+
+
+async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
+    return await anext(chunks, None)
+
+
+async def _escaped(member: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[str]:
+    decoder = codecs.getincrementaldecoder("utf-8")("replace")
+    yield f'{{"{member}": "'
+    async for chunk in chunks:
+        yield json.dumps(decoder.decode(chunk))[1:-1]
+    yield json.dumps(decoder.decode(b"", final=True))[1:-1] + '"}'
+
+
+async def _fetched(chunks: Iterator[bytes], offload: Offload) -> AsyncGenerator[bytes]:
+    try:
+        while (chunk := await offload(next, chunks, None)) is not None:
+            yield chunk
+    finally:
+        if (close := getattr(chunks, "close", None)) is not None:
+            await offload(close)
