@@ -74,9 +74,8 @@ def test_a_sparse_file_cannot_claim_what_it_does_not_hold(base: Path) -> None:
     header[148:156] = b" " * 8
     header[148:156] = b"%06o\0 " % sum(header)
     archive = base / "archive"
-    archive.write_bytes(tarfile.TarInfo("first").tobuf(tarfile.GNU_FORMAT) + bytes(header) + bytes(1024))
+    archive.write_bytes(bytes(header) + bytes(1024))
     with tarfile.open(archive) as tar:
-        assert tar.next().name == "first"  # type: ignore[union-attr]
         assert tar.getmembers()[0].size == (8 << 30) - 1
     with pytest.raises(ArchiveError, match="sparse: what is unpacked grows over"):
         unpack(str(archive), str(base / "target"))
