@@ -129,6 +129,9 @@ class StateStore(abc.ABC):
             indexes: Only records listed under one of these values (see ``Kind.indexed``).
             after: The cursor of the page before.
             limit: At most this many, 1 to 1000.
+
+        Raises:
+            InvalidRequest: ``limit`` is out of range, or there are more than 100 ``indexes``.
         """
 
     @abc.abstractmethod
@@ -144,7 +147,8 @@ class StateStore(abc.ABC):
     ) -> Record[S, T]:
         """Replace the spec by ``change(spec)``; raises the generation unless nothing changed.
 
-        ``change`` is pure and may be called more than once.
+        ``change`` is pure and may be called more than once. If nothing changed, no event is written
+        and the revision stays; ``once`` is used up all the same.
 
         Raises:
             NotFound: No such record.
@@ -161,7 +165,7 @@ class StateStore(abc.ABC):
         events: Sequence[Event] = (),
         once: Once | None = None,
     ) -> Record[S, T]:
-        """Mark the record for deletion; a second mark changes nothing.
+        """Mark the record for deletion; a second mark changes nothing but uses up ``once``.
 
         Raises:
             NotFound: No such record.

@@ -6,12 +6,15 @@ there is something to do: a normal start reads one row.
 
 from __future__ import annotations
 
+import threading
+
 from sqlalchemy import Connection, Engine, inspect, text
 
-from cloud_ml.errors import Conflict, Damaged
+from cloud_ml.errors import Conflict
 
 HEAD = "0001"
 VERSION_TABLE = "schema_version"
+_ALEMBIC = threading.Lock()  # it keeps its context in globals
 
 
 def version_of(connection: Connection) -> str | None:
@@ -21,27 +24,20 @@ def version_of(connection: Connection) -> str | None:
     return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()  # noqa: S608
 
 
-def ensure_current(engine: Engine, *, name: str, may_be_empty: bool) -> None:
-    """Bring the database to ``HEAD`` in one transaction.
+def ensure_current(engine: Engine, *, name: str) -> None:
+    """Bring the database to ``HEAD`` in one transaction; one without our tables is new.
 
     Args:
         engine: Begins its transactions with the right to write.
         name: How messages call the database.
-        may_be_empty: Whether a database without our tables is new; otherwise it is damaged.
 
     Raises:
         Conflict: A newer version of Cloud ML has written the database.
-        Damaged: It has lost its tables, or is somebody else's.
     """
     with engine.begin() as connection:
         version = version_of(connection)
         if version == HEAD:
             return
-        if version is None and not may_be_empty:
-            raise Damaged(
-                f"{name} has none of Cloud ML's tables; it is left as it is",
-                hint="Restore a backup with 'cloudml server restore', or name another file.",
-            )
         if version is not None and version > HEAD:
             raise Conflict(
                 f"{name} was written by a newer version of Cloud ML (its schema is {version}, ours {HEAD})",
@@ -60,4 +56,5 @@ def _upgrade(connection: Connection) -> None:
     config = Config()
     config.set_main_option("script_location", "cloud_ml.state.sql:migrations")
     config.attributes["connection"] = connection
-    command.upgrade(config, HEAD)
+    with _ALEMBIC:
+        command.upgrade(config, HEAD)
