@@ -24,19 +24,19 @@ class Store:
     log: process.Output
 
     def layer(self, lock: str, interpreter: Interpreter) -> Path:
-        """The ``site`` folder of the layer that holds exactly ``lock``, installed if it is not there.
+        """The folder of packages of the layer that holds exactly ``lock``, installed if it is not there.
 
         Raises:
             EnvironmentFailed: It cannot be installed; the tool's words are in the log.
         """
-        target = self.folder / digest_of("layer", 1, lock, interpreter.version, str(interpreter.prefix))
+        target = self.folder / digest_of("layer", 2, lock, interpreter.version, str(interpreter.prefix))
         make_once(
             target,
             lambda work: self._install(work, lock, interpreter),
             locks=self.locks,
             waiting=lambda: self.log(b"Waiting for another job that installs the same packages\n"),
         )
-        return target / "site"
+        return target / "site-packages"
 
     def _install(self, work: Path, lock: str, interpreter: Interpreter) -> None:
         requirements, out = work / "lock.txt", work / "out"
@@ -44,22 +44,24 @@ class Store:
         out.mkdir()
         words = process.Words()
         code = self.uv.run(
-            _arguments(requirements, out / "site", hashed=" @ git+" not in lock),
+            _arguments(requirements, out / "site-packages", hashed=" @ git+" not in lock),
             output=words,
             interpreter=interpreter,
             reads=[requirements],
             writes=[out],
         )
-        if code or not is_real_folder(out / "site"):
+        if code or not is_real_folder(out / "site-packages"):
             self.log(words.kept)
             raise EnvironmentFailed(
                 "EnvironmentFailed", "the packages could not be installed: see the log for uv's words"
             )
         if self.uv.sandbox is None:
-            make_scripts(out / "site")
+            make_scripts(out / "site-packages")
         else:
-            inside.call(self.uv.sandbox, "scripts", [str(out / "site")], writes=[out], timeout_s=600, output=self.log)
-        (out / "site").rename(work / "site")
+            inside.call(
+                self.uv.sandbox, "scripts", [str(out / "site-packages")], writes=[out], timeout_s=600, output=self.log
+            )
+        (out / "site-packages").rename(work / "site-packages")
 
 
 def _arguments(requirements: Path, target: Path, *, hashed: bool) -> Sequence[str]:
