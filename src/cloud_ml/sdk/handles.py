@@ -97,7 +97,7 @@ class JobHandle:
             task: Such as ``worker-0``; otherwise the decisive one.
         """
         if follow:
-            yield from follow_log(_Log(self, attempt, task), lines=lines, attempt=attempt)
+            yield from follow_log(_Log(self._calls, self.uid, attempt, task), lines=lines, attempt=attempt)
             return
         with self._calls.log(self.uid, lines=lines, attempt=attempt, task=task) as chunks:
             yield from chunks
@@ -118,18 +118,16 @@ class JobHandle:
 
 
 class _Log:
-    """The ``LogSource`` of one task of one job; what it hears of the job goes to the handle as well."""
+    """The ``LogSource`` of one task of one job."""
 
-    def __init__(self, handle: JobHandle, attempt: int | None, task: str | None) -> None:
-        self._handle = handle
+    def __init__(self, calls: JobCalls, uid: str, attempt: int | None, task: str | None) -> None:
+        self._calls = calls
+        self._uid = uid
         self._attempt = attempt
         self._task = task
 
     def open(self, *, follow: bool) -> Answer:
-        calls, uid = self._handle._calls, self._handle.uid  # noqa: SLF001
-        return calls.log(uid, follow=follow, attempt=self._attempt, task=self._task)
+        return self._calls.log(self._uid, follow=follow, attempt=self._attempt, task=self._task)
 
     def job(self, newer_than: int | None = None) -> Job:
-        calls, uid = self._handle._calls, self._handle.uid  # noqa: SLF001
-        self._handle.job = calls.get(uid, newer_than=newer_than, wait_s=LONG_POLL_S)
-        return self._handle.job
+        return self._calls.get(self._uid, newer_than=newer_than, wait_s=LONG_POLL_S)

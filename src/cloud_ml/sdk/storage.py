@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from pathlib import Path
-from typing import Any
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
@@ -156,7 +155,7 @@ def _object_path(where: ObjectUri) -> str:
 
 def _time_of(header: str | None) -> datetime:
     try:
-        moment: Any = parsedate_to_datetime(header or "")
-        return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+        moment = parsedate_to_datetime(header or "")
     except ValueError:
         return datetime.fromtimestamp(0, UTC)
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

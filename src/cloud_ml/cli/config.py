@@ -1,0 +1,148 @@
+"""``cloudml config``: the contexts in the user's settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.output import echo, echo_json, echo_table, note, output_option
+from cloud_ml.cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from cloud_ml.sdk.config import Context
+
+
+@click.group(cls=LazyGroup)
+def config() -> None:
+    """Servers and keys, kept in ~/.config/cloudml/config.json (or CLOUDML_CONFIG)."""
+
+
+@config.command()
+@click.argument("name", default="default")
+@click.option("--endpoint", metavar="URL", help="The server's address.")
+@click.option("--access-key", metavar="KEY", help="Your access key.")
+@click.option("--secret-key", metavar="SECRET", help="Its secret. Others may see arguments: rather be asked for it.")
+@click.option("--check/--no-check", default=True, help="Ask the server whether it knows the key (the default).")
+@click.option("--use/--no-use", default=True, help="Make this the current context (the default).")
+@pass_session
+def init(
+    session: Session,
+    name: str,
+    endpoint: str | None,
+    access_key: str | None,
+    secret_key: str | None,
+    check: bool,
+    use: bool,
+) -> None:
+    """Make the context NAME, or change it. What no option and no variable (CLOUDML_ENDPOINT, …) gives is asked for."""
+    import os
+
+    from cloud_ml.sdk.config import Context, config_path, read_configuration, write_context
+    from cloud_ml.sdk.endpoint import DEFAULT_ENDPOINT, parse_endpoint
+
+    before = read_configuration(config_path()).contexts.get(name, Context())
+    endpoint = endpoint or session.endpoint or os.environ.get("CLOUDML_ENDPOINT")
+    endpoint = endpoint or click.prompt("Server", default=before.endpoint or DEFAULT_ENDPOINT, err=True)
+    access_key = access_key or os.environ.get("CLOUDML_ACCESS_KEY")
+    access_key = access_key or click.prompt("Access key", default=before.access_key or None, err=True)
+    secret_key = secret_key or os.environ.get("CLOUDML_SECRET_KEY")
+    secret_key = secret_key or click.prompt("Secret key", hide_input=True, err=True)
+    context = Context(str(parse_endpoint(endpoint)), access_key, secret_key)
+    if check:
+        _check(context)
+    path = write_context(name, context, make_current=use)
+    echo(f'context "{name}" is in {path}')
+
+
+@config.command()
+@output_option("json")
+def show(output: str | None) -> None:
+    """Show all contexts. Secrets are never shown."""
+    from cloud_ml.sdk.config import config_path, read_configuration
+
+    path = config_path()
+    configuration = read_configuration(path)
+    if output == "json":
+        contexts = {
+            name: {"endpoint": one.endpoint, "access_key": one.access_key}
+            for name, one in configuration.contexts.items()
+        }
+        echo_json({"file": str(path), "current": configuration.current, "contexts": contexts})
+        return
+    note(f"settings: {path}")
+    rows = [
+        (
+            "*" if name == configuration.current else "",
+            name,
+            one.endpoint,
+            one.access_key,
+            "set" if one.secret_key else "",
+        )
+        for name, one in sorted(configuration.contexts.items())
+    ]
+    if not rows:
+        note("There is no context yet: run `cloudml config init`.")
+        return
+    echo_table(("", "NAME", "ENDPOINT", "ACCESS KEY", "SECRET"), rows)
+
+
+@config.command()
+@click.argument("name")
+def use(name: str) -> None:
+    """Make NAME the current context."""
+    _use(name)
+
+
+@config.command("set_default")
+@click.argument("name")
+def set_default(name: str) -> None:
+    """Make NAME the current context (the older word for `use`)."""
+    _use(name)
+
+
+@config.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def delete(names: tuple[str, ...]) -> None:
+    """Remove contexts."""
+    from cloud_ml.sdk.config import (
+        Configuration,
+        choose_context,
+        config_path,
+        read_configuration,
+        write_configuration,
+    )
+
+    path = config_path()
+    before = read_configuration(path)
+    for name in names:
+        choose_context(before, name)
+    left = {name: one for name, one in before.contexts.items() if name not in names}
+    current = before.current if before.current in left else next(iter(left), "default")
+    write_configuration(Configuration(current, left), path)
+    echo(f"removed {', '.join(names)}; the current context is {current if left else 'none'}")
+
+
+def _use(name: str) -> None:
+    from cloud_ml.sdk.config import Configuration, choose_context, config_path, read_configuration, write_configuration
+
+    path = config_path()
+    before = read_configuration(path)
+    choose_context(before, name)
+    write_configuration(Configuration(name, before.contexts), path)
+    echo(f'the current context is "{name}"')
+
+
+def _check(context: Context) -> None:
+    """Ask the server whom it takes the key for. A server that is not there is no reason not to save the key."""
+    from cloud_ml.client import CloudMlClient
+    from cloud_ml.errors import TransportError
+
+    try:
+        with CloudMlClient(context.access_key, context.secret_key, context.endpoint) as client:
+            me = client.whoami()
+    except TransportError as error:
+        note(f"not checked: {error.message}")
+    else:
+        note(f"the server knows you as {me.user} of {me.org} ({me.role})")

@@ -1,0 +1,31 @@
+"""How ``cloudml jobs submit --watch`` ends: as the job did."""
+
+from __future__ import annotations
+
+import signal
+
+from cloud_ml.models.job import Job
+
+JOB_FAILED = 3
+"""The job failed, and there is no exit code of its code to pass on: it never started, or its limits ended it."""
+JOB_STOPPED = 4
+"""The job was cancelled or deleted."""
+
+HELP = (
+    "Exit codes of --watch: 0 the job succeeded; its own exit code if its code failed (128 + n for signal n); "
+    f"{JOB_FAILED} it failed otherwise (no environment, a limit, a lost machine); {JOB_STOPPED} it was cancelled; "
+    "130 you stopped watching, and the job goes on."
+)
+
+
+def exit_code_of(job: Job) -> int:
+    """The exit code for a job that has ended; 0 only for one that succeeded."""
+    if job.succeeded:
+        return 0
+    if job.phase == "Stopped":
+        return JOB_STOPPED
+    if job.signal and job.signal in signal.Signals.__members__:
+        return 128 + signal.Signals[job.signal].value
+    if job.exit_code is not None and 0 < job.exit_code < 256:
+        return job.exit_code
+    return JOB_FAILED

@@ -1,0 +1,88 @@
+"""What a user sees when something goes wrong: one sentence, what to do next, a code; never a traceback."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import click
+
+from cloud_ml.errors import CloudMlError
+
+FAILED = 1
+USAGE = 2
+INTERRUPTED = 130
+
+
+def guarded(command: Callable[[], Any]) -> int:
+    """Run ``command`` and return the exit code: its own, or 1 for an error, 2 for wrong usage, 130 for Ctrl-C.
+
+    With ``CLOUDML_DEBUG=1`` in the environment, errors of ours are raised on with their traceback.
+    """
+    try:
+        return _flushed(_run(command))
+    except BrokenPipeError:
+        # The reader of our output has gone (`cloudml jobs list | head -1`): nobody is left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def explain(error: CloudMlError) -> str:
+    """The error as text: ``cloudml: message``, then the hint and the code."""
+    code = f"(code: {error.code})"
+    if error.hint:
+        return f"cloudml: {error.message}\n  {error.hint} {code}"
+    return f"cloudml: {error.message} {code}"
+
+
+def _run(command: Callable[[], Any]) -> int:
+    debug = os.environ.get("CLOUDML_DEBUG") == "1"
+    try:
+        outcome = command()
+    except CloudMlError as error:
+        if debug:
+            raise
+        _say(explain(error))
+        return FAILED
+    except click.UsageError as error:
+        return _tell_usage(error)
+    except click.ClickException as error:
+        _say(f"cloudml: {error.format_message()}")
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        _say("cloudml: interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:
+        raise
+    except Exception as error:
+        if debug:
+            raise
+        _say(
+            f"cloudml: an error that should not happen: {type(error).__name__}: {error}\n"
+            "  Please report it; CLOUDML_DEBUG=1 shows where it comes from. (code: internal)"
+        )
+        return FAILED
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _flushed(code: int) -> int:
+    sys.stdout.flush()
+    return code
+
+
+def _tell_usage(error: click.UsageError) -> int:
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return USAGE
+    _say(f"cloudml: {error.format_message()}")
+    if error.ctx is not None:
+        _say(f"  Try `{error.ctx.command_path} --help`. (code: usage)")
+    return USAGE
+
+
+def _say(text: str) -> None:
+    with contextlib.suppress(BrokenPipeError):  # standard error may be gone, too
+        click.echo(text, err=True)

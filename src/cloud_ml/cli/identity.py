@@ -1,0 +1,37 @@
+"""``cloudml whoami`` and ``cloudml org_id``."""
+
+from __future__ import annotations
+
+import click
+
+from cloud_ml.cli.output import echo, echo_facts, echo_json, output_option
+from cloud_ml.cli.session import Session, pass_session
+
+
+@click.command()
+@output_option("json")
+@pass_session
+def whoami(session: Session, output: str | None) -> None:
+    """Show whom the server takes you for."""
+    me = session.client.whoami()
+    if output == "json":
+        from cloud_ml.models import codec
+
+        echo_json(codec.encode(me))
+        return
+    echo_facts(
+        {
+            "Organisation": f"{me.org} ({me.org_id})",
+            "User": me.user,
+            "Role": me.role,
+            "Default bucket": me.default_bucket,
+            "Server": session.client.endpoint,
+        }
+    )
+
+
+@click.command("org_id")
+@pass_session
+def org_id(session: Session) -> None:
+    """Print the number of your organisation."""
+    echo(session.client.whoami().org_id)

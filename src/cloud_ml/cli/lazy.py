@@ -1,0 +1,86 @@
+"""Groups that know their commands by name and import them when they are used."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from typing import Any
+
+import click
+
+from cloud_ml.errors import CloudMlError
+
+
+class MissingExtra(CloudMlError):
+    """A command needs packages that are not installed."""
+
+    code = "missing_extra"
+
+
+@dataclass(frozen=True, slots=True)
+class Lazy:
+    """A command elsewhere: ``module:attribute``, its line in the help, and the extra that it needs."""
+
+    target: str
+    help: str
+    extra: str = ""
+
+
+class LazyGroup(click.Group):
+    """A group of which some commands are imported when they are used. ``--help`` imports none of them."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, Lazy] | None = None, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.lazy = dict(lazy or {})
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted({*super().list_commands(ctx), *self.lazy})
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if (found := super().get_command(ctx, cmd_name)) is not None or cmd_name not in self.lazy:
+            return found
+        return _load(cmd_name, self.lazy[cmd_name])
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        name, known = args[0], self.list_commands(ctx)
+        normalized = ctx.token_normalize_func(name) if ctx.token_normalize_func else name
+        if normalized != name:
+            args = [next((one for one in known if one.replace("_", "-") == normalized), name), *args[1:]]
+        if args[0] not in known and not name.startswith("-"):
+            near = get_close_matches(name, known, n=3)
+            raise click.UsageError(
+                f'there is no command "{name}"; '
+                + (f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"),
+                ctx=ctx,
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows = []
+        for name in self.list_commands(ctx):
+            command = self.commands.get(name)
+            if command is None:
+                rows.append((name, self.lazy[name].help))
+            elif not command.hidden:
+                rows.append((name, command.get_short_help_str(limit=90)))
+        with formatter.section("Commands"):
+            formatter.write_dl(rows)
+
+
+def _load(name: str, lazy: Lazy) -> click.Command:
+    module, _, attribute = lazy.target.partition(":")
+    try:
+        command = getattr(importlib.import_module(module), attribute)
+    except ModuleNotFoundError as error:
+        if not lazy.extra or (error.name or "").startswith("cloud_ml"):
+            raise
+        raise MissingExtra(
+            f"`cloudml {name}` needs the package {error.name}, which is not installed",
+            hint=f'Install it with: pip install "cloud-ml[{lazy.extra}]"',
+        ) from error
+    assert isinstance(command, click.Command)
+    return command

@@ -1,0 +1,71 @@
+"""The entry point of ``cloudml``. It imports click and the table below, nothing else of ours."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from cloud_ml import __version__
+from cloud_ml.cli.guard import guarded
+from cloud_ml.cli.lazy import Lazy, LazyGroup
+from cloud_ml.cli.session import Session
+
+COMMANDS = {
+    "config": Lazy("cloud_ml.cli.config:config", "Servers and keys: init, show, use."),
+    "doctor": Lazy("cloud_ml.cli.doctor:doctor", "Say what this machine offers to jobs and what is missing."),
+    "framework": Lazy("cloud_ml.cli.framework:framework", "The frameworks that jobs may ask for."),
+    "jobs": Lazy("cloud_ml.cli.jobs:jobs", "Train jobs: submit, list, follow, cancel, delete."),
+    "org_id": Lazy("cloud_ml.cli.identity:org_id", "Print the number of your organisation."),
+    "server": Lazy("cloud_ml.cli.server:server", "Run the platform on this machine.", extra="server"),
+    "storage": Lazy("cloud_ml.cli.storage:storage", "Buckets and objects: ls, cp, cat, rm, mb."),
+    "whoami": Lazy("cloud_ml.cli.identity:whoami", "Show whom the server takes you for."),
+}
+
+
+class Program(LazyGroup):
+    """The whole command: errors end here, as sentences and exit codes."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> Any:
+        def run() -> Any:
+            return super(Program, self).main(args, prog_name or "cloudml", complete_var, standalone_mode=False, **extra)
+
+        if not standalone_mode:
+            return run()
+        sys.exit(guarded(run))
+
+
+@click.group(
+    cls=Program,
+    lazy=COMMANDS,
+    context_settings={
+        "help_option_names": ["-h", "--help"],
+        # Options of the first generation have underscores, newer ones dashes; both spellings are taken.
+        "token_normalize_func": lambda text: text.replace("_", "-"),
+    },
+)
+@click.option("-k", "--context", metavar="NAME", help="Use this context of the settings. [CLOUDML_CONTEXT]")
+@click.option("--endpoint", metavar="URL", help="Talk to this server. [CLOUDML_ENDPOINT]")
+@click.version_option(__version__, "-v", "--version", prog_name="cloudml", message="%(prog)s %(version)s")
+@click.pass_context
+def cli(ctx: click.Context, context: str | None, endpoint: str | None) -> None:
+    """Cloud ML: submit a trainer, get a model.
+
+    Start a platform on this machine with `cloudml server`, then submit: `cloudml jobs submit linear
+    trainer.task ./linear`. Exit codes: 0 success, 1 an error, 2 wrong usage, 130 interrupted.
+    """
+    ctx.obj = Session(context, endpoint)
+
+
+def main() -> None:
+    """Run ``cloudml`` with the arguments of this process."""
+    cli.main()

@@ -1,0 +1,64 @@
+"""``cloudml server``: everything in one foreground process."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cloud_ml.errors import Unavailable
+
+
+@click.command(help="Start the platform in the foreground: API, controller and local engine in one process.")
+@click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
+@click.option("--port", type=int, help="Port; 0 takes a free one.  [default: 8471]")
+@click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of all data.")
+@click.option("--database-url", help="Another database than SQLite in the data folder.")
+@click.option("--config", "file", type=click.Path(exists=True, dir_okay=False), help="Settings, as TOML.")
+@click.option("--sandbox", type=click.Choice(["auto", "require", "none"]), help="Bubblewrap around jobs.")
+@click.option("--network", type=click.Choice(["host", "none"]), help="What jobs see of the network.")
+@click.option("--max-running-jobs", type=int, help="Jobs that run at once.")
+@click.option("--environments-dir", type=click.Path(file_okay=False), help="Layers and caches of environments.")
+@click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate chain, PEM.")
+@click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Private key, PEM.")
+@click.option("--behind-proxy", is_flag=True, default=None, help="A proxy in front speaks TLS.")
+@click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="The server's own log.")
+def server(file: str | None, **options: Any) -> None:
+    try:
+        from cloud_ml.observability import logging as logs
+        from cloud_ml.server import run
+    except ImportError as error:
+        raise Unavailable(
+            f"the server's parts are not installed ({error.name} is missing)", hint="pip install 'cloud-ml[server]'"
+        ) from error
+    from cloud_ml.settings import load
+
+    settings = load(Path(file) if file else None, os.environ, _by_theme(options))
+    logs.configure(settings.server.log_format)
+    run(
+        settings,
+        access_key=os.environ.get("CLOUDML_BOOTSTRAP_ACCESS_KEY"),
+        secret=os.environ.get("CLOUDML_BOOTSTRAP_SECRET_KEY"),
+        started=_announce,
+    )
+
+
+def _by_theme(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    server = ("host", "port", "data_dir", "database_url", "tls_cert", "tls_key", "behind_proxy", "log_format")
+    return {
+        "server": {name: options[name] for name in server},
+        "engine": {"sandbox": options["sandbox"], "network": options["network"]},
+        "controller": {"max_running_jobs": options["max_running_jobs"]},
+        "environments": {"home": options["environments_dir"]},
+    }
+
+
+def _announce(endpoint: str, credentials: Path, running: Any) -> None:
+    click.echo(f"Cloud ML listens on {endpoint}")
+    click.echo(f"  data          {running.settings.data_dir}")
+    click.echo(f"  credentials   {credentials}")
+    for sentence in running.engine.missing():
+        click.echo(f"  note          {sentence}")
+    click.echo("Stop with Ctrl-C; jobs run on and are found again.")

@@ -1,0 +1,34 @@
+"""What the commands of one call share: the global options and the client made from them."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from cloud_ml.client import CloudMlClient
+
+
+class Session:
+    """The global options.
+
+    Args:
+        context: Name of a context of the user's settings; ``None`` means the current one.
+        endpoint: The server's address, before every other source.
+    """
+
+    def __init__(self, context: str | None = None, endpoint: str | None = None) -> None:
+        self.context = context
+        self.endpoint = endpoint
+
+    @cached_property
+    def client(self) -> CloudMlClient:
+        """The client, made when a command first needs it."""
+        from cloud_ml.client import CloudMlClient
+
+        return CloudMlClient(endpoint=self.endpoint, context=self.context)
+
+
+pass_session = click.make_pass_decorator(Session, ensure=True)

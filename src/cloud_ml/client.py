@@ -1,0 +1,248 @@
+"""The Python SDK.
+
+::
+
+    from cloud_ml.client import CloudMlClient
+    from cloud_ml.models.train_job import TrainJob
+
+    client = CloudMlClient()
+    job = client.submit_train_job(TrainJob("linear", "trainer.task", "./linear"))
+    for chunk in job.logs(follow=True):
+        sys.stdout.buffer.write(chunk)
+    if not job.wait().succeeded:
+        print(job.job.message)
+
+Importing this module is cheap: what talks to the network is imported where it is first used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from cloud_ml.models.train_job import TrainJob
+
+if TYPE_CHECKING:
+    from cloud_ml.models.job import Job, JobEvent, JobSummary
+    from cloud_ml.models.storage import ServerInfo, WhoAmI
+    from cloud_ml.sdk.config import Connection
+    from cloud_ml.sdk.handles import JobHandle
+    from cloud_ml.sdk.jobs import JobCalls
+    from cloud_ml.sdk.storage import Storage
+    from cloud_ml.sdk.transport import Transport
+
+T = TypeVar("T")
+
+
+class CloudMlClient:
+    """Asks a Cloud ML server in the name of one access key. Safe to use from several threads.
+
+    What is not given is taken from ``CLOUDML_ENDPOINT``, ``CLOUDML_ACCESS_KEY`` and
+    ``CLOUDML_SECRET_KEY``, then from the user's settings (``~/.config/cloudml/config.json``).
+
+    Args:
+        access_key: Names the caller.
+        secret_key: Signs for the caller; never leaves this machine.
+        endpoint: Such as ``https://cloudml.example.com``.
+        context: A context of the settings other than the current one.
+
+    Every method that asks the server may raise, besides what it lists:
+
+    - ``TransportError``: the server cannot be reached, or something else answers in its place;
+    - ``Unauthenticated``, ``Forbidden``: the key is wrong, or may not do this;
+    - ``Unavailable``, ``OutOfSpace``: asking again later may succeed; it was asked a few times already.
+
+    Raises:
+        InvalidRequest: There is no key, half of one, or the endpoint is malformed.
+        NotFound: There is no such context.
+    """
+
+    def __init__(
+        self,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        endpoint: str | None = None,
+        *,
+        context: str | None = None,
+    ) -> None:
+        from cloud_ml.sdk import config
+
+        self._connection: Connection = config.resolve(
+            endpoint=endpoint, access_key=access_key, secret_key=secret_key, context=context
+        )
+
+    def __repr__(self) -> str:
+        return f"CloudMlClient({self.endpoint!r}, access_key={self._connection.credentials.access_key!r})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the connections that are kept open; the client stays usable."""
+        self._transport.close()
+
+    @property
+    def endpoint(self) -> str:
+        """The server's address."""
+        return str(self._connection.endpoint)
+
+    @cached_property
+    def storage(self) -> Storage:
+        """Buckets and objects."""
+        from cloud_ml.sdk.storage import Storage
+
+        return Storage(self._transport)
+
+    # ── train jobs ────────────────────────────────────────────────────────────────────────────
+
+    def submit_train_job(self, train_job: TrainJob) -> JobHandle:
+        """Submit a job. A ``trainer_uri`` that is a local file or folder is packed and uploaded first.
+
+        When this returns, the server has the job on disk. The request is repeated safely if an answer is lost.
+
+        Raises:
+            InvalidRequest: A field is wrong, or the local code cannot be packed; names field and value.
+            AlreadyExists: The name is taken; ``same_spec`` tells whether by an equal job.
+            TooLarge: The local code is too big.
+        """
+        train_job.validate()
+        return self._handle(self._jobs.submit(self._with_trainer_sent(train_job)))
+
+    def get_train_job(self, name: str) -> JobHandle:
+        """A job to hold on to, by name or uid.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._handle(self._jobs.get(name))
+
+    def describe_train_job(self, name: str) -> Job:
+        """A job as it stands.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._jobs.get(name)
+
+    def list_train_jobs(self, *, state: str | None = None, limit: int | None = None) -> Iterator[JobSummary]:
+        """Jobs, newest first, fetched as they are iterated over.
+
+        Args:
+            state: Only jobs in these phases or states, separated by commas, such as ``running,failed``.
+            limit: At most so many.
+
+        Raises:
+            InvalidRequest: There is no such state.
+        """
+        return self._jobs.all(state=state, limit=limit)
+
+    def train_job_events(self, name: str, *, after: int = 0) -> list[JobEvent]:
+        """What happened to a job, in order; only what came after the event with the id ``after``.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        return self._jobs.events(name, after=after)
+
+    def train_job_logs(
+        self,
+        name: str,
+        *,
+        follow: bool = False,
+        lines: int | None = None,
+        attempt: int | None = None,
+        task: str | None = None,
+    ) -> Iterator[bytes]:
+        """The output of a job's task in chunks; see ``JobHandle.logs``.
+
+        Raises:
+            NotFound: There is no such job.
+            InvalidRequest: There is no such task or attempt.
+        """
+        return self.get_train_job(name).logs(follow=follow, lines=lines, attempt=attempt, task=task)
+
+    def cancel_train_job(self, name: str) -> Job:
+        """End a job wherever it stands; what it wrote stays.
+
+        Raises:
+            NotFound: There is none.
+            Conflict: It has ended already.
+        """
+        return self._jobs.cancel(name)
+
+    def start_train_job(self, name: str) -> Job:
+        """Queue a job that was submitted with ``save_mode``.
+
+        Raises:
+            NotFound: There is none.
+            Conflict: It has been started and has ended, or is being stopped.
+        """
+        return self._jobs.start(name)
+
+    def delete_train_job(self, name: str) -> Job:
+        """Ask for a job's removal: it is stopped, its log is dropped, then its name is free.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._jobs.delete(name)
+
+    # ── the server ────────────────────────────────────────────────────────────────────────────
+
+    def whoami(self) -> WhoAmI:
+        """Whom the server takes the caller for."""
+        from cloud_ml.models.storage import WhoAmI
+
+        return self._get("whoami", WhoAmI)
+
+    def server_info(self) -> ServerInfo:
+        """The server's version, and what its machine gives to jobs."""
+        from cloud_ml.models.storage import ServerInfo
+
+        return self._get("server", ServerInfo)
+
+    def frameworks(self) -> dict[str, list[str]]:
+        """The frameworks that jobs may ask for, each with its versions."""
+        return {str(name): [str(one) for one in versions] for name, versions in self._read("frameworks").items()}
+
+    # ── within ────────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def _transport(self) -> Transport:
+        from cloud_ml.sdk.transport import Transport
+
+        return Transport(self._connection.endpoint, self._connection.credentials)
+
+    @cached_property
+    def _jobs(self) -> JobCalls:
+        from cloud_ml.sdk.jobs import JobCalls
+
+        return JobCalls(self._transport)
+
+    def _handle(self, job: Job) -> JobHandle:
+        from cloud_ml.sdk.handles import JobHandle
+
+        return JobHandle(self._jobs, job)
+
+    def _with_trainer_sent(self, job: TrainJob) -> TrainJob:
+        from cloud_ml.sdk.trainers import is_local, send_trainer
+
+        if not is_local(job.trainer_uri):
+            return job
+        sent = send_trainer(self.storage, job.trainer_uri, self.whoami().default_bucket)
+        return dataclasses.replace(job, trainer_uri=sent.uri)
+
+    def _get(self, path: str, kind: type[T]) -> T:
+        from cloud_ml.models import codec
+
+        return codec.decode(kind, self._read(path), ignore_unknown=True)
+
+    def _read(self, path: str) -> Any:
+        from cloud_ml.sdk.messages import Request
+
+        return self._transport.json(Request("GET", f"/api/v1/{path}"))
