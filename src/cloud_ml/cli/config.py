@@ -30,6 +30,7 @@ def config() -> None:
 def init(
     session: Session,
     name: str,
+    *,
     endpoint: str | None,
     access_key: str | None,
     secret_key: str | None,

@@ -17,7 +17,6 @@ from cloud_ml.cli.output import (
     local_time,
     note,
     output_option,
-    paint_state,
     without_secrets,
 )
 from cloud_ml.cli.session import Session, pass_session
@@ -79,7 +78,7 @@ def describe(session: Session, name: str, output: str | None) -> None:
 
         echo_json({**codec.encode(job), "spec": without_secrets(job.spec)})
         return
-    echo_facts(_facts(job))
+    echo_facts(_facts(job), painted="State")
     spec = without_secrets(job.spec)
     if spec:
         echo("\nSubmitted as:")
@@ -95,7 +94,7 @@ def describe(session: Session, name: str, output: str | None) -> None:
 @click.option("--attempt", type=click.IntRange(1), help="Only this attempt; otherwise all, one behind the other.")
 @click.option("--task", metavar="TASK", help="Such as worker-0; otherwise the decisive one.")
 @pass_session
-def logs(session: Session, name: str, follow: bool, lines: int | None, attempt: int | None, task: str | None) -> int:
+def logs(session: Session, name: str, *, follow: bool, lines: int | None, attempt: int | None, task: str | None) -> int:
     """Print the output of a job."""
     from cloud_ml.cli.watching import print_log
 
@@ -152,7 +151,8 @@ def _facts(job: Job) -> dict[str, Any]:
     usage = job.usage
     return {
         "Name": job.name,
-        "State": paint_state(job.phase) + (" (being deleted)" if job.deleting else ""),
+        "State": job.phase,
+        "Deleting": "yes" if job.deleting else "",
         "Reason": job.reason,
         "Message": job.message,
         "Attempt": job.attempt,

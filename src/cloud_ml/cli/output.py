@@ -60,12 +60,12 @@ def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, painted:
         click.echo("  ".join(padded).rstrip())
 
 
-def echo_facts(facts: Mapping[str, Any]) -> None:
-    """Print names and values, aligned; what is empty is left out."""
+def echo_facts(facts: Mapping[str, Any], *, painted: str = "") -> None:
+    """Print names and values, aligned; what is empty is left out. The value of ``painted`` is a state."""
     shown = {name: _plain(str(value)) for name, value in facts.items() if value not in (None, "", [], {})}
     width = max(map(len, shown), default=0) + 1
     for name, value in shown.items():
-        click.echo(f"{(name + ':').ljust(width)} {value}")
+        click.echo(f"{(name + ':').ljust(width)} {paint_state(value) if name == painted else value}")
 
 
 def paint_state(state: str) -> str:

@@ -78,7 +78,7 @@ def error_of_answer(endpoint: Endpoint, status: int, headers: Mapping[str, str],
         return error_of_document(document)
     if 300 <= status < 400:
         return errors.TransportError(
-            f"{endpoint} redirects to {headers.get('Location', 'somewhere else')}, and redirects are not followed",
+            f"{endpoint} redirects to {headers.get('location', 'somewhere else')}, and redirects are not followed",
             hint="Use the address it points to as the endpoint.",
         )
     if not body and status in _BY_STATUS:  # HEAD has no room for a document
@@ -92,7 +92,7 @@ def error_of_answer(endpoint: Endpoint, status: int, headers: Mapping[str, str],
 
 def not_ours(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: bytes) -> errors.TransportError:
     """The error for an answer that no Cloud ML server gives."""
-    kind = headers.get("Content-Type", "no content type")
+    kind = headers.get("content-type", "no content type")
     start = " ".join(body[:200].decode("utf-8", "replace").split())[:80]
     return errors.TransportError(
         f"{endpoint} answered {status} with {kind} instead of JSON" + (f": {start}" if start else ""),

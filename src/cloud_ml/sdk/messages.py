@@ -89,7 +89,8 @@ def key_path(key: str) -> str:
 class Answer:
     """A server's answer whose body is read as it arrives. Close it, or use it in a ``with`` block.
 
-    A body that was read to its end gives its connection back; any other closes it.
+    A body that was read to its end gives its connection back; any other closes it. Names of
+    ``headers`` are in lower case.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class Answer:
         self._explain = explain
         self._done: Callable[[bool], None] | None = done
         self.status = response.status
-        self.headers: Mapping[str, str] = dict(response.headers.items())
+        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
 
     def __enter__(self) -> Self:
         return self

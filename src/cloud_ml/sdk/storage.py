@@ -66,9 +66,9 @@ class Storage:
         return StoredObject(
             bucket=where.bucket,
             key=where.key,
-            size=int(answer.headers.get("Content-Length", 0)),
-            modified=_time_of(answer.headers.get("Last-Modified")),
-            etag=answer.headers.get("ETag", "").strip('"'),
+            size=int(answer.headers.get("content-length", 0)),
+            modified=_time_of(answer.headers.get("last-modified")),
+            etag=answer.headers.get("etag", "").strip('"'),
         )
 
     def open(self, uri: str) -> Answer:

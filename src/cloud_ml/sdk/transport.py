@@ -175,7 +175,7 @@ class _Broken:
 
 def _judge(outcome: Answer | _Broken) -> tuple[Trouble, float | None]:
     if isinstance(outcome, Answer):
-        return Trouble.BUSY, parse_retry_after(outcome.headers.get("Retry-After"))
+        return Trouble.BUSY, parse_retry_after(outcome.headers.get("retry-after"))
     return outcome.trouble, None
 
 
