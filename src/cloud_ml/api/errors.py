@@ -29,6 +29,7 @@ from cloud_ml.errors import (
     TryAgain,
     Unauthenticated,
 )
+from cloud_ml.models import common
 
 logger = logging.getLogger(__name__)
 
@@ -120,12 +121,8 @@ def _parameter(error: RequestValidationError) -> InvalidRequest:
     fault = error.errors()[0]
     field = str(fault["loc"][-1])
     value = fault.get("input")
-    return InvalidRequest(
-        f"{field} is {str(value)[:_LONGEST_VALUE]!r}; {fault['msg'].lower()}",
-        field=field,
-        value=value if isinstance(value, (str, int, float)) else None,
-        allowed=fault["msg"].removeprefix("Input should be "),
-    )
+    allowed = str(fault["msg"]).removeprefix("Input should be ").partition(",")[0]
+    return common.refuse(field, value if isinstance(value, (str, int, float)) else None, allowed)
 
 
 def _bounded(document: dict[str, Any]) -> dict[str, Any]:

@@ -106,6 +106,8 @@ class FakeEngine(Engine):
             if len(content) > position:
                 yield content[position:]
                 position = len(content)
+                if not over:
+                    continue  # the reader took its time: what was written meanwhile woke nobody
             if over:
                 return
             async with self._changed:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import uuid
 from datetime import datetime, timedelta
 
@@ -11,6 +12,8 @@ from cloud_ml.errors import CloudMlError
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
+
+logger = logging.getLogger(__name__)
 
 _KEPT = timedelta(seconds=1)
 _ENGINE_TIMEOUT_S = 5.0
@@ -49,4 +52,6 @@ class Health:
             problems["engine"] = error.message
         except TimeoutError:
             problems["engine"] = f"no answer within {_ENGINE_TIMEOUT_S:g} s"
+        if problems:
+            logger.warning("not ready: %s", problems)
         return problems

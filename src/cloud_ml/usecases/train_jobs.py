@@ -223,17 +223,19 @@ class TrainJobs:
 
 
 def phases_of(states: str) -> Collection[str]:
-    """The phases that ``states`` names: phases or states of the original wire, separated by commas.
+    """The phases that ``states`` names, separated by commas.
+
+    A word is a phase (``Failed``) or a state of the original wire (``failed``, which means stopped jobs too).
 
     Raises:
         InvalidRequest: A word is neither.
     """
     found: set[str] = set()
-    for word in states.split(","):
-        wanted = word.strip().lower()
-        named = {phase for phase in Phase if wanted in (phase.value.lower(), WIRE_STATES[phase])}
+    for word in map(str.strip, states.split(",")):
+        named = {word} & set(Phase) or {phase for phase in Phase if WIRE_STATES[phase] == word}
         if not named:
-            raise common.refuse("state", word, "one or more of " + ", ".join(Phase) + ", separated by commas")
+            allowed = f"{', '.join(Phase)}, or {', '.join(dict.fromkeys(WIRE_STATES.values()))}; separated by commas"
+            raise common.refuse("state", word, allowed)
         found |= named
     return found
 

@@ -70,7 +70,7 @@ async def describe(
     call: Signed,
     name: str,
     *,
-    wait: Annotated[int, Query(ge=0)] = 0,
+    wait: Annotated[float, Query(ge=0, allow_inf_nan=False)] = 0,
     revision: int | None = None,
     org_id: str | None = None,
 ) -> Response:

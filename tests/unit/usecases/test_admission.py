@@ -1,0 +1,116 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.platform import TRAINER, FewFrameworks
+
+from cloud_ml.domain.jobs.spec import from_wire
+from cloud_ml.engines.base import Capacity
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.usecases.admission import check_offered, fit
+
+SMALL = Capacity(cpu_millis=2000, memory_bytes=2**30)
+
+
+def job(**fields: Any) -> TrainJob:
+    return TrainJob("linear", "trainer.task", fields.pop("trainer_uri", TRAINER), **fields)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ps_count": 2},
+        {"worker_count": "2"},
+        {"cluster_spec": {"worker": {"count": 2}}},
+        {"worker_spec": {"replica_count": 1}},
+        {"ps_spec": {"count": 1}},
+        {"docker_image": "python:3.11"},
+        {"docker_command": "python"},
+        {"hdfs_krb_account": "me"},
+        {"hdfs_endpoint": "hdfs://there"},
+        {"hdfs_krb_password": "s3cret"},
+        {"volume_type": "ceph"},
+        {"mount_read_only": True},
+        {"node_selector_key": "disk"},
+        {"gpu_type": "v100"},
+        {"hyperparameters": {"goal": "MINIMIZE"}},
+        {"tensorboard_logdir": "/log"},
+        {"model_name": "m"},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+def test_what_the_server_cannot_do_is_refused_by_name(fields: dict[str, Any]) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        check_offered(job(**fields), FewFrameworks())
+    assert caught.value.field == next(iter(fields))
+    assert "s3cret" not in str(caught.value.document())
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {},
+        {"docker_image": "", "mount_read_only": False, "cluster_spec": {}},
+        {"master_spec": {"replica_count": 1}},
+        {"framework": "tensorflow"},
+        {"framework": "tensorflow", "framework_version": "1"},
+        {"model_input_path": "/data", "log_path": "/log", "fds_endpoint": "http://fds"},
+    ],
+)
+def test_what_it_can_do_passes(fields: dict[str, Any]) -> None:
+    check_offered(job(**fields), FewFrameworks())
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "allowed"),
+    [
+        ({"framework": "caffe"}, "framework", "python, tensorflow"),
+        ({"framework": "tensorflow", "framework_version": "3"}, "framework_version", "2.21, 1"),
+        ({"master_spec": {"replica_count": 2}}, "master_spec.replica_count", "1"),
+        ({"master_spec": {"count": 1, "cpu_limit": "1"}}, "master_spec.cpu_limit", "of the job itself"),
+        ({"trainer_uri": "/home/me/trainer"}, "trainer_uri", "fds://"),
+        ({"trainer_uri": "http://example.com/t.tar.gz"}, "trainer_uri", "fds://"),
+        ({"trainer_uri": "fds://cloudml"}, "trainer_uri", "with a path"),
+        ({"trainer_uri": "fds://cloudml/../etc/passwd"}, "trainer_uri", "'..'"),
+    ],
+)
+def test_a_refusal_names_what_is_allowed(fields: dict[str, Any], field: str, allowed: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        check_offered(job(**fields), FewFrameworks())
+    assert caught.value.field == field
+    assert allowed in (caught.value.allowed or "")
+
+
+@pytest.mark.parametrize(
+    ("fields", "allowed"),
+    [
+        ({"cpu_limit": "2.5"}, "at most 2 cores"),
+        ({"memory_limit": "1.01G"}, "at most 1G"),
+        ({"gpu_limit": 1}, "0, or leave it out"),
+    ],
+)
+def test_what_could_never_start_is_refused(fields: dict[str, Any], allowed: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        fit(from_wire(job(**fields)), SMALL, gpu_missing="refuse")
+    assert caught.value.field == next(iter(fields))
+    assert caught.value.value == next(iter(fields.values()))
+    assert allowed in (caught.value.allowed or "")
+
+
+def test_what_fits_exactly_is_taken() -> None:
+    spec = from_wire(job(cpu_limit="2", memory_limit="1G"))
+    assert fit(spec, SMALL, gpu_missing="refuse").spec == spec
+
+
+def test_too_many_gpus_are_refused_even_when_missing_ones_are_ignored() -> None:
+    with pytest.raises(InvalidRequest, match="at most 1 GPUs"):
+        fit(from_wire(job(gpu_limit=2)), Capacity(2000, 2**30, gpus=1), gpu_missing="ignore")
+
+
+def test_the_operator_may_have_missing_gpus_ignored() -> None:
+    admitted = fit(from_wire(job(gpu_limit=1)), SMALL, gpu_missing="ignore")
+    assert [role.resources.gpus for role in admitted.spec.roles] == [0]
+    assert admitted.spec.submitted.gpu_limit == 1
+    assert "gpu_limit 1 was ignored" in admitted.notes[0]

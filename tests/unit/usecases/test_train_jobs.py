@@ -1,0 +1,177 @@
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from support.platform import TRAINER, Served
+
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.jobs.spec import Desired
+from cloud_ml.engines.base import Capacity
+from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, OutOfSpace, Unauthenticated
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.state.base import Once
+from cloud_ml.usecases.train_jobs import phases_of
+
+BIG = Capacity(64_000, 2**40, gpus=8)
+
+
+def submit(served: Served, name: str = "linear", *, key: str | None = None, **fields: Any) -> JobRecord:
+    job = TrainJob(name, "trainer.task", TRAINER, **fields)
+    return served.platform.jobs.submit(served.member.identity, job, BIG, idempotency_key=key)
+
+
+def once(served: Served) -> Once:
+    return Once("token", served.clock() + timedelta(minutes=5))
+
+
+def reasons(served: Served, record: JobRecord) -> list[str]:
+    return [event.reason for event in served.platform.jobs.events(record)]
+
+
+def test_a_job_is_queued_and_says_who_submitted_it(served: Served) -> None:
+    record = submit(served)
+    assert (record.status.phase, record.owner, record.key.org) == (Phase.QUEUED, "mei", "default")
+    assert record.status.queued_at == served.clock()
+    assert [event.message for event in served.platform.jobs.events(record)] == ["submitted by mei"]
+
+
+def test_a_saved_job_waits_until_it_is_started(served: Served) -> None:
+    record = submit(served, save_mode=True)
+    assert (record.status.phase, record.spec.desired) == (Phase.SAVED, Desired.SAVED)
+    started = served.platform.jobs.start("default", "linear", served.member.identity)
+    assert started.spec.desired is Desired.RUN
+    assert reasons(served, record) == ["Saved", "StartRequested"]
+    again = served.platform.jobs.start("default", "linear", served.member.identity)
+    assert again.revision == started.revision
+
+
+def test_a_job_that_ended_cannot_be_started(served: Served) -> None:
+    submit(served)
+    served.platform.jobs.cancel("default", "linear", served.member.identity)
+    with pytest.raises(Conflict, match="only a saved job"):
+        served.platform.jobs.start("default", "linear", served.member.identity)
+
+
+def test_a_repeated_submit_says_whether_the_first_arrived(served: Served) -> None:
+    submit(served, cpu_limit="1")
+    served.platform.jobs.cancel("default", "linear", served.member.identity)
+    with pytest.raises(AlreadyExists) as same:
+        submit(served, cpu_limit="1")
+    with pytest.raises(AlreadyExists) as other:
+        submit(served, cpu_limit="2")
+    assert (same.value.same_spec, other.value.same_spec) == (True, False)
+
+
+def test_an_idempotency_key_makes_one_job(served: Served) -> None:
+    assert submit(served, key="k").key == submit(served, key="k").key
+    with pytest.raises(Conflict, match="another job, linear"):
+        submit(served, "other", key="k")
+
+
+def test_a_replayed_submit_makes_nothing(served: Served) -> None:
+    jobs, caller = served.platform.jobs, served.member.identity
+    jobs.submit(caller, TrainJob("first", "trainer.task", TRAINER), BIG, once=once(served))
+    with pytest.raises(Unauthenticated):
+        jobs.submit(caller, TrainJob("second", "trainer.task", TRAINER), BIG, once=once(served))
+    with pytest.raises(NotFound):
+        jobs.find("default", "second")
+
+
+def test_a_full_disk_refuses_new_jobs_and_shows_old_ones(served: Served) -> None:
+    record = submit(served)
+    served.store.fail_writes(OutOfSpace("the disk is full"))
+    with pytest.raises(OutOfSpace):
+        submit(served, "second")
+    assert served.platform.jobs.find("default", "linear") == record
+
+
+@pytest.mark.parametrize("bucket", ["others", "missing"])
+def test_a_foreign_bucket_looks_like_a_missing_one(served: Served, bucket: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        submit(served, fds_bucket=bucket)
+    assert str(caught.value) == f"fds_bucket is {bucket!r}; there is no such bucket"
+
+
+def test_a_job_is_found_by_name_and_by_uid_within_its_organisation(served: Served) -> None:
+    record = submit(served)
+    jobs = served.platform.jobs
+    assert jobs.find("default", "linear") == jobs.find("default", record.key.uid) == record
+    assert jobs.find(None, record.key.uid) == record
+    for scope, name in [("other", "linear"), ("other", record.key.uid), ("default", "Linear"), ("default", "a\x00b")]:
+        with pytest.raises(NotFound):
+            jobs.find(scope, name)
+
+
+def test_a_name_that_is_the_uid_of_another_job_means_the_named_one(served: Served) -> None:
+    first = submit(served)
+    named = submit(served, first.key.uid)
+    assert served.platform.jobs.find("default", first.key.uid) == named
+
+
+def test_cancel_asks_once(served: Served) -> None:
+    record = submit(served)
+    jobs, caller = served.platform.jobs, served.member.identity
+    cancelled = jobs.cancel("default", "linear", caller)
+    assert cancelled.spec.desired is Desired.STOPPED
+    assert jobs.cancel("default", "linear", caller).revision == cancelled.revision
+    assert reasons(served, record) == ["Submitted", "CancelRequested"]
+
+
+def test_a_job_that_ended_by_itself_cannot_be_cancelled(served: Served) -> None:
+    record = submit(served)
+    served.move(record.key.uid, Phase.STARTING)
+    served.move(record.key.uid, Phase.SUCCEEDED)
+    with pytest.raises(Conflict, match="ended already: Succeeded"):
+        served.platform.jobs.cancel("default", "linear", served.member.identity)
+
+
+def test_delete_marks_once(served: Served) -> None:
+    record = submit(served)
+    jobs, caller = served.platform.jobs, served.member.identity
+    marked = jobs.delete("default", "linear", caller)
+    assert marked.delete_requested_at == served.clock()
+    assert jobs.delete("default", "linear", caller).revision == marked.revision
+    assert reasons(served, record) == ["Submitted", "DeleteRequested"]
+
+
+def test_a_replay_of_something_that_changed_nothing_is_refused_too(served: Served) -> None:
+    submit(served)
+    jobs, caller = served.platform.jobs, served.member.identity
+    jobs.cancel("default", "linear", caller)
+    jobs.cancel("default", "linear", caller, once=once(served))
+    with pytest.raises(Unauthenticated):
+        jobs.cancel("default", "linear", caller, once=once(served))
+
+
+@pytest.mark.parametrize("verb", ["cancel", "delete", "start"])
+def test_nothing_can_be_done_to_a_job_of_somebody_else(served: Served, verb: str) -> None:
+    record = submit(served)
+    with pytest.raises(NotFound):
+        getattr(served.platform.jobs, verb)("other", record.key.uid, served.stranger.identity)
+    assert served.platform.jobs.get(record.key.uid) == record
+
+
+def test_lists_are_narrowed_by_phase_or_by_state(served: Served) -> None:
+    ended = submit(served, "ended")
+    submit(served, "waiting")
+    served.move(ended.key.uid, Phase.STARTING)
+    served.move(ended.key.uid, Phase.FAILED)
+
+    def names(states: str | None) -> list[str]:
+        return [line.key.name for line in served.platform.jobs.list("default", states=states).items]
+
+    assert names(None) == ["waiting", "ended"]
+    assert names("failed") == names("Failed") == ["ended"]
+    assert names("Queued, failed") == ["waiting", "ended"]
+    assert not served.platform.jobs.list("other").items
+
+
+def test_states_of_the_original_wire_name_several_phases() -> None:
+    assert phases_of("creating") == {Phase.STARTING, Phase.RESTARTING}
+    assert phases_of("failed") == {Phase.FAILED, Phase.STOPPED}
+    assert phases_of("Failed") == {Phase.FAILED}
+    with pytest.raises(InvalidRequest, match="Saved, Queued"):
+        phases_of("asleep")
