@@ -159,9 +159,12 @@ def parse_object_uri(field: str, value: Any) -> ObjectUri:
 
 def check_key(field: str, key: str, *, whole: str | None = None) -> str:
     """An object's key that can be a path; one trailing '/' (a folder) is kept."""
-    body = key.removesuffix("/")
-    bad = any(part in ("", ".", "..") or len(part.encode()) > 255 for part in body.split("/")) if body else False
-    if bad or len(key.encode(errors="surrogatepass")) > 1024 or any(ord(c) < 32 or c in "\\\x7f" for c in key):
+    parts = key.removesuffix("/").split("/") if key else []
+    try:
+        bad = any(part in ("", ".", "..") or len(part.encode()) > 255 for part in parts) or len(key.encode()) > 1024
+    except UnicodeEncodeError:  # lone surrogates: JSON lets them through, no path can hold them
+        bad = True
+    if bad or any(ord(c) < 32 or c in "\\\x7f" for c in key):
         raise refuse(
             field,
             whole if whole is not None else key,

@@ -15,6 +15,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Protocol, Self, runtime_checkable
 
+from cloud_ml.models.common import check_key, refuse
+
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
@@ -40,6 +42,25 @@ class Listing:
     objects: Sequence[ObjectInfo]
     folders: Sequence[str]
     next: str | None
+
+
+def check_object_key(key: str) -> str:
+    """A key that can name an object: a path that is not empty and does not end in '/'.
+
+    Raises:
+        InvalidRequest: It cannot.
+    """
+    if not key or key.endswith("/"):
+        raise refuse("key", key, "a path that is not empty and does not end in '/'")
+    return check_key("key", key)
+
+
+def check_range(start: int, length: int | None) -> None:
+    """Refuse a negative ``start`` or ``length`` of ``ObjectStore.read``."""
+    if start < 0:
+        raise refuse("start", start, "0 or more")
+    if length is not None and length < 0:
+        raise refuse("length", length, "0 or more")
 
 
 class ObjectWriter(abc.ABC):
@@ -109,10 +130,14 @@ class ObjectStore(abc.ABC):
     def read(
         self, bucket: str, key: str, *, start: int = 0, length: int | None = None
     ) -> tuple[ObjectInfo, Iterator[bytes]]:
-        """The object's facts and its bytes from ``start``, in chunks.
+        """The object's facts and its bytes from ``start``, in chunks; none if it ends before.
+
+        The bytes are those of one version, whatever is written meanwhile.
 
         Raises:
+            InvalidRequest: ``start`` or ``length`` is negative.
             NotFound: No such object.
+            Unavailable: While iterating: somebody with direct access cut the file short.
         """
 
     @abc.abstractmethod
@@ -120,7 +145,8 @@ class ObjectStore(abc.ABC):
         """Begin an upload.
 
         Raises:
-            Conflict: The key is a folder of other objects, or one of its folders is an object.
+            Conflict: The key is a folder of other objects, or one of its folders is an object. If
+                that only comes about during the upload, ``commit`` raises it.
         """
 
     @abc.abstractmethod
@@ -130,7 +156,11 @@ class ObjectStore(abc.ABC):
         """Objects whose key starts with ``prefix``, in byte order of the keys.
 
         With ``delimiter``, keys that have a further '/' behind the prefix are given as folders
-        (each once, ending in '/').
+        (each once, ending in '/'). Only what sorts after ``after`` is given, at most ``limit`` of
+        objects and folders together. A prefix that no key can have gives an empty list.
+
+        Raises:
+            InvalidRequest: ``limit`` is below 1.
         """
 
     @abc.abstractmethod

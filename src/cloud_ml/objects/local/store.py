@@ -1,0 +1,165 @@
+"""``LocalObjectStore``: the contract of an object store over ``tree``, ``uploads`` and ``listing``."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+from cloud_ml.errors import Conflict, InvalidRequest, NotFound
+from cloud_ml.models.common import check_bucket, refuse
+from cloud_ml.objects.base import Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
+from cloud_ml.objects.local import emptying, tree
+from cloud_ml.objects.local.listing import walk
+from cloud_ml.objects.local.transfer import Chunks, LocalWriter, object_info
+from cloud_ml.objects.local.uploads import Uploads
+
+
+class LocalObjectStore(ObjectStore):
+    """Buckets are the folders ``<root>/<bucket>``; see the package for what may be in them.
+
+    As root, a bucket's folder belongs to its tenant, and all that is written goes to the owner of
+    the bucket's folder. Several processes may share a root.
+
+    Args:
+        root: The folder of all buckets; made if need be. On a read-only disk, reads go on.
+        tenant_uid: The user and group id of an organisation's jobs, by the organisation's number;
+            ``None`` where jobs run as this very user.
+    """
+
+    def __init__(self, root: Path, tenant_uid: Callable[[int], int] | None = None) -> None:
+        self._root = root.absolute()
+        self._tenant_uid = tenant_uid
+        self._uploads = Uploads(self._root / ".uploads")
+        with tree.translated(str(self._root)):
+            # Others may pass (to their own folder, which they know by name) but not look around.
+            self._root.mkdir(mode=0o711, parents=True, exist_ok=True)
+            self._uploads.folder.mkdir(mode=0o700, exist_ok=True)
+        self._uploads.sweep()
+
+    def create_bucket(self, bucket: str, *, tenant: int | None = None) -> None:
+        """Make a bucket; one that exists is success, and one that a crash has left half made is finished."""
+        check_bucket("bucket", bucket)
+        uid = self._tenant_uid(tenant) if self._tenant_uid is not None and tenant is not None else os.geteuid()
+        owner = tree.Owner(uid, uid if uid != os.geteuid() else os.getegid(), shared=os.geteuid() == 0)
+        with tree.translated(bucket), tree.opened_path(self._root) as root, tree.made(root, [bucket.encode()], owner):
+            os.fsync(root)
+
+    def delete_bucket(self, bucket: str) -> None:
+        """Remove a bucket without objects, with empty folders and links that jobs have left there."""
+        with contextlib.suppress(NotFound), tree.translated(bucket), self._open(bucket) as folder:
+            if self._page(folder, bucket, limit=1).objects:
+                raise Conflict(f"the bucket {bucket} holds objects", field="bucket", value=bucket)
+            emptying.clear(folder, bucket)
+            with tree.opened_path(self._root) as root, emptying.in_use_is_conflict(bucket):
+                os.rmdir(bucket, dir_fd=root)
+                os.fsync(root)
+
+    def buckets(self) -> Sequence[str]:
+        """Every bucket's name, sorted."""
+        with os.scandir(self._root) as entries:
+            return sorted(e.name for e in entries if _is_bucket(e.name) and e.is_dir(follow_symlinks=False))
+
+    def head(self, bucket: str, key: str) -> ObjectInfo | None:
+        """What is known of the object."""
+        check_object_key(key)
+        *folders, name = tree.key_parts(key)
+        with self._folder(bucket, key, folders) as (_, folder):
+            status = None if folder is None else tree.file_status(folder, name)
+        return object_info(bucket, key, status) if status else None
+
+    def read(
+        self, bucket: str, key: str, *, start: int = 0, length: int | None = None
+    ) -> tuple[ObjectInfo, Iterator[bytes]]:
+        """The object's facts and its bytes; the iterator also has ``close``."""
+        check_object_key(key)
+        check_range(start, length)
+        *folders, name = tree.key_parts(key)
+        with self._folder(bucket, key, folders) as (_, folder):
+            descriptor = None if folder is None else tree.open_file(folder, name)
+        if descriptor is None:
+            raise NotFound(f"there is no object {key} in {bucket}", field="key", value=key)
+        info = object_info(bucket, key, os.fstat(descriptor))
+        most = max(info.size - start, 0)
+        return info, Chunks(descriptor, f"{bucket}/{key}", start, most if length is None else min(length, most))
+
+    def writer(self, bucket: str, key: str, *, only_if_absent: bool = False) -> ObjectWriter:
+        """Begin an upload."""
+        check_object_key(key)
+        *folders, name = tree.key_parts(key)
+        with (
+            self._open(bucket) as top,
+            tree.translated(bucket, key),
+            contextlib.suppress(FileNotFoundError),
+            tree.opened(top, folders) as folder,
+        ):
+            if tree.is_folder(folder, name):
+                raise Conflict(f"{bucket}/{key} is a folder", field="key", value=key)
+        return LocalWriter(self._uploads, bucket, key, only_if_absent, lambda: self._open(bucket))
+
+    def list(
+        self, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int = 1000
+    ) -> Listing:
+        """A page of a bucket. Only plain files whose path can be a key are objects."""
+        if limit < 1:
+            raise refuse("limit", limit, "1 or more")
+        with self._open(bucket) as folder:
+            return self._page(folder, bucket, prefix, delimiter=delimiter, after=after, limit=limit)
+
+    def delete(self, bucket: str, key: str) -> bool:
+        """Remove the object, and folders that become empty by it."""
+        check_object_key(key)
+        *folders, name = tree.key_parts(key)
+        with self._folder(bucket, key, folders) as (top, folder):
+            removed = folder is not None and tree.remove_file(folder, name)
+            if removed:
+                emptying.remove_empty(top, folders)
+        return removed
+
+    def folder(self, bucket: str) -> Path:
+        """The bucket's folder."""
+        with self._open(bucket):
+            return self._root / bucket
+
+    def _page(
+        self, folder: int, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int
+    ) -> Listing:
+        with contextlib.closing(walk(folder, prefix, after, deep=not delimiter)) as entries:
+            found = list(itertools.islice(entries, limit + 1))
+        page = found[:limit]
+        return Listing(
+            objects=[object_info(bucket, key, status) for key, status in page if status],
+            folders=[key for key, status in page if not status],
+            next=page[-1][0] if len(found) > limit else None,
+        )
+
+    @contextlib.contextmanager
+    def _open(self, bucket: str) -> Iterator[int]:
+        """The bucket's folder, open meanwhile."""
+        absent = NotFound(f"there is no bucket {bucket}", field="bucket", value=bucket)
+        if not _is_bucket(bucket):
+            raise absent
+        with tree.opened_path(self._root) as root, tree.opened_if_there(root, [bucket.encode()]) as folder:
+            if folder is None:
+                raise absent
+            yield folder
+
+    @contextlib.contextmanager
+    def _folder(self, bucket: str, key: str, folders: Sequence[bytes]) -> Iterator[tuple[int, int | None]]:
+        """The bucket's folder and the key's own, if there is one, open meanwhile."""
+        with (
+            self._open(bucket) as top,
+            tree.translated(bucket, key),
+            tree.opened_if_there(top, folders) as folder,
+        ):
+            yield top, folder
+
+
+def _is_bucket(name: str) -> bool:
+    try:
+        check_bucket("bucket", name)
+    except InvalidRequest:
+        return False
+    return True

@@ -1,0 +1,137 @@
+"""Bytes on their way out of and into a bucket."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime
+
+from cloud_ml.errors import AlreadyExists, Conflict, NotFound, OutOfSpace, Unavailable
+from cloud_ml.objects.base import ObjectInfo, ObjectWriter
+from cloud_ml.objects.local import tree
+from cloud_ml.objects.local.uploads import UploadFile, Uploads
+
+CHUNK = 1 << 18
+_LAST_SECOND = 253_402_300_799  # of the year 9999; a job may set any time it likes
+
+OpenBucket = Callable[[], AbstractContextManager[int]]
+
+
+def object_info(bucket: str, key: str, status: os.stat_result) -> ObjectInfo:
+    """Facts of an object from its file's status."""
+    seconds = min(max(status.st_mtime, 0), _LAST_SECOND)
+    etag = f"{status.st_size:x}-{status.st_mtime_ns:x}-{status.st_ino:x}"
+    return ObjectInfo(bucket, key, status.st_size, datetime.fromtimestamp(seconds, UTC), etag)
+
+
+class Chunks(Iterator[bytes]):
+    """A piece of an open file. The file is closed at the end, by ``close``, or with the last reference."""
+
+    def __init__(self, descriptor: int, name: str, start: int, length: int) -> None:
+        self._descriptor = descriptor
+        self._name = name
+        self._position = start
+        self._end = start + length
+
+    def __next__(self) -> bytes:
+        left = self._end - self._position
+        if left <= 0 or self._descriptor < 0:
+            self.close()
+            raise StopIteration
+        chunk = os.pread(self._descriptor, min(CHUNK, left), self._position)
+        if not chunk:
+            self.close()
+            raise Unavailable(f"{self._name} was cut short while it was read", hint="read it again")
+        self._position += len(chunk)
+        return chunk
+
+    def close(self) -> None:
+        """Let go of the file; harmless twice."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+    def __del__(self) -> None:
+        self.close()
+
+
+class LocalWriter(ObjectWriter):
+    """An upload into a bucket's folder."""
+
+    def __init__(self, uploads: Uploads, bucket: str, key: str, only_if_absent: bool, open_bucket: OpenBucket) -> None:
+        self._uploads = uploads
+        self._bucket = bucket
+        self._key = key
+        self._only_if_absent = only_if_absent
+        self._open_bucket = open_bucket
+        with tree.translated(bucket, key):
+            self._upload: UploadFile | None = uploads.begin()
+
+    def write(self, chunk: bytes) -> None:
+        """Add bytes."""
+        upload, left = self._running(), memoryview(chunk)
+        try:
+            with tree.translated(self._bucket, self._key):
+                while left:
+                    left = left[os.write(upload.descriptor, left) :]
+        except OutOfSpace:
+            self.abort()
+            raise
+
+    def commit(self) -> ObjectInfo:
+        """Make the object visible, durable and whole."""
+        upload = self._running()
+        try:
+            with tree.translated(self._bucket, self._key), self._open_bucket() as bucket:
+                owner = tree.Owner.of(bucket)
+                owner.adopt(upload.descriptor)
+                os.fsync(upload.descriptor)
+                self._place(upload, bucket, owner)
+                return object_info(self._bucket, self._key, os.fstat(upload.descriptor))
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        """Forget the upload; harmless after ``commit``."""
+        upload, self._upload = self._upload, None
+        if upload is not None:
+            self._uploads.discard(upload)
+
+    def _running(self) -> UploadFile:
+        if self._upload is None:
+            raise ValueError("the upload is over")
+        return self._upload
+
+    def _place(self, upload: UploadFile, bucket: int, owner: tree.Owner) -> None:
+        *folders, name = tree.key_parts(self._key)
+        # A folder that has just become empty may be removed by a delete between its opening and the
+        # rename, which then fails with ENOENT; it is simply made again.
+        for _ in range(100):
+            try:
+                with tree.made(bucket, folders, owner) as folder:
+                    self._move(upload.name, folder, name)
+                    os.fsync(folder)
+                    return
+            except FileNotFoundError:
+                if not os.fstat(bucket).st_nlink:
+                    raise NotFound(f"there is no bucket {self._bucket}", field="bucket", value=self._bucket) from None
+        raise Unavailable(f"the folder of {self._bucket}/{self._key} keeps vanishing", hint="try again")
+
+    def _move(self, source: bytes, folder: int, name: bytes) -> None:
+        with tree.opened_path(self._uploads.folder) as uploads:
+            try:
+                if self._only_if_absent:
+                    os.link(source, name, src_dir_fd=uploads, dst_dir_fd=folder, follow_symlinks=False)
+                else:
+                    os.rename(source, name, src_dir_fd=uploads, dst_dir_fd=folder)
+            except (FileExistsError, IsADirectoryError) as error:
+                raise self._taken(folder, name) from error
+
+    def _taken(self, folder: int, name: bytes) -> Conflict | AlreadyExists:
+        where = f"{self._bucket}/{self._key}"
+        if tree.is_folder(folder, name):
+            return Conflict(f"{where} is a folder", field="key", value=self._key)
+        if tree.file_status(folder, name) is None:
+            return Conflict(f"{where} is a link or a pipe of a job's", field="key", value=self._key)
+        return AlreadyExists(f"there is an object {where} already", field="key", value=self._key)

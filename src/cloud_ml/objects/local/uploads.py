@@ -1,0 +1,67 @@
+"""Where uploads grow until they are whole: beside the buckets, on their file system, unseen by jobs.
+
+Each file is locked by its writer. The lock dies with the process, so at its start a store can tell
+what a crash has left from what another server is writing at this moment.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import secrets
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class UploadFile:
+    """An upload under way: its open, locked file and the file's name."""
+
+    descriptor: int
+    name: bytes
+
+
+class Uploads:
+    """The folder of unfinished uploads."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def begin(self) -> UploadFile:
+        """A new, empty, locked file."""
+        while True:
+            name = secrets.token_hex(16).encode()
+            descriptor = os.open(self._path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            # Between its making and its locking, a server that starts may take the file for a leftover.
+            if _lock(descriptor) and os.fstat(descriptor).st_nlink:
+                return UploadFile(descriptor, name)
+            os.close(descriptor)
+
+    def discard(self, upload: UploadFile) -> None:
+        """Forget an upload; its file may have moved on to its place already."""
+        with contextlib.suppress(OSError):  # what a read-only disk keeps, the next start removes
+            self._path(upload.name).unlink()
+        os.close(upload.descriptor)
+
+    def sweep(self) -> None:
+        """Remove what crashed servers have left; files in use stay. A read-only disk is left as it is."""
+        for path in self.folder.iterdir():
+            with contextlib.suppress(OSError):
+                descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+                try:
+                    if _lock(descriptor):
+                        path.unlink()
+                finally:
+                    os.close(descriptor)
+
+    def _path(self, name: bytes) -> Path:
+        return self.folder / name.decode()
+
+
+def _lock(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

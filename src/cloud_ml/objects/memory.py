@@ -1,0 +1,156 @@
+"""Objects in memory: for tests and trials. It keeps the same contract as the stores that last."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from cloud_ml.errors import AlreadyExists, Conflict, NotFound
+from cloud_ml.models.common import check_bucket, refuse
+from cloud_ml.objects.base import Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
+
+
+@dataclass(frozen=True, slots=True)
+class _Object:
+    info: ObjectInfo
+    content: bytes
+
+
+class MemoryObjectStore(ObjectStore):
+    """Buckets as dictionaries; all is gone with the process.
+
+    Args:
+        clock: Gives the time of a write.
+    """
+
+    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+        self._clock = clock
+        self._buckets: dict[str, dict[str, _Object]] = {}
+        self._lock = threading.Lock()
+        self._versions = itertools.count(1)
+
+    def create_bucket(self, bucket: str, *, tenant: int | None = None) -> None:
+        """Make a bucket; ``tenant`` means nothing here."""
+        check_bucket("bucket", bucket)
+        with self._lock:
+            self._buckets.setdefault(bucket, {})
+
+    def delete_bucket(self, bucket: str) -> None:
+        """Remove an empty bucket."""
+        with self._lock:
+            if self._buckets.get(bucket):
+                raise Conflict(f"the bucket {bucket} holds objects", field="bucket", value=bucket)
+            self._buckets.pop(bucket, None)
+
+    def buckets(self) -> Sequence[str]:
+        """Every bucket's name, sorted."""
+        with self._lock:
+            return sorted(self._buckets)
+
+    def head(self, bucket: str, key: str) -> ObjectInfo | None:
+        """What is known of the object."""
+        check_object_key(key)
+        with self._lock:
+            found = self._bucket(bucket).get(key)
+        return found.info if found else None
+
+    def read(
+        self, bucket: str, key: str, *, start: int = 0, length: int | None = None
+    ) -> tuple[ObjectInfo, Iterator[bytes]]:
+        """The object's facts and its bytes, in one chunk."""
+        check_object_key(key)
+        check_range(start, length)
+        with self._lock:
+            found = self._bucket(bucket).get(key)
+        if found is None:
+            raise NotFound(f"there is no object {key} in {bucket}", field="key", value=key)
+        piece = found.content[start : None if length is None else start + length]
+        return found.info, iter([piece] if piece else [])
+
+    def writer(self, bucket: str, key: str, *, only_if_absent: bool = False) -> ObjectWriter:
+        """Begin an upload."""
+        check_object_key(key)
+        with self._lock:
+            _check_place(self._bucket(bucket), key)
+        return _MemoryWriter(self, bucket, key, only_if_absent)
+
+    def list(
+        self, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int = 1000
+    ) -> Listing:
+        """A page of a bucket."""
+        if limit < 1:
+            raise refuse("limit", limit, "1 or more")
+        with self._lock:
+            objects = self._bucket(bucket).copy()
+        # Folders stand as None; a dictionary keeps each once, and they come in order with the keys.
+        entries: dict[str, ObjectInfo | None] = {}
+        for key in sorted(key for key in objects if key.startswith(prefix)):
+            inner, slash, _ = key[len(prefix) :].partition("/")
+            is_folder = delimiter and bool(slash)
+            entries[prefix + inner + "/" if is_folder else key] = None if is_folder else objects[key].info
+        names = [name for name in entries if name > after]
+        page = names[:limit]
+        return Listing(
+            objects=[info for name in page if (info := entries[name])],
+            folders=[name for name in page if entries[name] is None],
+            next=page[-1] if len(names) > limit else None,
+        )
+
+    def delete(self, bucket: str, key: str) -> bool:
+        """Remove the object."""
+        check_object_key(key)
+        with self._lock:
+            return self._bucket(bucket).pop(key, None) is not None
+
+    def store(self, bucket: str, key: str, content: bytes, *, only_if_absent: bool) -> ObjectInfo:
+        """Put a finished upload in its place; for the writer."""
+        with self._lock:
+            objects = self._bucket(bucket)
+            _check_place(objects, key)
+            if only_if_absent and key in objects:
+                raise AlreadyExists(f"there is an object {key} in {bucket} already", field="key", value=key)
+            info = ObjectInfo(bucket, key, len(content), self._clock(), f"{next(self._versions):x}")
+            objects[key] = _Object(info, content)
+            return info
+
+    def _bucket(self, bucket: str) -> dict[str, _Object]:
+        try:
+            return self._buckets[bucket]
+        except KeyError:
+            raise NotFound(f"there is no bucket {bucket}", field="bucket", value=bucket) from None
+
+
+class _MemoryWriter(ObjectWriter):
+    def __init__(self, store: MemoryObjectStore, bucket: str, key: str, only_if_absent: bool) -> None:
+        self._store = store
+        self._bucket = bucket
+        self._key = key
+        self._only_if_absent = only_if_absent
+        self._chunks: list[bytes] | None = []
+
+    def write(self, chunk: bytes) -> None:
+        if self._chunks is None:
+            raise ValueError("the upload is over")
+        self._chunks.append(bytes(chunk))
+
+    def commit(self) -> ObjectInfo:
+        if self._chunks is None:
+            raise ValueError("the upload is over")
+        content, self._chunks = b"".join(self._chunks), None
+        return self._store.store(self._bucket, self._key, content, only_if_absent=self._only_if_absent)
+
+    def abort(self) -> None:
+        self._chunks = None
+
+
+def _check_place(objects: dict[str, _Object], key: str) -> None:
+    """Refuse a key that is a folder of other objects, or that has an object for a folder."""
+    if any(other.startswith(key + "/") for other in objects):
+        raise Conflict(f"{key} is a folder", field="key", value=key)
+    folders = itertools.accumulate(key.split("/")[:-1], lambda upper, name: f"{upper}/{name}")
+    for folder in folders:
+        if folder in objects:
+            raise Conflict(f"{folder} is an object, so {key} cannot lie below it", field="key", value=key)
