@@ -48,9 +48,9 @@ class FewFrameworks:
 
     offered: Mapping[str, Sequence[str]] = {"python": ["3.11"], "tensorflow": ["2.21", "1"]}
 
-    def find(self, framework: str, version: str | None) -> object | None:
-        versions = self.offered.get(framework)
-        return versions if versions is not None and version in (None, *versions) else None
+    def refusal(self, framework: str, version: str | None) -> str | None:
+        versions = self.offered.get(framework, ())
+        return None if versions and version in (None, *versions) else f"there is no {framework} {version or ''}"
 
     def listing(self) -> Mapping[str, Sequence[str]]:
         return self.offered

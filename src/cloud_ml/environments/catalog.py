@@ -129,6 +129,14 @@ class Catalog:
         there = ", ".join(runtime.version for runtime in _newest_first(family))
         raise EnvironmentFailed("EnvironmentFailed", f"{wanted} {version} is not offered; there is {there}")
 
+    def refusal(self, framework: str, version: str | None = None) -> str | None:
+        """Why ``find`` would fail, in words for the user; ``None`` if it would not."""
+        try:
+            self.find(framework, version)
+        except EnvironmentFailed as error:
+            return error.message
+        return None
+
     def listing(self) -> dict[str, list[str]]:
         """Framework to its versions, newest first: what ``framework list`` shows."""
         shown: dict[str, list[str]] = {}

@@ -129,14 +129,15 @@ def _check_trainer(uri: str) -> None:
 
 
 def _check_framework(job: TrainJob, catalog: Catalog) -> None:
-    version = job.framework_version or None
-    if not job.framework or catalog.find(job.framework, version) is not None:
+    if not job.framework:
         return
+    version = job.framework_version or None
     listing = catalog.listing()
-    if catalog.find(job.framework, None) is None:
-        raise common.refuse("framework", job.framework, "one of " + ", ".join(listing))
-    versions = ", ".join(listing.get(job.framework, ())) or "see the list of frameworks"
-    raise common.refuse("framework_version", version, f"for {job.framework}: {versions}")
+    if (why := catalog.refusal(job.framework, None)) is not None:
+        raise InvalidRequest(why, field="framework", value=job.framework, allowed="one of " + ", ".join(listing))
+    if (why := catalog.refusal(job.framework, version)) is not None:
+        versions = ", ".join(listing.get(job.framework, ())) or "one of those in the list of frameworks"
+        raise InvalidRequest(why, field="framework_version", value=version, allowed=versions)
 
 
 def _too_much(field: str, value: object, allowed: str) -> InvalidRequest:

@@ -9,8 +9,8 @@ from typing import Protocol
 class Catalog(Protocol):
     """The frameworks that jobs may name."""
 
-    def find(self, framework: str, version: str | None) -> object | None:
-        """The runtime that answers to ``framework`` and ``version`` (any, when ``None``), or ``None``."""
+    def refusal(self, framework: str, version: str | None) -> str | None:
+        """Why no runtime answers to ``framework`` and ``version`` (any, when ``None``); ``None`` if one does."""
 
     def listing(self) -> Mapping[str, Sequence[str]]:
         """Framework → its versions, newest first."""

@@ -3,7 +3,6 @@ from __future__ import annotations
 import asyncio
 
 import pytest
-from support.platform import TRAINER, Served
 
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.phases import Phase
@@ -11,6 +10,7 @@ from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases.changes import ChangeHub
+from support.platform import TRAINER, Served
 
 pytestmark = pytest.mark.anyio
 

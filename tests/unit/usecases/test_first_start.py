@@ -5,7 +5,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from support.platform import ManualClock
 
 from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, SYSTEM
 from cloud_ml.errors import InvalidRequest
@@ -14,6 +13,7 @@ from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.first_start import FirstStart, bootstrap
 from cloud_ml.usecases.identities import Identities
 from cloud_ml.usecases.storage import Storage
+from support.platform import ManualClock
 
 
 class Killed(BaseException):

@@ -1,12 +1,12 @@
 from __future__ import annotations
 
 import pytest
-from support.platform import ManualClock
 
 from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM, Role, Standing, StandingStatus
 from cloud_ml.errors import AlreadyExists, Forbidden, InvalidRequest, NotFound
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.identities import Identities
+from support.platform import ManualClock
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
-from support.platform import TRAINER, Served
 
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
@@ -13,6 +12,7 @@ from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases.logs import Selection
+from support.platform import TRAINER, Served
 
 pytestmark = pytest.mark.anyio
 

@@ -3,10 +3,10 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
-from support.platform import Served
 
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, Unauthenticated
 from cloud_ml.state.base import Once
+from support.platform import Served
 
 
 def put(served: Served, key: str, content: bytes, *, bucket: str = "cloudml", once: Once | None = None) -> None:

@@ -4,7 +4,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from support.platform import TRAINER, Served
 
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.phases import Phase
@@ -14,6 +13,7 @@ from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, O
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.base import Once
 from cloud_ml.usecases.train_jobs import phases_of
+from support.platform import TRAINER, Served
 
 BIG = Capacity(64_000, 2**40, gpus=8)
 
