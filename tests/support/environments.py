@@ -51,8 +51,16 @@ def pack(folder: Path, target: Path, top: str = "trainer-1.0") -> Path:
     return target
 
 
-def python(python: str, environment: Mapping[str, str], *arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def python(
+    python: str, environment: Mapping[str, str], *arguments: str, folder: Path
+) -> subprocess.CompletedProcess[str]:
     """Run the prepared interpreter as a job would."""
     return subprocess.run(
-        [python, *arguments], env=dict(environment), cwd=folder, capture_output=True, text=True, check=False, timeout=300
+        [python, *arguments],
+        env=dict(environment),
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
     )

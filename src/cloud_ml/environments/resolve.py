@@ -15,6 +15,14 @@ from cloud_ml.environments.uv import Uv
 from cloud_ml.environments.versions import satisfies
 
 
+class NoSolution(EnvironmentFailed):
+    """uv has looked and found nothing; ``words`` are its own."""
+
+    def __init__(self, words: bytes) -> None:
+        super().__init__("EnvironmentFailed", "the requirements have no solution: see the log for uv's words")
+        self.words = words
+
+
 @dataclass(frozen=True)
 class Question:
     """What is to be resolved: ``requires`` within ``constraints``, with ``overrides`` in place of any other word."""
@@ -54,13 +62,12 @@ def question(runtime: Runtime, local_builds: Mapping[str, str]) -> Question:
     return Question(runtime.requires, (*runtime.constraints, *builds), runtime.overrides)
 
 
-def ask(
-    question: Question, *, uv: Uv, interpreter: Interpreter, folder: Path, log: process.Output, offline: bool = False
-) -> str:
+def ask(question: Question, *, uv: Uv, interpreter: Interpreter, folder: Path, offline: bool = False) -> str:
     """The lock: ``name==version`` with hashes for everything that is needed. ``folder`` is for scratch files.
 
     Raises:
-        EnvironmentFailed: There is no answer; uv's words are in the log.
+        NoSolution: There is no answer.
+        EnvironmentFailed: uv could not be run to its end.
     """
     if not question.requires:
         return ""
@@ -83,8 +90,7 @@ def ask(
     )
     lock = read_lock(out / "lock.txt") if code == 0 else None
     if lock is None:
-        log(words.kept)
-        raise EnvironmentFailed("EnvironmentFailed", "the requirements have no solution: see the log for uv's words")
+        raise NoSolution(words.kept)
     return lock
 
 

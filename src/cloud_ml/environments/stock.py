@@ -11,7 +11,7 @@ from functools import cached_property
 from pathlib import Path
 
 from cloud_ml.environments import process, resolve
-from cloud_ml.environments.base import EnvironmentFailed, Sandbox
+from cloud_ml.environments.base import Sandbox
 from cloud_ml.environments.catalog import Runtime
 from cloud_ml.environments.files import digest_of, remove
 from cloud_ml.environments.interpreter import Interpreter, own
@@ -69,7 +69,7 @@ class Stock:
             EnvironmentFailed: It cannot be had.
         """
         question = resolve.Question((*needs, "packaging") if needs else _BUILD_TOOLS)
-        lock = self._lock(question, self.shared, own(), fresh_s=float("inf"), offline_first=False)
+        lock = self._kept_lock(question, own())
         return self._store(self.shared).layer(lock, own())
 
     def layers_for(
@@ -81,7 +81,7 @@ class Stock:
             EnvironmentFailed: The requirements have no solution, or cannot be installed.
         """
         bare = resolve.question(runtime, self.config.local_builds(interpreter.tag))
-        base = self._lock(bare, self.shared, interpreter, fresh_s=float("inf"), offline_first=False)
+        base = self._kept_lock(bare, interpreter)
         if not needed:
             return base, self._installed(self.shared, [base], interpreter)
         lock, uv = self._job_lock(bare, base, needed, interpreter)
@@ -90,6 +90,14 @@ class Stock:
             own_layer = self._installed(uv, [extra], interpreter)
             return lock, [*own_layer, *self._installed(self.shared, [base], interpreter)]
         return lock, self._installed(uv, [lock], interpreter)
+
+    def _kept_lock(self, question: resolve.Question, interpreter: Interpreter) -> str:
+        """A lock of the platform's own: made once on this machine, and then for good."""
+        try:
+            return self._lock(question, self.shared, interpreter, fresh_s=float("inf"), offline_first=False)
+        except resolve.NoSolution as failure:
+            self.log(failure.words)
+            raise
 
     def _installed(self, uv: Uv, locks: list[str], interpreter: Interpreter) -> list[Path]:
         store = self._store(uv)
@@ -110,11 +118,14 @@ class Stock:
         tries = [(self.shared, on_top), (self.shared, wider), (self.private, on_top), (self.private, wider)]
         tries = tries[2:] if remote else tries
         for uv, question in tries[:-1]:
-            with contextlib.suppress(EnvironmentFailed):
-                quiet = replace(self, log=process.Words())
-                return quiet._lock(question, uv, interpreter, fresh_s=_FRESH_S, offline_first=known), uv
+            with contextlib.suppress(resolve.NoSolution):
+                return self._lock(question, uv, interpreter, fresh_s=_FRESH_S, offline_first=known), uv
         uv, question = tries[-1]
-        return self._lock(question, uv, interpreter, fresh_s=_FRESH_S, offline_first=known), uv
+        try:
+            return self._lock(question, uv, interpreter, fresh_s=_FRESH_S, offline_first=known), uv
+        except resolve.NoSolution as failure:
+            self.log(failure.words)
+            raise
 
     def _lock(
         self, question: resolve.Question, uv: Uv, interpreter: Interpreter, *, fresh_s: float, offline_first: bool
@@ -134,7 +145,7 @@ class Stock:
             return kept.read_text()
         try:
             lock = self._ask(question, uv, interpreter, offline_first=offline_first)
-        except EnvironmentFailed:
+        except resolve.NoSolution:
             if age is not None:
                 return kept.read_text()
             raise
@@ -145,20 +156,19 @@ class Stock:
         return lock
 
     def _ask(self, question: resolve.Question, uv: Uv, interpreter: Interpreter, *, offline_first: bool) -> str:
-        words = process.Words()
+        """Online first, offline where the network failed; the other way round if the answer can hold nothing new."""
         with self._scratch() as folder:
-            for offline in (True, False) if offline_first else (False, True):
-                said = process.Words()
-                with contextlib.suppress(EnvironmentFailed):
-                    return resolve.ask(
-                        question, uv=uv, interpreter=interpreter, folder=folder, log=said, offline=offline
-                    )
-                if not offline:
-                    words = said
-                    if not any(word in said.kept for word in _NETWORK_WORDS):
-                        break
-        self.log(words.kept)
-        raise EnvironmentFailed("EnvironmentFailed", "the requirements have no solution: see the log for uv's words")
+            if offline_first:
+                with contextlib.suppress(resolve.NoSolution):
+                    return resolve.ask(question, uv=uv, interpreter=interpreter, folder=folder, offline=True)
+            try:
+                return resolve.ask(question, uv=uv, interpreter=interpreter, folder=folder)
+            except resolve.NoSolution as failure:
+                if offline_first or not any(word in failure.words for word in _NETWORK_WORDS):
+                    raise
+                with contextlib.suppress(resolve.NoSolution):
+                    return resolve.ask(question, uv=uv, interpreter=interpreter, folder=folder, offline=True)
+                raise
 
     @contextlib.contextmanager
     def _scratch(self) -> Iterator[Path]:

@@ -60,7 +60,7 @@ class Uv:
             return self.sandbox.run(
                 command,
                 read_only=same_place(self.program, *prefix, *self.config.paths, *reads),
-                writable=same_place(self.cache, *writes),
+                writable=same_place(*writes, self.cache),
                 environment=environment,
                 network=not offline,
                 timeout_s=self.timeout_s,

@@ -1,0 +1,68 @@
+"""A ``uv`` for tests: resolves every name to 1.0, installs empty packages, and can be told to fail."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+_PROGRAM = """#!{python} -IS
+import json, pathlib, re, sys
+place = pathlib.Path({place!r})
+arguments = sys.argv[1:]
+with (place / "calls").open("a") as file:
+    file.write(json.dumps(arguments) + "\\n")
+refused = (place / "refused").read_text().split() if (place / "refused").exists() else []
+needs_build = (place / "needs_build").read_text().split() if (place / "needs_build").exists() else []
+
+def after(option):
+    return pathlib.Path(arguments[arguments.index(option) + 1])
+
+def names(file):
+    lines = [line for line in file.read_text().splitlines() if line and not line.startswith((" ", "#"))]
+    return sorted(set(re.split("[^A-Za-z0-9-]", line)[0] for line in lines))
+
+if arguments[1] == "compile":
+    wanted = names(pathlib.Path(arguments[arguments.index("--output-file") + 2]))
+    for name in wanted:
+        if name in refused or (name in needs_build and "--only-binary" in arguments):
+            sys.exit("  x No solution found: there is no " + name)
+    after("--output-file").write_text("".join(f"{{name}}==1.0 \\\\\\n    --hash=sha256:00\\n" for name in wanted))
+elif (place / "broken").exists():
+    sys.exit("error: Failed to install: disk of glass")
+else:
+    target = after("--target")
+    for name in names(after("--requirement")):
+        (target / name).mkdir(parents=True)
+        (target / name / "__init__.py").write_text("")
+        (target / (name + "-1.0.dist-info")).mkdir()
+        (target / (name + "-1.0.dist-info") / "METADATA").write_text("Name: " + name + "\\nVersion: 1.0\\n")
+"""
+
+
+class FakeUv:
+    """The program at ``path``; ``refuse`` and its like change how it behaves from then on."""
+
+    def __init__(self, folder: Path) -> None:
+        folder.mkdir()
+        self._folder = folder
+        self.path = folder / "uv"
+        self.path.write_text(_PROGRAM.format(python=sys.executable, place=str(folder)))
+        self.path.chmod(0o755)
+
+    @property
+    def calls(self) -> int:
+        """How often it was called."""
+        file = self._folder / "calls"
+        return len(file.read_text().splitlines()) if file.exists() else 0
+
+    def refuse(self, *names: str) -> None:
+        """Have no version of ``names``."""
+        (self._folder / "refused").write_text(" ".join(names))
+
+    def need_build(self, *names: str) -> None:
+        """Have no wheels of ``names``."""
+        (self._folder / "needs_build").write_text(" ".join(names))
+
+    def break_installing(self) -> None:
+        """Fail at every installation."""
+        (self._folder / "broken").touch()

@@ -1,0 +1,250 @@
+from __future__ import annotations
+
+import shutil
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared
+from cloud_ml.environments.build import prepare
+from cloud_ml.environments.catalog import Catalog
+from support.environments import OpenSandbox, pack, python
+from unit.environments.fake_uv import FakeUv
+
+
+class Bench:
+    """A home for environments, a fake uv, and what was logged."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.uv = FakeUv(folder / "uv")
+        self.sandbox = OpenSandbox()
+        self.log = b""
+        self.catalog = Catalog.load()
+
+    def request(self, trainer: Path | None, module: str | None = "task", **facts: str) -> EnvironmentRequest:
+        return EnvironmentRequest(
+            tenant=facts.get("tenant", "7"),
+            trainer=trainer,
+            trainer_name=trainer.name if trainer else "",
+            module=module,
+            framework=facts.get("framework"),
+            framework_version=facts.get("version"),
+        )
+
+    def prepare(self, trainer: Path | None, module: str | None = "task", **facts: str) -> Prepared:
+        return prepare(
+            self.request(trainer, module, **facts),
+            home=self.folder / "home",
+            venv=self.folder / "job" / "env",
+            uv=self.uv.path,
+            catalog=self.catalog,
+            sandbox=self.sandbox,
+            log=self._write,
+            timeout_s=60,
+        )
+
+    def fails(self, trainer: Path | None, **facts: str) -> EnvironmentFailed:
+        with pytest.raises(EnvironmentFailed) as caught:
+            self.prepare(trainer, **facts)
+        return caught.value
+
+    def tree(self, top: str = "code", **files: str) -> Path:
+        folder = self.folder / "sources"
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+        for name, text in files.items():
+            (folder / name.replace("__dot__", ".")).write_text(text)
+        return pack(folder, self.folder / "trainer.tar.gz", top)
+
+    def output(self, prepared: Prepared, *arguments: str) -> str:
+        done = python(prepared.python, prepared.environment, *arguments, folder=self.folder)
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    def _write(self, words: bytes) -> None:
+        self.log += words
+
+
+@pytest.fixture
+def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PIP_CONFIG_FILE", "/dev/null")
+    for name in ("PIP_FIND_LINKS", "PIP_EXTRA_INDEX_URL", "PIP_INDEX_URL"):
+        monkeypatch.delenv(name, raising=False)
+    return Bench(tmp_path)
+
+
+def test_a_packed_folder_runs(bench: Bench) -> None:
+    trainer = bench.tree(
+        task__dot__py="import sys, numpy\nprint('ran with', sys.argv[1:])", requirements__dot__txt="numpy\n"
+    )
+    prepared = bench.prepare(trainer)
+    assert bench.output(prepared, "-m", "task", "--a", "b c") == "ran with ['--a', 'b c']\n"
+    assert "numpy==1.0" in prepared.lock
+    assert prepared.runtime.startswith("python 3.")
+    assert all(bind.source == bind.target for bind in prepared.binds)
+
+
+def test_the_second_time_nothing_is_started(bench: Bench) -> None:
+    trainer = bench.tree(task__dot__py="print('again')")
+    first = bench.prepare(trainer)
+    calls, commands = bench.uv.calls, len(bench.sandbox.commands)
+    shutil.rmtree(bench.folder / "job")
+    second = bench.prepare(trainer)
+    assert (bench.uv.calls, len(bench.sandbox.commands)) == (calls, commands)
+    assert second == first
+    assert bench.output(second, "-m", "task") == "again\n"
+
+
+def test_new_code_with_the_same_needs_asks_uv_for_nothing(bench: Bench) -> None:
+    bench.prepare(bench.tree(task__dot__py="print(1)", requirements__dot__txt="six"))
+    calls = bench.uv.calls
+    prepared = bench.prepare(bench.tree(task__dot__py="print(2)", requirements__dot__txt="six"))
+    assert bench.uv.calls == calls
+    assert bench.output(prepared, "-m", "task") == "2\n"
+
+
+def test_what_was_removed_is_made_again(bench: Bench) -> None:
+    trainer = bench.tree(task__dot__py="print('back')")
+    bench.prepare(trainer)
+    shutil.rmtree(bench.folder / "home" / "layers")
+    shutil.rmtree(bench.folder / "home" / "tenants" / "7" / "trainers")
+    assert bench.output(bench.prepare(trainer), "-m", "task") == "back\n"
+
+
+def test_one_file(bench: Bench) -> None:
+    file = bench.folder / "solo.py"
+    file.write_text("print('solo')")
+    assert bench.output(bench.prepare(file, "solo"), "-m", "solo") == "solo\n"
+
+
+def test_a_wheel_needs_no_build(bench: Bench) -> None:
+    wheel = bench.folder / "trainer-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("trainer/__init__.py", "")
+        archive.writestr("trainer/task.py", "print('wheel')")
+        archive.writestr("trainer-1.0.dist-info/METADATA", "Name: trainer\nVersion: 1.0\nRequires-Dist: six\n")
+    prepared = bench.prepare(wheel, "trainer.task")
+    assert bench.sandbox.commands == []
+    assert bench.output(prepared, "-m", "trainer.task") == "wheel\n"
+    assert "six==1.0" in prepared.lock
+
+
+def test_without_a_trainer_there_is_the_bare_runtime(bench: Bench) -> None:
+    prepared = bench.prepare(None, None, framework="python")
+    assert bench.output(prepared, "-c", "import pip; print('bare')") == "bare\n"
+    assert prepared.trainer_digest == ""
+
+
+def test_tensorflow_is_found_out_and_stands_in_for_what_is_required(bench: Bench) -> None:
+    trainer = bench.tree(
+        task__dot__py="import tensorflow as tf\ntf.Session()", requirements__dot__txt="tensorflow==1.4.0\nsix"
+    )
+    prepared = bench.prepare(trainer)
+    assert prepared.runtime == "tensorflow 1"
+    assert any("tf.Session" in notice for notice in prepared.notices)
+    assert any("tensorflow==1.4.0" in notice for notice in prepared.notices)
+    assert "tensorflow-cpu==1.0" in prepared.lock
+    assert "tensorflow==" not in prepared.lock
+    assert prepared.environment["TF_USE_LEGACY_KERAS"] == "1"
+    assert prepared.base_memory > 2**30
+
+
+def test_a_pin_that_the_runtime_does_not_meet_is_refused(bench: Bench) -> None:
+    trainer = bench.tree(task__dot__py="import tensorflow", requirements__dot__txt="tensorflow==2.15.0")
+    failure = bench.fails(trainer, framework="tensorflow")
+    assert "tensorflow==2.15.0" in failure.message
+    assert "tensorflow 2.21" in failure.message
+
+
+def test_requirements_without_a_solution(bench: Bench) -> None:
+    bench.uv.refuse("nonesuch")
+    failure = bench.fails(bench.tree(task__dot__py="", requirements__dot__txt="nonesuch"))
+    assert failure.reason == "EnvironmentFailed"
+    assert b"No solution found: there is no nonesuch" in bench.log
+    assert bench.log.count(b"nonesuch") == 1
+
+
+def test_an_installation_that_fails(bench: Bench) -> None:
+    bench.uv.break_installing()
+    failure = bench.fails(bench.tree(task__dot__py=""))
+    assert failure.reason == "EnvironmentFailed"
+    assert b"disk of glass" in bench.log
+    assert list((bench.folder / "home" / "layers").iterdir()) == []
+
+
+def test_without_wheels_the_tenant_builds_for_itself(bench: Bench) -> None:
+    bench.uv.need_build("ancient")
+    trainer = bench.tree(task__dot__py="import ancient; print(ancient.__file__)", requirements__dot__txt="ancient")
+    prepared = bench.prepare(trainer)
+    assert f"{bench.folder}/home/tenants/7/layers/" in bench.output(prepared, "-m", "task")
+    assert str(bench.uv.path) in [command[0] for command in bench.sandbox.commands]
+
+
+def test_an_address_is_never_fetched_by_the_platform(bench: Bench) -> None:
+    trainer = bench.tree(
+        task__dot__py="", requirements__dot__txt="mine @ https://example.org/mine-1.0-py3-none-any.whl"
+    )
+    bench.prepare(trainer)
+    by_tenant = [command for command in bench.sandbox.commands if command[0] == str(bench.uv.path)]
+    assert len(by_tenant) == 2
+
+
+def test_tenants_do_not_share_what_was_built(bench: Bench) -> None:
+    trainer = bench.tree(task__dot__py="")
+    folders = [{bind.source for bind in bench.prepare(trainer, tenant=tenant).binds} for tenant in ("7", "8")]
+    assert len([path for path in folders[0] ^ folders[1] if "/tenants/" in path]) == 2
+
+
+def test_an_isolated_job_sees_its_environment_at_its_place(bench: Bench) -> None:
+    bench.sandbox.isolated = True
+    prepared = bench.prepare(bench.tree(task__dot__py=""))
+    assert prepared.python == "/env/bin/python"
+    assert prepared.environment["VIRTUAL_ENV"] == "/env"
+    assert prepared.environment["PATH"].startswith("/env/bin:")
+
+
+def test_a_trainer_that_is_not_there(bench: Bench) -> None:
+    assert bench.fails(bench.folder / "absent.tar.gz").reason == "TrainerNotFound"
+
+
+@pytest.mark.parametrize("content", [b"", b"no archive", b"\x1f\x8b\x08\x00broken"])
+def test_what_is_no_archive(bench: Bench, content: bytes) -> None:
+    file = bench.folder / "trainer.tar.gz"
+    file.write_bytes(content)
+    failure = bench.fails(file)
+    assert failure.reason == "TrainerInvalid"
+    assert "trainer.tar.gz" in failure.message
+
+
+def test_a_requirement_that_reaches_for_files(bench: Bench) -> None:
+    failure = bench.fails(bench.tree(task__dot__py="", requirements__dot__txt="x @ file:///etc/passwd"))
+    assert failure.reason == "TrainerInvalid"
+    assert "file:///etc/passwd" in failure.message
+
+
+def test_uv_is_missing(bench: Bench) -> None:
+    bench.uv.path.unlink()
+    failure = bench.fails(bench.tree(task__dot__py=""))
+    assert "uv cannot be run" in failure.message
+
+
+def test_an_unknown_framework(bench: Bench) -> None:
+    assert "caffe" in bench.fails(bench.tree(task__dot__py=""), framework="caffe").message
+
+
+def test_files_are_readable_whatever_the_mask_of_the_server(bench: Bench, tmp_path: Path) -> None:
+    import os
+
+    before = os.umask(0o077)
+    try:
+        prepared = bench.prepare(bench.tree(task__dot__py=""))
+        assert os.umask(0o077) == 0o077
+    finally:
+        os.umask(before)
+    site = Path(prepared.binds[0].source)
+    assert site.stat().st_mode & 0o777 == 0o755
+    assert (site / "task.py").stat().st_mode & 0o777 == 0o644

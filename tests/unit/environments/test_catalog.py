@@ -1,0 +1,95 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.environments.base import EnvironmentFailed
+from cloud_ml.environments.catalog import BadRuntime, Catalog
+
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+
+
+@pytest.fixture(scope="module")
+def catalog() -> Catalog:
+    return Catalog.load()
+
+
+def test_listing(catalog: Catalog) -> None:
+    assert catalog.listing() == {"python": [PYTHON], "tensorflow": ["2.21", "1"]}
+
+
+@pytest.mark.parametrize(
+    ("framework", "version", "label"),
+    [
+        ("tensorflow", None, "tensorflow 2.21"),
+        ("tensorflow", "", "tensorflow 2.21"),
+        ("TensorFlow", "2", "tensorflow 2.21"),
+        ("tensorflow", "2.21", "tensorflow 2.21"),
+        ("tensorflow", "2.21.0", "tensorflow 2.21"),
+        ("keras", None, "tensorflow 2.21"),
+        ("tensorflow", "1", "tensorflow 1"),
+        ("tensorflow", "1.15", "tensorflow 1"),
+        ("tensorflow", "1.0.0", "tensorflow 1"),
+        ("python", None, f"python {PYTHON}"),
+        ("python", "3", f"python {PYTHON}"),
+    ],
+)
+def test_find(catalog: Catalog, framework: str, version: str | None, label: str) -> None:
+    assert catalog.find(framework, version).label == label
+
+
+def test_unknown_framework_names_what_is_near_and_what_there_is(catalog: Catalog) -> None:
+    with pytest.raises(EnvironmentFailed) as caught:
+        catalog.find("tensorflwo")
+    assert "did you mean tensorflow?" in caught.value.message
+    assert "python, tensorflow" in caught.value.message
+
+
+def test_unknown_version_names_what_there_is(catalog: Catalog) -> None:
+    with pytest.raises(EnvironmentFailed, match=r"tensorflow 2\.4 is not offered; there is 2\.21, 1"):
+        catalog.find("tensorflow", "2.4")
+
+
+def test_overrides_leave_out_what_the_runtime_itself_requires(catalog: Catalog) -> None:
+    compat = catalog.find("tensorflow", "1")
+    assert set(compat.overrides) == {'tensorflow-gpu; python_version < "0"', 'tensorflow; python_version < "0"'}
+    assert compat.base_memory == 1200 * 1024**2
+
+
+def test_a_file_of_the_operator_adds_and_replaces(tmp_path: Path) -> None:
+    (tmp_path / "legacy.toml").write_text(
+        'name = "tensorflow"\nversion = "1.15"\npython = "3.7"\nrequires = ["tensorflow==1.15.5"]\n'
+    )
+    (tmp_path / "tensorflow1.toml").write_text('name = "tensorflow"\nversion = "1.4"\nbase_memory = 5\n')
+    catalog = Catalog.load(tmp_path)
+    assert catalog.listing()["tensorflow"] == ["2.21", "1.15", "1.4"]
+    assert catalog.find("tensorflow", "1.15").python == "3.7"
+    assert catalog.find("tensorflow", "1.4").base_memory == 5
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ('name = "x"', "version"),
+        ('name = "x"\nversion = "1"\ncolour = "red"', "colour"),
+        ('name = "x"\nversion = "1"\nrequires = "numpy"', "requires is 'numpy'; allowed: a list of strings"),
+        ('name = "x"\nversion = "1"\nbase_memory = "much"', "base_memory is 'much'"),
+        ('name = "x"\nversion = "1"\nbase_memory = true', "base_memory is True"),
+        ('name = "x"\nversion = "1"\nlenient = "yes"', "true or false"),
+        ('name = "x"\nversion = "1"\n[environment]\nA = 1', "a table of strings"),
+        ("name = ", "x.toml"),
+    ],
+)
+def test_a_wrong_file_says_what_is_allowed(tmp_path: Path, text: str, said: str) -> None:
+    (tmp_path / "x.toml").write_text(text)
+    with pytest.raises(BadRuntime) as caught:
+        Catalog.load(tmp_path)
+    assert said in str(caught.value)
+
+
+def test_digests_follow_the_content(tmp_path: Path, catalog: Catalog) -> None:
+    assert catalog.digest == Catalog.load(tmp_path).digest
+    (tmp_path / "x.toml").write_text('name = "x"\nversion = "1"')
+    assert catalog.digest != Catalog.load(tmp_path).digest

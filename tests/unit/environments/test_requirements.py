@@ -1,0 +1,56 @@
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from cloud_ml.environments.requirements import BadRequirement, from_file_text, locked, parse
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "specifier"),
+    [
+        ("tensorflow", "tensorflow", ""),
+        ("TF_Keras >=2.15,<3 ; python_version > '3'", "tf-keras", ">=2.15,<3"),
+        ("requests[socks] (>=2.0)", "requests", ">=2.0"),
+        ("six>=1; extra == 'x'", "six", ">=1"),
+    ],
+)
+def test_parse(text: str, name: str, specifier: str) -> None:
+    requirement = parse(text)
+    assert (requirement.name, requirement.specifier, requirement.url) == (name, specifier, False)
+
+
+def test_a_remote_address_is_told_apart() -> None:
+    assert parse("mine @ https://example.org/mine-1.0.tar.gz").url
+    assert parse("mine @ git+https://example.org/mine.git").url
+
+
+@pytest.mark.parametrize(
+    "text", ["mine @ file:///etc/passwd", "./folder", "../up", "/abs", "git+ssh://host/x", "mine @ /etc", "a b"]
+)
+def test_local_and_odd_references_are_refused(text: str) -> None:
+    with pytest.raises(BadRequirement, match=re.escape(text)):
+        parse(text)
+
+
+def test_requirements_file() -> None:
+    lines, notices = from_file_text(
+        "# a comment\n\n--index-url https://example.org/simple\n-r more.txt\n"
+        "numpy>=1.20  # why\nsix==1.17.0 \\\n    --hash=sha256:abc\n"
+    )
+    assert lines == ["numpy>=1.20", "six==1.17.0"]
+    assert len(notices) == 2
+    assert "--index-url" in notices[0]
+
+
+def test_requirements_file_with_a_bad_line() -> None:
+    with pytest.raises(BadRequirement, match=r"\./local"):
+        from_file_text("numpy\n./local\n")
+
+
+def test_locked_reads_pins_and_skips_hashes() -> None:
+    assert locked("Six==1.17.0 \\\n    --hash=sha256:abc\ntf_keras==2.21.0\n# no==1\n") == {
+        "six": "1.17.0",
+        "tf-keras": "2.21.0",
+    }

@@ -1,0 +1,64 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.environments.builder.source import Project, find_root, is_project, plain_site, read_project
+
+
+def tree(folder: Path, *files: str) -> Path:
+    for name in files:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("")
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "module", "root"),
+    [
+        (["trainer-1.0/setup.py", "trainer-1.0/trainer/task.py"], "trainer.task", "trainer-1.0"),
+        (["setup.py", "trainer/task.py"], "trainer.task", "."),
+        (["trainer/__init__.py", "trainer/task.py"], "trainer.task", "."),
+        (["trainer/task.py"], "trainer.task", "."),
+        (["code/trainer/task.py"], "trainer.task", "code"),
+        (["code/task.py"], "task", "code"),
+        (["code/task.py", "._code", "__MACOSX/x"], "task", "code"),
+        (["trainer/requirements.txt", "trainer/task.py"], "task", "trainer"),
+        (["task.py"], "task", "."),
+        (["task.py"], None, "."),
+    ],
+)
+def test_find_root(tmp_path: Path, files: list[str], module: str | None, root: str) -> None:
+    assert find_root(tree(tmp_path, *files), module) == tmp_path / root
+
+
+def test_a_pyproject_that_only_configures_tools_is_no_project(tmp_path: Path) -> None:
+    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")
+    assert not is_project(tmp_path)
+    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n')
+    assert is_project(tmp_path)
+
+
+def test_how_to_build(tmp_path: Path) -> None:
+    assert read_project(tmp_path) == Project()
+    (tmp_path / "pyproject.toml").write_text(
+        '[build-system]\nrequires = ["hatchling"]\nbuild-backend = "hatchling.build"\nbackend-path = ["."]\n'
+    )
+    assert read_project(tmp_path) == Project("hatchling.build", ("hatchling",), (".",))
+
+
+@pytest.mark.parametrize(
+    "text", ["[build-system]\nrequires = 5\n", "[build-system\n", "[build-system]\nrequires=[1]\n"]
+)
+def test_a_wrong_pyproject_is_said(tmp_path: Path, text: str) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert is_project(tmp_path)
+    with pytest.raises(ValueError, match=r"pyproject\.toml"):
+        read_project(tmp_path)
+
+
+def test_plain_site(tmp_path: Path) -> None:
+    assert plain_site(tree(tmp_path / "a", "src/task.py", "README")) == tmp_path / "a" / "src"
+    assert plain_site(tree(tmp_path / "b", "src/more.py", "task.py")) == tmp_path / "b"
+    assert plain_site(tree(tmp_path / "c", "src/__init__.py")) == tmp_path / "c"
