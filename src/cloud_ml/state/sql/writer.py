@@ -1,9 +1,10 @@
 """The one writer of a store, with group commit.
 
 Databases write one transaction at a time here (SQLite by nature, PostgreSQL because all pass the
-row of ``counters``), and most of a small transaction is waiting for the disk. So whoever finds the
-writer busy leaves its work in the queue, and the next to hold the lock commits everything that has
-gathered, each piece behind its own savepoint. ``docs/decisions/0003-group-commit.md`` has the figures.
+row of ``counters``), and much of a small transaction is waiting for the disk. So whoever finds the
+writer busy gets in line. When a commit ends, the first in line becomes the leader: its thread takes
+all that has gathered into one transaction, each piece behind its own savepoint.
+``docs/decisions/0003-group-commit.md`` has the figures.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any, Generic, TypeVar, cast
 
 from sqlalchemy import Connection, Engine
@@ -35,8 +37,10 @@ class Writer:
     def __init__(self, engine: Engine, *, committed: Callable[[], None]) -> None:
         self._engine = engine
         self._committed = committed
-        self._lock = threading.Lock()
+        self._queue = threading.Lock()  # guards the two below, for moments
         self._waiting: deque[_Task[Any]] = deque()
+        self._led = False
+        self._writing = threading.Lock()  # held while the engine is in use
         self._closed = False
 
     def run(self, work: Work[R], *, wake: bool = True) -> R:
@@ -49,10 +53,14 @@ class Writer:
             Exception: Whatever ``work`` raised; its transaction never happened.
         """
         task = _Task(work)
-        self._waiting.append(task)
-        with self._lock:
-            while not task.done:
-                self._commit([self._waiting.popleft() for _ in range(min(MAX_GROUP, len(self._waiting)))])
+        try:
+            self._enqueue(task)
+            task.wait()
+        except BaseException:  # an interrupt
+            self._abandon(task)
+            raise
+        if task.leads:
+            self._lead()
         result = task.outcome()
         if wake:
             self._committed()
@@ -60,9 +68,42 @@ class Writer:
 
     def close(self) -> None:
         """Wait for the work under way and take no more."""
-        with self._lock:
+        with self._writing:
             self._closed = True
             self._engine.dispose()
+
+    def _enqueue(self, task: _Task[Any]) -> None:
+        with self._queue:
+            self._waiting.append(task)
+            if not self._led:
+                self._pass_on()
+
+    def _abandon(self, task: _Task[Any]) -> None:
+        """Leave the line, which must not stop here. What is under way already takes its course."""
+        with self._queue, suppress(ValueError):
+            self._waiting.remove(task)
+            if task.leads:
+                self._pass_on()
+
+    def _lead(self) -> None:
+        """Commit what has gathered, this thread's own task first, and pass the lead on."""
+        with self._queue:
+            group = [self._waiting.popleft() for _ in range(min(MAX_GROUP, len(self._waiting)))]
+        try:
+            with self._writing:
+                self._commit(group)
+        finally:
+            with self._queue:
+                self._pass_on()
+            for task in group:
+                task.wake()
+
+    def _pass_on(self) -> None:
+        """Wake the first in line to lead, if there is one."""
+        self._led = bool(self._waiting)
+        if self._led:
+            self._waiting[0].leads = True
+            self._waiting[0].wake()
 
     def _commit(self, group: Sequence[_Task[Any]]) -> None:
         failure: Exception | None = Unavailable("the writer of the state store was interrupted")
@@ -87,15 +128,24 @@ class Writer:
 
 
 class _Task(Generic[R]):
-    """A piece of work and what came of it."""
+    """A piece of work, what came of it, and the thread that waits for it."""
 
-    __slots__ = ("_error", "_result", "_work", "done")
+    __slots__ = ("_error", "_pause", "_result", "_work", "leads")
 
     def __init__(self, work: Work[R]) -> None:
         self._work = work
         self._result: R | None = None
         self._error: Exception | None = None
-        self.done = False
+        self._pause = threading.Lock()
+        self._pause.acquire()
+        self.leads = False
+
+    def wait(self) -> None:
+        """Wait for the outcome, or for the turn to lead."""
+        self._pause.acquire()
+
+    def wake(self) -> None:
+        self._pause.release()
 
     def attempt(self, connection: Connection) -> None:
         self._result = self._work(connection)
@@ -106,7 +156,6 @@ class _Task(Generic[R]):
     def settle(self, failure: Exception | None) -> None:
         """Make the outcome final. A failure of the whole group overrules: nothing of it has happened."""
         self._error = failure or self._error
-        self.done = True
 
     def outcome(self) -> R:
         if self._error is not None:

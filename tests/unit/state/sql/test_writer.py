@@ -3,16 +3,37 @@
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, Engine, create_engine, event
 
 from cloud_ml.errors import InvalidRequest, OutOfSpace, Unavailable
+from cloud_ml.state.sql import writer
 from cloud_ml.state.sql.writer import MAX_GROUP, Writer
 
 Work = Callable[[Connection], object]
+
+
+class Line(deque[Any]):
+    """A line of tasks that tells when somebody has joined it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._joined = threading.Semaphore(0)
+
+    def append(self, task: Any) -> None:
+        super().append(task)
+        self._joined.release()
+
+    def await_joined(self, count: int) -> None:
+        for _ in range(count):
+            assert self._joined.acquire(timeout=30)
 
 
 class Machine:
@@ -24,6 +45,7 @@ class Machine:
         self.wakes = 0
         event.listen(engine, "commit", self._count)
         self.writer = Writer(engine, committed=self._woken)
+        self.line = self.writer._waiting = Line()
 
     def _count(self, _: Connection) -> None:
         self.commits += 1
@@ -35,36 +57,42 @@ class Machine:
         with self.engine.connect() as connection:
             return list(connection.exec_driver_sql("SELECT n FROM numbers ORDER BY n").scalars())
 
-    def run_together(self, works: list[Work]) -> list[object]:
-        """Let all works gather behind one that is under way, then let go; the outcome of each."""
-        busy, gathered = threading.Event(), threading.Event()
-        outcomes: list[object] = [None] * len(works)
+    @contextmanager
+    def busy(self) -> Iterator[None]:
+        """While a piece of work is under way."""
+        started, finished = threading.Event(), threading.Event()
 
         def first(_: Connection) -> None:
-            busy.set()
-            assert gathered.wait(timeout=30)
+            started.set()
+            assert finished.wait(timeout=30)
 
-        def run(index: int, work: Work) -> None:
-            try:
-                outcomes[index] = self.writer.run(work)
-            except Exception as error:
-                outcomes[index] = error
-
-        threads = [threading.Thread(target=self.writer.run, args=(first,), kwargs={"wake": False})]
-        threads[0].start()
-        assert busy.wait(timeout=30)
-        for index, work in enumerate(works):
-            thread = threading.Thread(target=run, args=(index, work))
-            thread.start()
-            threads.append(thread)
-        waiting = self.writer._waiting
-        while len(waiting) < len(works):
-            threading.Event().wait(0.001)
-        gathered.set()
-        for thread in threads:
+        thread = threading.Thread(target=self.writer.run, args=(first,), kwargs={"wake": False})
+        thread.start()
+        assert started.wait(timeout=30)
+        self.line.await_joined(1)
+        try:
+            yield
+        finally:
+            finished.set()
             thread.join()
         self.commits -= 1
-        return outcomes
+
+    def run_together(self, works: list[Work]) -> list[object]:
+        """Let all works gather behind one that is under way, then let go; the outcome of each."""
+
+        def run(work: Work) -> object:
+            try:
+                return self.writer.run(work)
+            except Exception as error:
+                return error
+
+        with ThreadPoolExecutor(len(works)) as pool:
+            with self.busy():
+                outcomes = []
+                for work in works:
+                    outcomes.append(pool.submit(run, work))
+                    self.line.await_joined(1)
+            return [outcome.result() for outcome in outcomes]
 
 
 @pytest.fixture
@@ -152,13 +180,43 @@ def test_a_failure_of_the_commit_overrules_every_outcome(machine: Machine) -> No
     assert machine.numbers() == []
 
 
-def test_a_writer_torn_out_tells_those_who_wait(machine: Machine) -> None:
+def test_a_piece_that_is_torn_out_leaves_the_writer_whole(machine: Machine) -> None:
     def interrupt(_: Connection) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         machine.writer.run(interrupt)
     assert machine.writer.run(put(1)) == 1
+    assert machine.numbers() == [1]
+
+
+def test_one_who_is_torn_out_of_the_line_does_not_stop_it(machine: Machine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: object) -> None:
+        raise KeyboardInterrupt
+
+    with machine.busy(), monkeypatch.context() as patch:
+        patch.setattr(writer._Task, "wait", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            machine.writer.run(put(1))
+    assert machine.writer.run(put(2)) == 2
+    assert machine.numbers() == [2]
+
+
+def test_one_who_is_torn_out_when_it_should_lead_passes_the_lead_on(
+    machine: Machine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wait = writer._Task.wait
+
+    def interrupted(task: writer._Task[object]) -> None:
+        wait(task)
+        assert task.leads
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(writer._Task, "wait", interrupted)
+        machine.writer.run(put(1))
+    assert machine.writer.run(put(2)) == 2
+    assert machine.numbers() == [2]
 
 
 def test_a_closed_writer_takes_no_more(machine: Machine) -> None:

@@ -1,0 +1,30 @@
+"""Readers: a bounded number, which cannot write."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from cloud_ml.errors import OutOfSpace, Unavailable
+from cloud_ml.state.sql.dialects.sqlite import READERS
+from cloud_ml.state.sql.store import SqlStateStore
+from cloud_ml.testing.state.samples import WISH, make
+
+
+def test_when_all_connections_are_busy_a_reader_is_told_so(
+    store: SqlStateStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = make(store)
+    monkeypatch.setattr(store._database.reader.pool, "_timeout", 0.01)
+    with ExitStack() as busy:
+        for _ in range(READERS):
+            busy.enter_context(store._database.reader.connect())
+        with pytest.raises(Unavailable, match="busy"):
+            store.get(WISH, made.key.uid)
+    assert store.get(WISH, made.key.uid) == made
+
+
+def test_readers_cannot_write(store: SqlStateStore) -> None:
+    with store._database.reader.connect() as connection, pytest.raises(OutOfSpace, match="readonly"):
+        connection.exec_driver_sql("DELETE FROM records")
