@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from cloud_ml.api import documents
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.storage import WhoAmI
+
+
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [
+        (b"", "Expecting value"),
+        (b"{", "Expecting property name"),
+        (b'{"a": 1} x', "Extra data"),
+        (b'{"a": 1, "a": 2}', "'a' is given twice"),
+        (b'{"o": {"b": 1, "c": 2, "b": 3}}', "'b' is given twice"),
+        (b'{"a": NaN}', "NaN is not JSON"),
+        (b'{"a": -Infinity}', "-Infinity is not JSON"),
+        (b'{"a": 1e999}', "beyond the range"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "integer string conversion"),
+        (b'{"a": "\xff"}', "codec can't decode"),
+        (b'{"a": "\\ud800"}', "surrogates not allowed"),
+        (b'{"\\udfff": 1}', "surrogates not allowed"),
+        (b"[" * 40 + b"]" * 40, "nested more than 32"),
+        (b"[" * 100_000, "nested more than 32"),
+        (b'{"a":' * 40 + b"1" + b"}" * 40, "nested more than 32"),
+    ],
+    ids=lambda value: repr(value)[:24],
+)
+def test_what_readers_would_understand_differently_is_refused(body: bytes, why: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        documents.read(body)
+    assert why in str(caught.value)
+    assert len(str(caught.value)) < 400
+
+
+@pytest.mark.parametrize("document", [{}, [], 1, "ä€😀", {"a": [1.5, None, True, {"b": "x"}]}, None])
+def test_ordinary_documents_are_read(document: object) -> None:
+    assert documents.read(json.dumps(document).encode()) == document
+
+
+def test_32_levels_are_fine() -> None:
+    assert documents.read(b"[" * 32 + b"]" * 32)
+
+
+@pytest.mark.parametrize("body", [b"[]", b'"text"', b"1", b"null"])
+def test_a_body_is_an_object(body: bytes) -> None:
+    with pytest.raises(InvalidRequest, match="not an object"):
+        documents.read_object(body)
+
+
+def test_answers_are_one_line_of_utf8() -> None:
+    answer = documents.answer(WhoAmI(org="北京", org_id="1", user="a\nb", role="admin", default_bucket="b"))
+    assert answer.body == '{"org":"北京","org_id":"1","user":"a\\nb","role":"admin","default_bucket":"b"}'.encode()
+    assert answer.headers["content-type"] == "application/json"

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import json
+
+import pytest
+from support.platform import Served
+
+from cloud_ml import errors as tree
+from cloud_ml.api import errors
+from cloud_ml.errors import AlreadyExists, CloudMlError, InvalidRequest, OutOfSpace, StaleRevision, Unavailable
+
+STATUSES = {
+    "invalid": 400,
+    "bad_request": 400,
+    "unauthenticated": 401,
+    "forbidden": 403,
+    "not_found": 404,
+    "already_exists": 409,
+    "conflict": 409,
+    "too_large": 413,
+    "damaged": 500,
+    "internal": 500,
+    "transport": 502,
+    "try_again": 503,
+    "stale_revision": 503,
+    "fence_lost": 503,
+    "unavailable": 503,
+    "out_of_space": 507,
+}
+EVERY = [kind for kind in vars(tree).values() if isinstance(kind, type) and issubclass(kind, CloudMlError)]
+
+
+@pytest.mark.parametrize("kind", EVERY)
+def test_every_error_has_its_status(kind: type[CloudMlError]) -> None:
+    assert errors.status_of(kind("it did not work")) == STATUSES[kind.code]
+
+
+def test_an_error_that_may_pass_says_when_to_come_back() -> None:
+    assert errors.answer(Unavailable("no")).headers["retry-after"] == "1"
+    assert errors.answer(StaleRevision("no")).headers["retry-after"] == "1"
+    assert errors.answer(OutOfSpace("no")).headers["retry-after"] == "10"
+    assert "retry-after" not in errors.answer(InvalidRequest("no")).headers
+
+
+def test_the_document_is_one_line_that_names_the_fault() -> None:
+    answer = errors.answer(InvalidRequest("no\ngood", field="cpu_limit", value="ä", allowed="2", hint="ask"))
+    assert b"\n" not in bytes(answer.body)
+    assert json.loads(bytes(answer.body)) == {
+        "error": True,
+        "code": "invalid",
+        "message": "no\ngood",
+        "field": "cpu_limit",
+        "value": "ä",
+        "allowed": "2",
+        "hint": "ask",
+    }
+
+
+def test_a_taken_name_says_by_what() -> None:
+    assert json.loads(bytes(errors.answer(AlreadyExists("no", same_spec=True)).body))["same_spec"] is True
+
+
+def test_a_megabyte_is_not_sent_back() -> None:
+    answer = errors.answer(InvalidRequest("x" * 2**20, field="f" * 2**20, value={"a": "y" * 2**20}))
+    assert len(answer.body) < 5000
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("method", "target", "status", "code"),
+    [
+        ("GET", "/", 404, "not_found"),
+        ("GET", "/api/v2/jobs", 404, "not_found"),
+        ("GET", "/cloud_ml/v1/nothing", 404, "not_found"),
+        ("PATCH", "/api/v1/jobs", 405, "method_not_allowed"),
+        ("PUT", "/cloud_ml/v1/train", 405, "method_not_allowed"),
+    ],
+)
+async def test_what_is_not_there_is_refused_by_the_same_document(
+    served: Served, method: str, target: str, status: int, code: str
+) -> None:
+    answer = await served.client.send(method, target)
+    assert (answer.status, answer.json()["error"], answer.json()["code"]) == (status, True, code)
+    assert answer.headers["x-request-id"]
+    assert "\n" not in answer.text
+
+
+@pytest.mark.anyio
+async def test_a_parameter_that_is_wrong_is_named(served: Served) -> None:
+    answer = await served.admin.call("GET", "/api/v1/jobs?limit=many")
+    assert answer.status == 400
+    assert (answer.json()["code"], answer.json()["field"], answer.json()["value"]) == ("invalid", "limit", "many")
+
+
+@pytest.mark.anyio
+async def test_a_fault_of_ours_is_answered_without_its_traceback(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(*args: object, **kwargs: object) -> None:
+        raise ZeroDivisionError("secret detail")
+
+    monkeypatch.setattr(served.platform.jobs, "list", broken)
+    answer = await served.admin.call("GET", "/api/v1/jobs")
+    assert answer.status == 500
+    assert "secret detail" not in answer.text
+    assert answer.json()["code"] == "internal"
+    assert answer.json()["request_id"] == answer.headers["x-request-id"]
+    assert answer.headers["x-request-id"] in caplog.text
+    assert "secret detail" in caplog.text
+
+
+@pytest.mark.anyio
+async def test_a_full_disk_refuses_work_and_answers_reads(served: Served) -> None:
+    await served.submitted(job_name="linear")
+    served.store.fail_writes(OutOfSpace("the disk is full"))
+    refused = await served.admin.call("POST", "/api/v1/jobs", served.job())
+    assert (refused.status, refused.json()["code"], refused.headers["retry-after"]) == (507, "out_of_space", "10")
+    assert (await served.admin.call("GET", "/api/v1/jobs/linear")).status == 200
+    served.store.fail_writes(None)
+    assert (await served.admin.call("POST", "/api/v1/jobs", served.job())).status == 201
