@@ -14,7 +14,7 @@ from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Pr
 from cloud_ml.environments.catalog import Catalog, Runtime
 from cloud_ml.environments.files import digest_of, digest_of_file, read_json, write_json
 from cloud_ml.environments.interpreter import Interpreter, at, own
-from cloud_ml.environments.requirements import BadRequirement, Requirement, parse_all
+from cloud_ml.environments.requirements import BadRequirement, Requirement, locked, parse_all
 from cloud_ml.environments.stock import Stock
 from cloud_ml.environments.trainer import Trainer, Workshop
 from cloud_ml.environments.uv import same_place
@@ -114,12 +114,16 @@ class _Maker:
     log: Callable[[bytes], None]
 
     def make(self, digest: str) -> _Made:
+        if self.request.trainer is not None:
+            self.log(f"Processing {Path(self.request.trainer_name).name}\n".encode())
         trainer = self._trainer(digest)
         needed = _requirements(trainer)
         runtime, notices = self._runtime(trainer, needed)
         interpreter = self.usual if runtime.python is None else self.stock.shared.find_python(runtime.python)
         needed, dropped = resolve.fit(runtime, needed)
         lock, layers = self.stock.layers_for(runtime, needed, interpreter)
+        if trainer is not None:
+            self.log(f"Installed {trainer.label} with {len(locked(lock))} packages\n".encode())
         sites = [*([trainer.site] if trainer else []), *layers, *(_COMPAT / name for name in runtime.compat)]
         return _Made(
             runtime=runtime.label,

@@ -69,6 +69,24 @@ def make_once(
     return target
 
 
+def clear_leftovers(home: Path) -> None:
+    """Remove what crashes left below ``home``; work in progress of living processes is let be.
+
+    Whoever needs the same folder clears it anyway; this is for what nobody asks for again.
+    """
+    for work in (*home.glob("*/.*.making"), *home.glob("tenants/*/*/.*.making")):
+        name = work.name.removeprefix(".").removesuffix(".making")
+        with (work.parent.parent / "locks" / name).open("ab") as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            remove(work)
+    for scratch in home.glob("tenants/*/scratch/*"):
+        if not Path("/proc", scratch.name.partition("-")[0]).exists():
+            remove(scratch)
+
+
 def remove(path: Path) -> None:
     """Remove a folder and all below it; absent is fine."""
     shutil.rmtree(path, ignore_errors=True)

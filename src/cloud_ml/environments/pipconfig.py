@@ -96,7 +96,9 @@ class PipConfig:
     def paths(self) -> tuple[str, ...]:
         """Folders and files of this machine that an installer reads."""
         places = [_local(place) for place in (self.index or "", *self.extra_indexes, *self.find_links)]
-        return tuple(dict.fromkeys(str(place) for place in (*places, self.cert) if place))
+        # The pages of an index in a folder "simple" link to files beside it, not below it.
+        whole = [place.parent if place and place.name == "simple" else place for place in places]
+        return tuple(dict.fromkeys(str(place) for place in (*whole, self.cert) if place))
 
     def local_builds(self, tag: str) -> dict[str, str]:
         """Builds with a local version (``torch`` → ``2.13.0+cpu``) that a folder of ``find-links`` offers.

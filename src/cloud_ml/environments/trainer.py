@@ -22,7 +22,7 @@ from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Sa
 from cloud_ml.environments.files import digest_of, is_real_folder, make_once, read_json, remove, write_json
 from cloud_ml.environments.unpacking import unpack
 
-_FORMAT = 1
+_FORMAT = 2
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,11 @@ class Trainer:
     requires: tuple[str, ...]
     notices: tuple[str, ...]
     findings: detect.Findings
+
+    @property
+    def label(self) -> str:
+        """Such as ``trainer 1.0``; a tree without a build has no version."""
+        return f"{self.name} {self.version}".strip()
 
 
 @dataclass(frozen=True)
@@ -131,7 +136,7 @@ def _trainer(folder: Path, report: Any) -> Trainer:
     return Trainer(
         site=folder / "site",
         name=str(report.get("name", "trainer"))[:200],
-        version=str(report.get("version", "0"))[:100],
+        version=str(report.get("version", ""))[:100],
         requires=_strings(report.get("requires")),
         notices=_strings(report.get("notices")),
         findings=detect.Findings(**{key: _strings(findings.get(key)) for key in detect.Findings.__dataclass_fields__}),

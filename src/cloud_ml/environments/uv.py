@@ -77,14 +77,17 @@ class Uv:
         Raises:
             EnvironmentFailed: There is none.
         """
-        if (found := self._find(version)) is None:
-            self._python("install", version)
-            found = self._find(version)
-        if found is None:
-            raise EnvironmentFailed(
-                "EnvironmentFailed", f"Python {version} is not on this machine and cannot be fetched; use an image"
-            )
-        return interpreters.from_answer(found, interpreters.ask(found))
+        try:
+            if (found := self._find(version)) is None:
+                self._python("install", version)
+                found = self._find(version)
+            if found is not None:
+                return interpreters.from_answer(found, interpreters.ask(found))
+        except (OSError, TimeoutError, ValueError) as error:
+            raise EnvironmentFailed("EnvironmentFailed", f"Python {version} cannot be used: {error}") from error
+        raise EnvironmentFailed(
+            "EnvironmentFailed", f"Python {version} is not on this machine and cannot be fetched; use an image"
+        )
 
     def _find(self, version: str) -> Path | None:
         code, words = self._python("find", "--no-project", version)

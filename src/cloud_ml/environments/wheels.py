@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -12,6 +13,9 @@ from cloud_ml.environments.interpreter import Interpreter
 
 LAUNCH = b"#!/bin/sh\n'''exec' \"${VIRTUAL_ENV:-/env}/bin/python\" \"$0\" \"$@\"\n' '''\n"
 """The first lines of a script that runs under the interpreter of whichever job it is called in."""
+
+
+_SCRIPT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
 @dataclass(frozen=True)
@@ -32,6 +36,9 @@ def layout(unpacked: Path, site: Path) -> Distribution:
     infos = list(unpacked.glob("*.dist-info"))
     if len(infos) != 1 or not (infos[0] / "METADATA").is_file():
         raise EnvironmentFailed("TrainerInvalid", "the wheel holds no single .dist-info folder with its METADATA")
+    # The format knows no links, and one that stays inside here may lead out from where it is moved to.
+    if link := next((entry for entry in unpacked.rglob("*") if entry.is_symlink()), None):
+        raise EnvironmentFailed("TrainerInvalid", f"the wheel holds a link: {link.relative_to(unpacked)}")
     distribution = read_metadata((infos[0] / "METADATA").read_text("utf-8", "replace"))
     data = next(iter(unpacked.glob("*.data")), None)
     if data is not None:
@@ -110,7 +117,7 @@ def _console_scripts(text: str) -> Iterator[tuple[str, str, str]]:
         elif section in ("console_scripts", "gui_scripts") and "=" in line:
             name, _, target = (part.strip() for part in line.partition("="))
             module, _, attribute = target.split("[", 1)[0].strip().partition(":")
-            if attribute and "/" not in name and (module + attribute).replace(".", "").isidentifier():
+            if attribute and _SCRIPT.fullmatch(name) and (module + attribute).replace(".", "").isidentifier():
                 yield name, module, attribute
 
 

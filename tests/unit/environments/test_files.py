@@ -7,7 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.environments.files import digest_of, is_real_folder, make_once, read_json, write_json
+from cloud_ml.environments.files import (
+    clear_leftovers,
+    digest_of,
+    is_real_folder,
+    locked,
+    make_once,
+    read_json,
+    write_json,
+)
 
 
 def test_make_once_makes_once(tmp_path: Path) -> None:
@@ -69,6 +77,18 @@ def test_processes_at_once_make_it_once(tmp_path: Path) -> None:
             assert second.stdout.read() == "done\n"
         assert first.stdout.read() == "done\n"
     assert (tmp_path / "made").read_text() == "once\n"
+
+
+def test_leftovers_go_and_work_in_progress_stays(tmp_path: Path) -> None:
+    for name in ("layers/.dead.making", "layers/.busy.making", "layers/whole", "tenants/7/trainers/.dead.making"):
+        (tmp_path / name).mkdir(parents=True)
+    for name in ("locks", "tenants/7/locks", "tenants/7/scratch/999999999-1", f"tenants/7/scratch/{os.getpid()}-1"):
+        (tmp_path / name).mkdir(parents=True)
+    with locked(tmp_path / "locks" / "busy"):
+        clear_leftovers(tmp_path)
+    assert sorted(entry.name for entry in (tmp_path / "layers").iterdir()) == [".busy.making", "whole"]
+    assert list((tmp_path / "tenants" / "7" / "trainers").iterdir()) == []
+    assert [entry.name for entry in (tmp_path / "tenants" / "7" / "scratch").iterdir()] == [f"{os.getpid()}-1"]
 
 
 def test_json_is_read_from_plain_files_only(tmp_path: Path) -> None:

@@ -64,6 +64,13 @@ def test_what_is_no_wheel_is_refused(tmp_path: Path) -> None:
     assert caught.value.reason == "TrainerInvalid"
 
 
+def test_a_link_in_a_wheel_is_refused(tmp_path: Path) -> None:
+    wheel = unpacked(tmp_path / "wheel")
+    (wheel / "demo-1.0.data" / "purelib" / "more").symlink_to("../../demo")
+    with pytest.raises(EnvironmentFailed, match=r"a link: demo-1\.0\.data/purelib/more"):
+        layout(wheel, tmp_path / "site")
+
+
 def test_metadata_stops_at_the_description() -> None:
     found = read_metadata("Name: a\nVersion: 2\nRequires-Dist: b\n  continued\n\nRequires-Dist: c\n")
     assert found.requires == ("b",)

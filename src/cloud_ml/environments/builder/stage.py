@@ -65,7 +65,7 @@ def _lay_out(archive: Path, name: str, out: Path, module: str | None) -> dict[st
     site = out / "site"
     if name.endswith(".py"):
         (site / name).write_bytes(archive.read_bytes())
-        return _report("script", name, "0")
+        return _report("script", name, "")
     sources = out / "src"
     unpack(archive, name, sources)
     root = source.find_root(sources, module)
@@ -74,7 +74,7 @@ def _lay_out(archive: Path, name: str, out: Path, module: str | None) -> dict[st
         source.plain_site(root).rename(site.with_name("plain"))
         site.rmdir()
         site.with_name("plain").rename(site)
-        return _report("tree", name, "0", requirements, notices)
+        return _report("tree", name, "", requirements, notices)
     wheel = backend.build_wheel(root, source.read_project(root), _made(out / "dist"))
     unpack(wheel, wheel.name, out / "wheel")
     distribution = wheels.layout(out / "wheel", site)
