@@ -6,6 +6,7 @@ import logging
 import re
 import secrets
 
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloud_ml.api import errors
@@ -40,6 +41,8 @@ class Envelope:
         scope["path"] = routed_path(scope["path"])
         try:
             await self._app(scope, receive, send_with_id)
+        except ClientDisconnect:
+            logger.debug("request %s: the client is gone", request_id)
         except Exception:
             logger.exception("request %s failed: %s %s", request_id, scope["method"], scope["path"])
             if began:  # too late for a status: the broken stream tells the client

@@ -22,7 +22,12 @@ class Span:
 
 
 class Unsatisfiable(ValueError):
-    """The range begins behind the object's end."""
+    """The range lies outside of the object."""
+
+    def __init__(self, asked: str, size: int) -> None:
+        super().__init__(f"{asked} lies outside of {size} bytes")
+        self.asked = asked
+        self.size = size
 
 
 def parse(header: str | None, size: int) -> Span | None:
@@ -39,12 +44,12 @@ def parse(header: str | None, size: int) -> Span | None:
     if match[1] == "":
         last = int(match[2])
         if last == 0 or size == 0:
-            raise Unsatisfiable(header)
+            raise Unsatisfiable(match[0], size)
         return Span(max(0, size - last), size - 1)
     start = int(match[1])
     end = int(match[2]) if match[2] else size - 1
     if match[2] and end < start:
         return None
     if start >= size:
-        raise Unsatisfiable(header)
+        raise Unsatisfiable(match[0], size)
     return Span(start, min(end, size - 1))

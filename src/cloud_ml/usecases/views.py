@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
@@ -111,7 +112,7 @@ def train_document(record: JobRecord, organisation: Organisation) -> dict[str, A
         document["message"] = ": ".join(part for part in (status.reason, status.message) if part)
     document |= {name: getattr(wire, name) for name in _SUBMITTED}
     document |= {
-        "job_args": " ".join(wire.job_args) if isinstance(wire.job_args, list) else wire.job_args,
+        "job_args": shlex.join(wire.job_args) if isinstance(wire.job_args, list) else wire.job_args,
         "org_id": str(organisation.number),
         "org_name": organisation.name,
         "state": wire_state(status.phase, deleting=record.delete_requested_at is not None),

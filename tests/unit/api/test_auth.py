@@ -3,10 +3,10 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from support.platform import Served
 
 from cloud_ml.auth import legacy, signature
 from cloud_ml.settings import ApiSettings
+from support.platform import Served
 
 pytestmark = pytest.mark.anyio
 

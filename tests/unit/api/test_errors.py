@@ -3,11 +3,11 @@ from __future__ import annotations
 import json
 
 import pytest
-from support.platform import Served
 
 from cloud_ml import errors as tree
 from cloud_ml.api import errors
 from cloud_ml.errors import AlreadyExists, CloudMlError, InvalidRequest, OutOfSpace, StaleRevision, Unavailable
+from support.platform import Served
 
 STATUSES = {
     "invalid": 400,

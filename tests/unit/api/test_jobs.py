@@ -4,11 +4,12 @@ import asyncio
 from typing import Any
 
 import pytest
-from support.platform import Served
 
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobEvents, JobPage
+from support.platform import Served
 
 pytestmark = pytest.mark.anyio
 
@@ -98,7 +99,8 @@ async def test_the_list_is_narrowed_by_state(served: Served) -> None:
 async def test_a_job_of_somebody_else_is_as_absent_as_none(served: Served, path: str) -> None:
     job = await served.submitted(job_name="linear")
     answers = {
-        name: await served.stranger.call("GET", f"/api/v1/jobs/{name}{path}") for name in ("linear", "never", job["uid"])
+        name: await served.stranger.call("GET", f"/api/v1/jobs/{name}{path}")
+        for name in ("linear", "never", job["uid"])
     }
     assert {answer.status for answer in answers.values()} == {404}
     assert len({answer.text.replace(name, "N") for name, answer in answers.items()}) == 1
@@ -152,12 +154,22 @@ async def test_a_long_poll_without_a_change_answers_in_time(served: Served) -> N
     assert answer.json()["phase"] == "Queued"
 
 
-async def test_a_long_poll_ends_when_the_job_is_gone_or_the_server_goes(served: Served) -> None:
+async def test_a_long_poll_ends_when_the_server_goes_down(served: Served) -> None:
     job = await served.submitted(job_name="linear")
     waiting = asyncio.ensure_future(served.member.call("GET", "/api/v1/jobs/linear?wait=30"))
     await asyncio.sleep(0)
     served.platform.hub.close()
     assert (await asyncio.wait_for(waiting, 5)).json()["uid"] == job["uid"]
+
+
+async def test_a_long_poll_ends_when_the_job_is_gone(served: Served) -> None:
+    job = await served.submitted(job_name="linear")
+    target = f"/api/v1/jobs/linear?wait=30&revision={job['revision'] + 1}"
+    waiting = asyncio.ensure_future(served.member.call("GET", target))
+    while job["uid"] not in served.platform.hub._watches:
+        await asyncio.sleep(0)
+    served.store.delete(TRAIN_JOB, job["uid"], fence=None)
+    assert (await asyncio.wait_for(waiting, 5)).status == 404
 
 
 @pytest.mark.parametrize("wait", ["61", "-1", "nan", "inf", "soon"])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Iterator
 from email.utils import format_datetime
 from typing import Annotated
 
@@ -83,15 +84,16 @@ async def download(
     range: Annotated[str | None, Header()] = None,  # noqa: A002
 ) -> Response:
     """An object's bytes, or one range of them."""
-    span: ranges.Span | None = None
-    if range is not None:
-        size = (await here.offload(here.storage.head, call.org, bucket, key)).size
-        try:
-            span = ranges.parse(range, size)
-        except ranges.Unsatisfiable:
-            return _out_of_range(range, size)
-    start, length = (span.start, span.length) if span else (0, None)
-    stored, chunks = await here.offload(here.storage.read, call.org, bucket, key, start=start, length=length)
+
+    def begin() -> tuple[StoredObject, ranges.Span | None, Iterator[bytes]]:
+        if range is None:
+            return _whole(here, call.org, bucket, key)
+        return _part(here, call.org, bucket, key, range)
+
+    try:
+        stored, span, chunks = await here.offload(begin)
+    except ranges.Unsatisfiable as error:
+        return _out_of_range(error)
     headers = _headers(stored) | {"Content-Length": str(span.length if span else stored.size)}
     if span:
         headers["Content-Range"] = f"bytes {span.start}-{span.end}/{stored.size}"
@@ -143,6 +145,25 @@ async def _receive(here: Platform, call: UploadCall, under_way: Upload) -> Store
     return await here.offload(finish, bytes(piece))
 
 
+def _whole(here: Platform, org: str, bucket: str, key: str) -> tuple[StoredObject, None, Iterator[bytes]]:
+    stored, chunks = here.storage.read(org, bucket, key)
+    return stored, None, chunks
+
+
+def _part(
+    here: Platform, org: str, bucket: str, key: str, asked: str
+) -> tuple[StoredObject, ranges.Span | None, Iterator[bytes]]:
+    """The range of one version of the object: should it be replaced in between by a shorter one, look again."""
+    size = here.storage.head(org, bucket, key).size
+    while True:
+        span = ranges.parse(asked, size)
+        start, length = (span.start, span.length) if span else (0, None)
+        stored, chunks = here.storage.read(org, bucket, key, start=start, length=length)
+        if stored.size == size:
+            return stored, span, chunks
+        size = stored.size
+
+
 def _headers(stored: StoredObject) -> dict[str, str]:
     return {
         "ETag": _quoted(stored.etag),
@@ -155,6 +176,6 @@ def _quoted(etag: str) -> str:
     return f'"{etag}"'
 
 
-def _out_of_range(asked: str, size: int) -> Response:
-    document = common.refuse("Range", asked, f"bytes from 0 to {size - 1}").document()
-    return errors.refusal(416, document, {"Content-Range": f"bytes */{size}"})
+def _out_of_range(error: ranges.Unsatisfiable) -> Response:
+    document = common.refuse("Range", error.asked, f"a range within {error.size} bytes").document()
+    return errors.refusal(416, document, {"Content-Range": f"bytes */{error.size}"})

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import dataclasses
+from typing import Any
+
+import pytest
+
+from cloud_ml.models.job import Job
+from cloud_ml.models.train_job import TrainJob
+from support.platform import Served
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def document(served: Served) -> dict[str, Any]:
+    answer: dict[str, Any] = (await served.client.send("GET", "/api/v1/openapi.json")).json()
+    return answer
+
+
+async def test_the_modern_surface_is_described_and_only_that(document: dict[str, Any]) -> None:
+    assert {(path, method) for path, methods in document["paths"].items() for method in methods} == {
+        ("/api/v1/jobs", "get"),
+        ("/api/v1/jobs", "post"),
+        ("/api/v1/jobs/{name}", "get"),
+        ("/api/v1/jobs/{name}", "delete"),
+        ("/api/v1/jobs/{name}/cancel", "post"),
+        ("/api/v1/jobs/{name}/start", "post"),
+        ("/api/v1/jobs/{name}/events", "get"),
+        ("/api/v1/jobs/{name}/logs", "get"),
+        ("/api/v1/storage", "get"),
+        ("/api/v1/storage/{bucket}", "get"),
+        ("/api/v1/storage/{bucket}", "put"),
+        ("/api/v1/storage/{bucket}/{key}", "get"),
+        ("/api/v1/storage/{bucket}/{key}", "head"),
+        ("/api/v1/storage/{bucket}/{key}", "put"),
+        ("/api/v1/storage/{bucket}/{key}", "delete"),
+        ("/api/v1/whoami", "get"),
+        ("/api/v1/frameworks", "get"),
+        ("/api/v1/server", "get"),
+        ("/healthz", "get"),
+        ("/readyz", "get"),
+    }
+
+
+async def test_bodies_and_answers_are_the_wire_types(document: dict[str, Any]) -> None:
+    schemas = document["components"]["schemas"]
+    assert set(schemas["TrainJob"]["properties"]) == {field.name for field in dataclasses.fields(TrainJob)}
+    assert set(schemas["Job"]["properties"]) == {field.name for field in dataclasses.fields(Job)}
+    submit = document["paths"]["/api/v1/jobs"]["post"]
+    assert submit["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/TrainJob")
+    assert submit["responses"]["201"]["content"]["application/json"]["schema"]["$ref"].endswith("/Job")
+
+
+async def test_every_reference_leads_somewhere(document: dict[str, Any]) -> None:
+    def references(value: Any) -> list[str]:
+        if isinstance(value, dict):
+            own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
+            return own + [found for item in value.values() for found in references(item)]
+        return [found for item in value for found in references(item)] if isinstance(value, list) else []
+
+    names = {reference.removeprefix("#/components/schemas/") for reference in references(document)}
+    assert names <= set(document["components"]["schemas"])
+
+
+async def test_every_answer_documents_the_error(document: dict[str, Any]) -> None:
+    for path, methods in document["paths"].items():
+        for operation in methods.values():
+            assert bool(operation["security"]) == path.startswith("/api/")
+            if path.startswith("/api/"):
+                error = operation["responses"]["default"]["content"]["application/json"]["schema"]["$ref"]
+                assert error.endswith("/Error")

@@ -1,0 +1,210 @@
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+
+import pytest
+
+from cloud_ml.auth import signature
+from cloud_ml.errors import OutOfSpace
+from cloud_ml.models import codec
+from cloud_ml.models.storage import BucketPage, ObjectPage, StoredObject
+from support.platform import Served
+
+pytestmark = pytest.mark.anyio
+
+HERE = "/api/v1/storage"
+BIG = bytes(range(256)) * 16384  # 4 MiB: several pieces
+
+
+def pieces(content: bytes) -> Iterator[bytes]:
+    return (content[i : i + 65_536] for i in range(0, len(content), 65_536))
+
+
+async def test_what_was_stored_comes_back(served: Served) -> None:
+    stored = await served.member.call("PUT", f"{HERE}/cloudml/a/b.bin", body=BIG)
+    assert stored.status == 201
+    one = codec.decode(StoredObject, stored.json())
+    assert (one.uri, one.size) == ("fds://cloudml/a/b.bin", len(BIG))
+    read = await served.member.call("GET", f"{HERE}/cloudml/a/b.bin")
+    assert (read.status, read.body == BIG, read.headers["content-length"]) == (200, True, str(len(BIG)))
+    head = await served.member.call("HEAD", f"{HERE}/cloudml/a/b.bin")
+    assert head.body == b""
+    for name in ("content-length", "etag", "last-modified", "accept-ranges"):
+        assert head.headers[name] == read.headers[name]
+    assert read.headers["etag"] == f'"{one.etag}"'
+
+
+@pytest.mark.parametrize("unsigned", [True, False])
+async def test_an_upload_is_streamed_and_checked_at_its_end(served: Served, unsigned: bool) -> None:
+    headers = served.member.sign("PUT", f"{HERE}/cloudml/big", iter(()) if unsigned else BIG)
+    answer = await served.client.send("PUT", f"{HERE}/cloudml/big", headers, pieces(BIG))
+    assert answer.status == 201
+    assert served.platform.objects.get("cloudml", "big") == BIG
+
+
+@pytest.mark.parametrize("key", ["big", "old"])
+async def test_another_content_than_the_signed_one_changes_nothing(served: Served, key: str) -> None:
+    served.platform.objects.put("cloudml", "old", b"old")
+    headers = served.member.sign("PUT", f"{HERE}/cloudml/{key}", BIG)
+    answer = await served.client.send("PUT", f"{HERE}/cloudml/{key}", headers, pieces(BIG[:-1]))
+    assert (answer.status, answer.json()["field"]) == (401, signature.CONTENT)
+    assert [one.key for one in served.platform.objects.list("cloudml").objects] == ["old"]
+    assert served.platform.objects.get("cloudml", "old") == b"old"
+
+
+async def test_an_upload_that_breaks_off_changes_nothing(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    headers = served.member.sign("PUT", f"{HERE}/cloudml/half", BIG)
+    async with served.client.open("PUT", f"{HERE}/cloudml/half", headers, pieces(BIG), cut_off=True):
+        pass
+    assert not served.platform.objects.list("cloudml").objects
+    assert "failed" not in caplog.text
+
+
+async def test_a_replayed_upload_changes_nothing(served: Served) -> None:
+    target = f"{HERE}/cloudml/a"
+    headers = served.member.sign("PUT", target, b"old")
+    assert (await served.client.send("PUT", target, headers, b"old")).status == 201
+    await served.member.call("PUT", target, body=b"new")
+    assert (await served.client.send("PUT", target, headers, b"old")).status == 401
+    assert served.platform.objects.get("cloudml", "a") == b"new"
+
+
+async def test_an_object_can_be_asked_to_be_new(served: Served) -> None:
+    target, new = f"{HERE}/cloudml/a", {"If-None-Match": "*"}
+    assert (await served.member.call("PUT", target, body=b"1", headers=new)).status == 201
+    taken = await served.member.call("PUT", target, body=b"2", headers=new)
+    assert (taken.status, taken.json()["code"]) == (409, "already_exists")
+    assert served.platform.objects.get("cloudml", "a") == b"1"
+    other = await served.member.call("PUT", target, body=b"2", headers={"If-None-Match": '"abc"'})
+    assert (other.status, other.json()["field"]) == (400, "If-None-Match")
+
+
+@pytest.mark.parametrize(
+    ("asked", "status", "content", "range_"),
+    [
+        ("bytes=0-0", 206, b"0", "bytes 0-0/10"),
+        ("bytes=3-5", 206, b"345", "bytes 3-5/10"),
+        ("bytes=7-", 206, b"789", "bytes 7-9/10"),
+        ("bytes=-2", 206, b"89", "bytes 8-9/10"),
+        ("bytes=0-1,3-4", 200, b"0123456789", None),
+        ("lines=1-2", 200, b"0123456789", None),
+    ],
+)
+async def test_a_range_is_what_is_sent(
+    served: Served, asked: str, status: int, content: bytes, range_: str | None
+) -> None:
+    served.platform.objects.put("cloudml", "digits", b"0123456789")
+    answer = await served.member.call("GET", f"{HERE}/cloudml/digits", headers={"Range": asked})
+    assert (answer.status, answer.body, answer.headers.get("content-range")) == (status, content, range_)
+    assert answer.headers["content-length"] == str(len(content))
+
+
+async def test_a_range_outside_says_how_much_there_is(served: Served) -> None:
+    served.platform.objects.put("cloudml", "digits", b"0123456789")
+    answer = await served.member.call("GET", f"{HERE}/cloudml/digits", headers={"Range": "bytes=10-"})
+    assert (answer.status, answer.headers["content-range"]) == (416, "bytes */10")
+    assert (answer.json()["error"], answer.json()["field"]) == (True, "Range")
+
+
+async def test_a_range_is_of_one_version(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The object is replaced by a shorter one between the look at its size and the reading."""
+    served.platform.objects.put("cloudml", "digits", b"0123456789")
+    look = served.platform.storage.head
+
+    def look_and_be_overtaken(*args: str) -> StoredObject:
+        found = look(*args)
+        served.platform.objects.put("cloudml", "digits", b"abc")
+        return found
+
+    monkeypatch.setattr(served.platform.storage, "head", look_and_be_overtaken)
+    answer = await served.member.call("GET", f"{HERE}/cloudml/digits", headers={"Range": "bytes=1-9"})
+    assert (answer.status, answer.body, answer.headers["content-range"]) == (206, b"bc", "bytes 1-2/3")
+
+
+async def test_stored_pages_do_not_run_in_our_origin(served: Served) -> None:
+    served.platform.objects.put("cloudml", "page.html", b"<script>")
+    headers = (await served.member.call("GET", f"{HERE}/cloudml/page.html")).headers
+    assert headers["content-type"] == "application/octet-stream"
+    assert headers["content-disposition"] == "attachment"
+    assert headers["content-security-policy"] == "sandbox"
+    assert headers["x-content-type-options"] == "nosniff"
+
+
+async def test_buckets_are_made_and_listed(served: Served) -> None:
+    for _ in range(2):
+        assert (await served.member.call("PUT", f"{HERE}/more-data")).status == 201
+    page = codec.decode(BucketPage, (await served.member.call("GET", HERE)).json())
+    assert [bucket.name for bucket in page.items] == ["cloudml", "more-data"]
+    taken = await served.stranger.call("PUT", f"{HERE}/more-data")
+    assert (taken.status, taken.json()["code"]) == (409, "already_exists")
+    bad = await served.member.call("PUT", f"{HERE}/Bad")
+    assert (bad.status, bad.json()["field"]) == (400, "bucket")
+
+
+async def test_objects_are_listed_a_page_at_a_time(served: Served) -> None:
+    for key in ("a/1", "a/2", "a/3", "b", "c"):
+        served.platform.objects.put("cloudml", key, b"")
+
+    async def page(query: str) -> ObjectPage:
+        return codec.decode(ObjectPage, (await served.member.call("GET", f"{HERE}/cloudml?{query}")).json())
+
+    first = await page("prefix=a/&limit=2")
+    second = await page(f"prefix=a/&limit=2&after={first.next}")
+    assert [one.key for one in (*first.objects, *second.objects)] == ["a/1", "a/2", "a/3"]
+    assert second.next is None
+    level = await page("delimiter=true")
+    assert (level.folders, [one.key for one in level.objects]) == (["a/"], ["b", "c"])
+    refused = await served.member.call("GET", f"{HERE}/cloudml?limit=1001")
+    assert (refused.status, refused.json()["field"]) == (400, "limit")
+
+
+async def test_an_object_is_removed_once(served: Served) -> None:
+    served.platform.objects.put("cloudml", "a", b"12")
+    first = await served.member.call("DELETE", f"{HERE}/cloudml/a")
+    assert (first.status, first.json()["size"]) == (200, 2)
+    assert (await served.member.call("DELETE", f"{HERE}/cloudml/a")).status == 404
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", ""), ("GET", "/a"), ("HEAD", "/a"), ("PUT", "/a"), ("DELETE", "/a")]
+)
+async def test_a_bucket_of_somebody_else_is_as_absent_as_none(served: Served, method: str, path: str) -> None:
+    served.platform.objects.put("others", "a", b"secret")
+    answers = {
+        name: await served.member.call(method, f"{HERE}/{name}{path}", body=b"x" if method == "PUT" else None)
+        for name in ("others", "never")
+    }
+    assert {answer.status for answer in answers.values()} == {404}
+    assert len({answer.text.replace(name, "N") for name, answer in answers.items()}) == 1
+    assert served.platform.objects.get("others", "a") == b"secret"
+
+
+@pytest.mark.parametrize("key", ["..%2Fothers%2Fa", "a/../b", "a//b", "a%00b", "a/", "", "a%5Cb"])
+async def test_keys_that_can_be_no_path_are_refused(served: Served, key: str) -> None:
+    for method in ("GET", "PUT"):
+        answer = await served.member.call(method, f"{HERE}/cloudml/{key}", body=b"x" if method == "PUT" else None)
+        assert answer.status in (400, 404), answer.text
+        assert answer.json()["error"] is True
+    assert not served.platform.objects.list("cloudml").objects
+
+
+async def test_keys_are_percent_decoded_once(served: Served) -> None:
+    await served.member.call("PUT", f"{HERE}/cloudml/%E5%8C%97%20a%2525", body=b"x")
+    assert [one.key for one in served.platform.objects.list("cloudml").objects] == ["北 a%25"]
+
+
+async def test_a_full_disk_says_so_and_leaves_no_trace(served: Served) -> None:
+    served.store.fail_writes(OutOfSpace("the disk is full"))
+    answer = await served.member.call("PUT", f"{HERE}/cloudml/a", body=b"x")
+    assert (answer.status, answer.json()["code"]) == (507, "out_of_space")
+    assert not served.platform.objects.list("cloudml").objects
+
+
+async def test_the_original_scheme_may_upload_too(served: Served) -> None:
+    headers = served.member.sign_original(f"{HERE}/cloudml/a", b"abc")
+    assert (await served.client.send("PUT", f"{HERE}/cloudml/a", headers, b"abc")).status == 201
+    wrong = served.member.sign_original(f"{HERE}/cloudml/b", b"abc")
+    refused = await served.client.send("PUT", f"{HERE}/cloudml/b", wrong, b"abd")
+    assert refused.status == 401
+    assert hashlib.md5(b"abd", usedforsecurity=False).hexdigest() in refused.text
