@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
+import select
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -246,7 +247,8 @@ class LocalEngine(Engine):
         with process.stdin, process.stdout:
             process.stdin.write(config.encode())
             process.stdin.close()
-            if process.stdout.readline() != b"ready\n":
+            ready, _, _ = select.select([process.stdout], [], [], _START_LIMIT_S)
+            if not ready or process.stdout.readline() != b"ready\n":
                 words = (self._root / "spawner.log").read_bytes()[-500:].decode(errors="replace")
                 raise Unavailable(f"the spawner did not start: {words}")
         process.returncode = 0  # it outlives us on purpose: no warning about a child that still runs

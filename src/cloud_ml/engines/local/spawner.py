@@ -210,7 +210,8 @@ def main() -> None:
     config = codec.decode(LocalConfig, json.load(sys.stdin))
     root = Path(config.root)
     lock = os.open(root / "spawner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    fcntl.flock(lock, fcntl.LOCK_EX)  # one spawner at a time: a predecessor is leaving, or we wait for good
+    # One spawner at a time. A record lock, since a flock would be inherited by the supervisors.
+    fcntl.lockf(lock, fcntl.LOCK_EX)
     os.ftruncate(lock, 0)
     os.write(lock, str(os.getpid()).encode())
     path = root / SOCKET_NAME

@@ -1,0 +1,194 @@
+"""How processes end on this machine, and that nothing of them is left."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.observed import GangState
+from cloud_ml.engines.local import proctree
+from cloud_ml.engines.local.engine import LocalEngine
+from cloud_ml.engines.local.probe import Findings
+from support.gangs import gang_of, output, run, shell, when
+from support.machine import spawner_pid
+
+pytestmark = pytest.mark.anyio
+
+PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else os.path.realpath(sys.executable)
+MIB = 2**20
+
+
+@pytest.fixture
+def limited(findings: Findings) -> None:
+    """Skip where no limits can be enforced."""
+    if not findings.config.cgroups:
+        pytest.skip("no control groups here: " + "; ".join(findings.missing))
+
+
+async def test_exit_code_and_signal_are_exact(engine: LocalEngine) -> None:
+    seen, _ = await run(engine, shell("exit 42"))
+    assert (seen.reason, seen.processes[0].exit_code) == (Reason.NON_ZERO_EXIT, 42)
+    seen, _ = await run(engine, shell("kill -SEGV $$"))
+    assert (seen.reason, seen.processes[0].signal) == (Reason.SIGNALED, "SIGSEGV")
+
+
+async def test_a_command_that_does_not_exist_fails_with_its_name_in_the_log(engine: LocalEngine) -> None:
+    seen, log = await run(engine, gang_of("no-such-program"))
+    assert not seen.succeeded
+    assert "no-such-program" in log
+
+
+@pytest.mark.usefixtures("limited")
+async def test_a_job_that_eats_memory_ends_as_oom_killed(engine: LocalEngine) -> None:
+    eat = "b = []\nwhile True: b.append(bytearray(1 << 20))"
+    seen, _ = await run(engine, gang_of(PYTHON, "-c", eat, memory_bytes=64 * MIB))
+    assert (seen.reason, seen.message) == (Reason.OUT_OF_MEMORY, "OOMKilled: 64M exceeded")
+    assert seen.processes[0].usage.memory_peak_bytes > 48 * MIB
+
+
+@pytest.mark.usefixtures("limited")
+async def test_a_fork_bomb_harms_only_itself(engine: LocalEngine) -> None:
+    bomb = "import os\nwhile True:\n  try: os.fork()\n  except OSError: print('no more', flush=True); os._exit(3)"
+    gang = gang_of(PYTHON, "-c", bomb, wall_time_s=3)
+    seen, log = await run(engine, gang)
+    assert "no more" in log
+    assert seen.state is GangState.EXITED
+    assert proctree.marked(f"CLOUDML_GANG={gang.key}") == []
+
+
+async def test_daemons_and_grandchildren_are_gone_at_the_end(engine: LocalEngine) -> None:
+    daemonise = (
+        "(setsid sh -c 'trap \"\" TERM HUP; while :; do sleep 1; done' &) ; sleep 600 & nohup sleep 600 & echo up"
+    )
+    gang = shell(daemonise)
+    seen, log = await run(engine, gang)
+    assert seen.succeeded
+    assert log.splitlines()[-1] == "up"
+    assert proctree.marked(f"CLOUDML_GANG={gang.key}") == []
+
+
+async def test_the_time_limit_is_kept_and_named(engine: LocalEngine) -> None:
+    seen, _ = await run(engine, shell("sleep 600", wall_time_s=1))
+    assert seen.reason is Reason.TIME_LIMIT
+    assert "1 s" in seen.message
+
+
+async def test_a_stop_is_polite_first(engine: LocalEngine) -> None:
+    gang = shell("trap 'echo saved; exit 0' TERM; echo up; while :; do sleep 0.1; done")
+    await engine.ensure(gang)
+    await _printed(engine, gang, "up")
+    await engine.stop(gang.key, grace_s=30.0)
+    seen = await when(engine, gang.key, lambda g: g.state.over)
+    assert seen.reason is Reason.CANCELLED
+    assert await output(engine, gang.key) == "up\nsaved\n"
+
+
+async def test_prepare_and_finish_commands_run_around_the_code(engine: LocalEngine) -> None:
+    gang = shell("cat made", prepare_command="echo before; echo made > made", finish_command="echo after")
+    seen, log = await run(engine, gang)
+    assert seen.succeeded
+    assert log == "before\nmade\nafter\n"
+
+
+async def test_a_failing_prepare_command_is_the_reason(engine: LocalEngine) -> None:
+    seen, log = await run(engine, shell("echo never", prepare_command="echo trouble; exit 7"))
+    assert seen.reason is Reason.PREPARE_FAILED
+    assert "code 7" in seen.message
+    assert log == "trouble\n"
+
+
+async def test_output_past_the_limit_loses_its_middle_and_the_job_goes_on(engine: LocalEngine) -> None:
+    seen, log = await run(engine, shell("i=0; while [ $i -lt 60000 ]; do echo line $i; i=$((i+1)); done"))
+    assert seen.succeeded
+    lines = log.splitlines()
+    assert lines[0] == "line 0"
+    assert lines[-1] == "line 59999"
+    assert len(log) < 300 * 1024
+    assert any("dropped here" in line for line in lines)
+
+
+async def test_binary_output_is_kept_as_it_is(engine: LocalEngine) -> None:
+    gang = shell(r"printf '\000\377\376ok'")
+    await run(engine, gang)
+    assert b"".join([c async for c in engine.logs(gang.key, "master-0")]) == b"\x00\xff\xfeok"
+
+
+async def test_the_last_lines(engine: LocalEngine) -> None:
+    gang = shell("for i in 1 2 3 4 5; do echo $i; done")
+    await run(engine, gang)
+    assert b"".join([c async for c in engine.logs(gang.key, "master-0", lines=2)]) == b"4\n5\n"
+    assert b"".join([c async for c in engine.logs(gang.key, "master-0", lines=0)]) == b""
+    assert b"".join([c async for c in engine.logs(gang.key, "master-0", lines=99)]) == b"1\n2\n3\n4\n5\n"
+
+
+async def test_the_working_folder_is_kept_over_attempts(engine: LocalEngine) -> None:
+    first = shell("echo step-7 > checkpoint; exit 1")
+    await run(engine, first)
+    _, log = await run(engine, shell("cat checkpoint", uid=first.key.job_uid, attempt=2))
+    assert log == "step-7\n"
+
+
+async def test_a_killed_supervisor_takes_its_processes_along(engine: LocalEngine) -> None:
+    gang = shell("trap '' TERM HUP; echo up; sleep 600 & sleep 600")
+    await engine.ensure(gang)
+    await _printed(engine, gang, "up")
+    gate = engine._ledger.gate(gang.key)  # the one place that knows the supervisor's process id
+    os.kill(gate.pid, signal.SIGKILL)
+    seen = await when(engine, gang.key, lambda g: g.state.over)
+    assert (seen.state, seen.reason) == (GangState.LOST, Reason.SUPERVISOR_LOST)
+    await _gone(gang.key)
+
+
+async def test_jobs_survive_the_spawner_and_a_new_one_takes_over(engine: LocalEngine, findings: Findings) -> None:
+    gang = shell("echo up; while [ ! -e go ]; do sleep 0.05; done; echo done")
+    await engine.ensure(gang)
+    await _printed(engine, gang, "up")
+    pid = spawner_pid(Path(findings.config.root))
+    os.kill(pid, signal.SIGKILL)
+    other = shell("echo hello")
+    seen, log = await run(engine, other)
+    assert (seen.succeeded, log) == (True, "hello\n")
+    (engine._ledger.work_folder(gang.key.job_uid) / "go").touch()
+    seen = await when(engine, gang.key, lambda g: g.state.over)
+    assert seen.succeeded
+    assert await output(engine, gang.key) == "up\ndone\n"
+
+
+async def test_a_follower_sees_lines_as_they_come(engine: LocalEngine) -> None:
+    gang = shell("echo one; while [ ! -e go ]; do sleep 0.02; done; echo two")
+    await engine.ensure(gang)
+    await when(engine, gang.key, lambda g: g.state is GangState.RUNNING)
+    chunks = engine.logs(gang.key, "master-0", follow=True)
+    assert await asyncio.wait_for(anext(chunks), 10) == b"one\n"
+    (engine._ledger.work_folder(gang.key.job_uid) / "go").touch()
+    assert await asyncio.wait_for(anext(chunks), 10) == b"two\n"
+    assert [chunk async for chunk in chunks] == []
+
+
+async def test_usage_is_sampled(engine: LocalEngine, limited: None) -> None:
+    gang = gang_of(
+        PYTHON, "-c", "import time\nb = bytearray(40 << 20)\nt = time.time()\nwhile time.time() < t + 1: pass"
+    )
+    seen, _ = await run(engine, gang)
+    assert seen.processes[0].usage.cpu_seconds > 0.5
+    points = await engine.usage(gang.key)
+    assert max(point.memory_bytes for point in points) > 30 * MIB
+    assert max(point.cores for point in points) > 0.3
+
+
+async def _printed(engine: LocalEngine, gang, text: str) -> None:
+    async with asyncio.timeout(30):
+        while text not in await output(engine, gang.key):
+            await asyncio.sleep(0.01)
+
+
+async def _gone(key) -> None:
+    async with asyncio.timeout(10):
+        while proctree.marked(f"CLOUDML_GANG={key}"):
+            await asyncio.sleep(0.02)

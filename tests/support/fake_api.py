@@ -1,0 +1,158 @@
+"""The modern surface over dictionaries: as much of it as clients need, without an engine behind it."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
+
+from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, InvalidRequest, NotFound
+from cloud_ml.models import codec
+from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary
+from cloud_ml.models.storage import Bucket, BucketPage, ObjectPage, ServerInfo, StoredObject, WhoAmI
+from cloud_ml.models.train_job import TrainJob
+from support.fake_server import Reply, Seen, json_reply, refusal
+
+START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
+_STATUS = {InvalidRequest: 400, NotFound: 404, AlreadyExists: 409, Conflict: 409}
+
+
+def make_job(name: str, *, phase: str = "Queued", revision: int = 1, **more: object) -> Job:
+    facts = {
+        "uid": f"uid-{name}",
+        "name": name,
+        "org": "default",
+        "owner": "admin",
+        "state": phase.lower(),
+        "attempt": 1,
+    }
+    job = Job(**facts, phase=phase, revision=revision, created_at=START, updated_at=START)  # type: ignore[arg-type]
+    return replace(job, **more)  # type: ignore[arg-type]
+
+
+class FakeApi:
+    """Jobs end at once, in the way that ``outcome`` tells, after they have printed ``log``."""
+
+    def __init__(self) -> None:
+        self.jobs: dict[str, Job] = {}
+        self.keys: dict[str, str] = {}
+        self.objects: dict[str, bytes] = {}
+        self.buckets = ["cloudml"]
+        self.log = b"epoch 1\nepoch 2\nepoch 3\n"
+        self.outcome: dict[str, object] = {"phase": "Succeeded", "exit_code": 0}
+
+    def __call__(self, seen: Seen) -> Reply:
+        try:
+            kind, *rest = seen.path.removeprefix("/api/v1/").split("/", 2)
+            return getattr(self, f"on_{kind}")(seen, *rest)
+        except CloudMlError as error:
+            return refusal(error, _STATUS[type(error)])
+
+    def on_whoami(self, _: Seen) -> Reply:
+        me = WhoAmI(org="default", org_id="1", user="admin", role="admin", default_bucket="cloudml")
+        return json_reply(codec.encode(me))
+
+    def on_server(self, _: Seen) -> Reply:
+        return json_reply(codec.encode(ServerInfo(version="9.9")) | {"a_newer_field": 1})
+
+    def on_frameworks(self, _: Seen) -> Reply:
+        return json_reply({"tensorflow": ["2.16", "1.15"], "python": ["3.11"]})
+
+    def on_jobs(self, seen: Seen, name: str = "", verb: str = "") -> Reply:
+        if not name:
+            return self._submit(seen) if seen.method == "POST" else self._list(seen)
+        job = next((one for one in self.jobs.values() if name in (one.name, one.uid)), None)
+        if job is None:
+            raise NotFound(f"there is no job {name}", field="job_name", value=name)
+        if verb == "logs":
+            lines = self.log.splitlines(keepends=True)
+            wanted = lines[len(lines) - int(seen.query.get("lines", len(lines))) :]
+            if seen.query.get("follow"):
+                self._change(job, **self.outcome)
+            return Reply(200, wanted, {"content-type": "text/plain"})
+        if verb == "events":
+            event = JobEvent(id=1, at=START, type="Normal", reason="Submitted", message="submitted by admin")
+            return json_reply(codec.encode(JobEvents(items=[event])))
+        if verb == "cancel" and job.finished:
+            raise Conflict(f"{name} has ended already: {job.phase}", field="phase")
+        if verb == "cancel":
+            job = self._change(job, phase="Stopping", reason="Cancelled")
+        if verb == "start":
+            job = self._change(job, phase="Queued")
+        if seen.method == "DELETE":
+            job = self._change(job, deleting=True)
+        return json_reply(codec.encode(job), 202 if seen.method == "DELETE" else 200)
+
+    def on_storage(self, seen: Seen, bucket: str = "", key: str = "") -> Reply:
+        if not bucket:
+            buckets = [Bucket(name=name, org="default", created_at=START) for name in self.buckets]
+            return json_reply(codec.encode(BucketPage(items=buckets)))
+        if not key:
+            return self._bucket(seen, bucket)
+        uri = f"fds://{bucket}/{key}"
+        if seen.method == "PUT":
+            if uri in self.objects and seen.headers.get("if-none-match") == "*":
+                raise AlreadyExists(f"there is an object {uri} already")
+            self.objects[uri] = seen.body
+            return json_reply(codec.encode(self._stored(uri)), 201)
+        if uri not in self.objects:
+            raise NotFound(f"there is no object {uri}", field="key", value=key)
+        if seen.method == "DELETE":
+            return json_reply(codec.encode(self._stored(uri)), 200 if self.objects.pop(uri) is not None else 500)
+        headers = {
+            "last-modified": format_datetime(START, usegmt=True),
+            "etag": '"e1"',
+            "content-length": str(len(self.objects[uri])),
+        }
+        return Reply(200, self.objects[uri], headers)
+
+    def _submit(self, seen: Seen) -> Reply:
+        wanted = codec.decode(TrainJob, seen.document)
+        key = seen.headers["idempotency-key"]
+        if self.keys.get(key) != wanted.job_name:
+            if wanted.job_name in self.jobs:
+                raise AlreadyExists(f"a job named {wanted.job_name} exists already", same_spec=True, field="job_name")
+            phase = "Saved" if wanted.save_mode else "Queued"
+            self.jobs[wanted.job_name] = make_job(wanted.job_name, phase=phase, spec=codec.encode(wanted))
+            self.keys[key] = wanted.job_name
+        return json_reply(codec.encode(self.jobs[wanted.job_name]), 201)
+
+    def _list(self, seen: Seen) -> Reply:
+        limit, after = int(seen.query["limit"]), int(seen.query.get("after", 0))
+        found = [job for job in self.jobs.values() if seen.query.get("state") in (None, job.state)]
+        names = JobSummary.__dataclass_fields__
+        items = [JobSummary(**{name: getattr(job, name) for name in names}) for job in found[after : after + limit]]
+        more = after + limit < len(found)
+        return json_reply(codec.encode(JobPage(items=items, next=after + limit if more else None)))
+
+    def _bucket(self, seen: Seen, bucket: str) -> Reply:
+        if seen.method == "PUT":
+            self.buckets.append(bucket)
+            return json_reply(codec.encode(Bucket(name=bucket, org="default", created_at=START)), 201)
+        if bucket not in self.buckets:
+            raise NotFound(f"there is no bucket {bucket}", field="bucket", value=bucket)
+        prefix = seen.query.get("prefix", "")
+        objects, folders = [], set()
+        for uri in sorted(self.objects):
+            key = uri.removeprefix(f"fds://{bucket}/")
+            if uri == key or not key.startswith(prefix):
+                continue
+            head, slash, _ = key[len(prefix) :].partition("/")
+            if seen.query.get("delimiter") and slash:
+                folders.add(prefix + head + "/")
+            else:
+                objects.append(self._stored(uri))
+        return json_reply(codec.encode(ObjectPage(objects=objects, folders=sorted(folders))))
+
+    def _stored(self, uri: str) -> StoredObject:
+        bucket, _, key = uri.removeprefix("fds://").partition("/")
+        content = self.objects[uri]
+        etag = hashlib.sha256(content).hexdigest()
+        return StoredObject(bucket=bucket, key=key, size=len(content), modified=START, etag=etag)
+
+    def _change(self, job: Job, **changes: object) -> Job:
+        ended = {"started_at": START, "finished_at": START + timedelta(seconds=3)} if "exit_code" in changes else {}
+        changed = replace(job, revision=job.revision + 1, **ended, **changes)  # type: ignore[arg-type]
+        self.jobs[job.name] = changed
+        return changed
