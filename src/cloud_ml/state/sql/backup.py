@@ -39,8 +39,7 @@ def backup(url: str, target: Path) -> None:
             sqlite.sync(draft)
             _put_in_place(draft, target)
         finally:
-            for leftover in target.parent.glob(f"{draft.name}*"):
-                leftover.unlink()
+            sqlite.remove(draft)
 
 
 def _copy(source: Path, draft: Path) -> None:

@@ -41,9 +41,7 @@ def open_database(url: URL, *, create: bool) -> Database:
             _check_may_create(path, create=create)
             _create(path)
         _check_file(path)
-        writer = _engine(path, pool_size=1, pragmas=_WRITER)
-        event.listen(writer, "begin", _begin_with_right_to_write)
-        migrations.ensure_current(writer, name=str(path))
+        writer = _open_writer(path, name=str(path))
     reader = _engine(path, pool_size=READERS, pragmas=_READER).execution_options(isolation_level="AUTOCOMMIT")
     return Database(str(path), writer, reader)
 
@@ -92,17 +90,24 @@ def _create(path: Path) -> None:
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
-        engine = _engine(draft, pool_size=1, pragmas=_WRITER)
-        event.listen(engine, "begin", _begin_with_right_to_write)
-        migrations.ensure_current(engine, name=str(path))
-        engine.dispose()  # the last connection moves the log into the file
+        _open_writer(draft, name=str(path)).dispose()  # the last connection moves the log into the file
         sync(draft)
         with suppress(FileExistsError):  # another server was quicker: its file is as good
             path.hardlink_to(draft)
         sync(path.parent)
     finally:
-        for leftover in path.parent.glob(f"{draft.name}*"):
-            leftover.unlink()
+        remove(draft)
+
+
+def _open_writer(path: Path, *, name: str) -> Engine:
+    engine = _engine(path, pool_size=1, pragmas=_WRITER)
+    event.listen(engine, "begin", _begin_with_right_to_write)
+    try:
+        migrations.ensure_current(engine, name=name)
+    except BaseException:
+        engine.dispose()
+        raise
+    return engine
 
 
 def _check_file(path: Path) -> None:
@@ -141,6 +146,12 @@ def _engine(path: Path, *, pool_size: int, pragmas: tuple[str, ...]) -> Engine:
 
 def _begin_with_right_to_write(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def remove(path: Path) -> None:
+    """Remove a database and what SQLite keeps beside it."""
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:
