@@ -1,0 +1,175 @@
+"""The composition root: from settings to a platform. The only place that knows which adapters exist."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import cloud_ml
+from cloud_ml.api.platform import Platform
+from cloud_ml.controller.executor import Executor
+from cloud_ml.controller.manager import Controller
+from cloud_ml.controller.packages import Packages
+from cloud_ml.domain.jobs.decide import Rules
+from cloud_ml.engines.local.engine import LocalEngine
+from cloud_ml.engines.local.ledger import Ledger
+from cloud_ml.engines.local.probe import probe
+from cloud_ml.environments.catalog import Catalog
+from cloud_ml.errors import Conflict, OutOfSpace, Unavailable
+from cloud_ml.models.storage import ServerInfo
+from cloud_ml.objects.local import LocalObjectStore
+from cloud_ml.recipes.single import SingleProcess
+from cloud_ml.settings import Settings
+from cloud_ml.state.sql.store import SqlStateStore
+from cloud_ml.usecases.clock import system_clock
+from cloud_ml.usecases.first_start import FirstStart, bootstrap
+from cloud_ml.usecases.identities import Identities
+
+
+@dataclass
+class Server:
+    """Everything one server process is made of. ``close`` it when the loop has ended."""
+
+    settings: Settings
+    platform: Platform
+    controller: Controller
+    engine: LocalEngine
+    first_start: FirstStart
+    lock: int
+
+    def close(self) -> None:
+        """Let go of the store, the threads and the data folder. Jobs run on."""
+        self.platform.offload.close()
+        self.platform.store.close()
+        os.close(self.lock)
+
+
+def build(settings: Settings, *, access_key: str | None = None, secret: str | None = None) -> Server:
+    """Open or make everything below the data folder and put the parts together.
+
+    Args:
+        settings: All settings.
+        access_key: The administrator's key to have after the first start; generated when left out.
+        secret: Its secret.
+
+    Raises:
+        Conflict: Another server uses the data folder.
+        Damaged: The database cannot be trusted.
+        OutOfSpace: The disk is full or read-only.
+        Unavailable: A fence that the settings require cannot be had, or uv is missing.
+        InvalidRequest: A setting or a runtime's file is wrong.
+    """
+    data = settings.data_dir
+    lock = _lock(data)
+    tenant_base = settings.engine.tenant_uid_base
+    Ledger(data / "engine").create()
+    findings = probe(
+        settings.engine,
+        root=data / "engine",
+        environments_home=settings.environments_home,
+        runtimes_dir=settings.runtimes_dir,
+        uv=find_uv(),
+    )
+    switches_user = findings.config.tenant_uid_base > 0
+    store = SqlStateStore.open(
+        settings.server.database_url or f"sqlite:///{data / 'state.db'}",
+        create=not (data / "credentials.json").exists(),
+    )
+    objects = LocalObjectStore(data / "objects", (lambda tenant: tenant_base + tenant) if switches_user else None)
+    engine = LocalEngine(findings, network=settings.engine.network)
+    platform = Platform(
+        store=store,
+        objects=objects,
+        engine=engine,
+        catalog=Catalog.load(settings.runtimes_dir),
+        identities=Identities(store, system_clock),
+        clock=system_clock,
+        info=lambda: ServerInfo(
+            version=cloud_ml.__version__, isolation=dict(engine.isolation()), missing=list(engine.missing())
+        ),
+        settings=settings.api,
+    )
+    first_start = bootstrap(platform.identities, platform.storage, access_key=access_key, secret=secret)
+    controller = Controller(
+        store=store,
+        engine=engine,
+        executor=Executor(
+            store=store,
+            objects=objects,
+            storage=platform.storage,
+            engine=engine,
+            recipe=SingleProcess(),
+            packages=Packages(objects, data / "packages"),
+            offload=platform.offload,
+            network=settings.engine.network,
+        ),
+        settings=settings.controller,
+        rules=Rules(settings.engine.stop_grace_s, settings.engine.start_timeout_s),
+        holder=f"{os.uname().nodename}:{data}",
+        clock=system_clock,
+        offload=platform.offload,
+    )
+    return Server(settings, platform, controller, engine, first_start, lock)
+
+
+def write_credentials(server: Server, endpoint: str) -> Path:
+    """Write the administrator's key for the operator, readable by its owner only."""
+    path = server.settings.data_dir / "credentials.json"
+    admin = server.first_start.admin
+    if admin is not None:
+        content = {"endpoint": endpoint, "access_key": admin.access_key, "secret_key": admin.secret}
+        draft = path.with_suffix(".new")
+        descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "w") as file:
+            json.dump(content, file, indent=2)
+        draft.replace(path)
+    return path
+
+
+def _lock(data: Path) -> int:
+    """Make the data folder, and make sure that no other server uses it.
+
+    The folder is passable, since users of jobs have their working folders below; what is secret in it
+    is closed by its own mode.
+    """
+    try:
+        data.mkdir(parents=True, exist_ok=True)
+        data.chmod(0o711)
+        descriptor = os.open(data / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise OutOfSpace(f"the data folder {data} cannot be used: {error.strerror}") from error
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.read(descriptor, 32).decode(errors="replace") or "unknown"
+        os.close(descriptor)
+        raise Conflict(
+            f"another server (process {holder}) uses the data folder {data}",
+            hint="Stop it, or give this one a folder of its own with --data-dir.",
+        ) from None
+    os.ftruncate(descriptor, 0)
+    os.write(descriptor, str(os.getpid()).encode())
+    return descriptor
+
+
+def find_uv() -> Path:
+    """The ``uv`` program: the one installed beside us, else the machine's.
+
+    Raises:
+        Unavailable: There is none.
+    """
+    try:
+        from uv import find_uv_bin  # noqa: PLC0415 - only here, and optional
+
+        return Path(find_uv_bin())
+    except (ImportError, FileNotFoundError):
+        found = shutil.which("uv")
+        if found is None:
+            raise Unavailable(
+                "uv, which makes the environments of jobs, is not installed", hint="pip install 'cloud-ml[server]'"
+            ) from None
+        return Path(found)

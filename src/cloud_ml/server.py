@@ -1,0 +1,172 @@
+"""Runs one server process: listens, serves the API, leads the controller, and leaves in order."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ipaddress
+import logging
+import os
+import signal
+import socket
+from collections.abc import Callable
+from pathlib import Path
+
+import uvicorn
+
+from cloud_ml.api.app import create_app
+from cloud_ml.bootstrap import Server, build, write_credentials
+from cloud_ml.errors import Conflict, InvalidRequest
+from cloud_ml.sdk import config as client_config
+from cloud_ml.settings import ServerSettings, Settings
+
+_BACKLOG = 2048
+logger = logging.getLogger(__name__)
+
+
+def run(
+    settings: Settings,
+    *,
+    access_key: str | None = None,
+    secret: str | None = None,
+    started: Callable[[str, Path, Server], None],
+) -> None:
+    """Serve until SIGTERM or SIGINT. Jobs run on afterwards.
+
+    Args:
+        settings: All settings.
+        access_key: The administrator's key after the first start; generated when left out.
+        secret: Its secret.
+        started: Called once requests are answered, with the endpoint, the credentials' file and the server.
+
+    Raises:
+        CloudMlError: The server cannot start; says why and what to do.
+    """
+    _check_exposure(settings.server)
+    listener = _listen(settings.server)
+    endpoint = _endpoint(settings.server, listener)
+    server = build(settings, access_key=access_key, secret=secret)
+    try:
+        credentials = write_credentials(server, endpoint)
+        _write_user_config(server, endpoint)
+        asyncio.run(_serve(server, listener, lambda: started(endpoint, credentials, server)))
+    finally:
+        server.close()
+
+
+async def _serve(server: Server, listener: socket.socket, started: Callable[[], None]) -> None:
+    settings = server.settings.server
+    await server.engine.start()
+    web = _Web(
+        uvicorn.Config(
+            create_app(server.platform),
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            server_header=False,
+            backlog=_BACKLOG,
+            ssl_certfile=settings.tls_cert or None,
+            ssl_keyfile=settings.tls_key or None,
+            timeout_graceful_shutdown=max(1, int(settings.shutdown_timeout_s)),
+            proxy_headers=settings.behind_proxy,
+        ),
+        started,
+    )
+    controller = asyncio.create_task(server.controller.run(), name="controller")
+    serving = asyncio.create_task(web.serve(sockets=[listener]), name="web")
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    stopping = asyncio.create_task(stop.wait())
+    try:
+        await asyncio.wait([controller, serving, stopping], return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        logger.info("server stops; jobs run on")
+        server.platform.hub.close()
+        web.should_exit = True
+        controller.cancel()
+        results = await asyncio.gather(controller, serving, return_exceptions=True)
+        stopping.cancel()
+        await server.engine.close()
+    for result in results:
+        if isinstance(result, Exception):
+            raise result
+
+
+class _Web(uvicorn.Server):
+    """Uvicorn without its own signal handlers, and with a word when it answers."""
+
+    def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._started = started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self._started()
+
+    @contextlib.contextmanager
+    def capture_signals(self):  # type: ignore[no-untyped-def]
+        yield
+
+
+def _check_exposure(settings: ServerSettings) -> None:
+    """Refuse to send signatures and data over a network in the clear."""
+    if bool(settings.tls_cert) != bool(settings.tls_key):
+        raise InvalidRequest("--tls-cert and --tls-key are given together or not at all", field="tls_cert")
+    if settings.tls_cert or settings.behind_proxy or _is_loopback(settings.host):
+        return
+    raise InvalidRequest(
+        f"listening on {settings.host} without TLS would show keys and data to the network",
+        field="host",
+        value=settings.host,
+        allowed="a loopback address, or TLS",
+        hint="Give --tls-cert and --tls-key, or --behind-proxy if a proxy in front speaks TLS.",
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _listen(settings: ServerSettings) -> socket.socket:
+    try:
+        family, _, _, _, address = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0]
+        listener = socket.socket(family, socket.SOCK_STREAM)
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+    except OSError as error:
+        raise Conflict(
+            f"cannot listen on {settings.host}:{settings.port}: {os.strerror(error.errno or 0)}",
+            field="port",
+            value=settings.port,
+            hint="Is a server running already? Choose another with --port (0 takes a free one).",
+        ) from error
+    listener.listen(_BACKLOG)
+    listener.set_inheritable(False)
+    return listener
+
+
+def _endpoint(settings: ServerSettings, listener: socket.socket) -> str:
+    scheme = "https" if settings.tls_cert else "http"
+    host = settings.host
+    if host in ("0.0.0.0", "::"):  # noqa: S104 - what a client of this machine can use instead
+        host = "127.0.0.1" if host == "0.0.0.0" else "::1"  # noqa: S104
+    return f"{scheme}://{f'[{host}]' if ':' in host else host}:{listener.getsockname()[1]}"
+
+
+def _write_user_config(server: Server, endpoint: str) -> None:
+    """On the first start, when the user has no configuration, write one so that the CLI works at once."""
+    admin = server.first_start.admin
+    path = client_config.config_path()
+    if admin is None or path.exists():
+        return
+    try:
+        client_config.write_context(
+            "default", client_config.Context(endpoint, admin.access_key, admin.secret), path=path
+        )
+    except (InvalidRequest, OSError) as error:
+        logger.warning("the CLI's configuration was not written", extra={"path": str(path), "error": str(error)})
