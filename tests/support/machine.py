@@ -30,6 +30,7 @@ def end_engine(config: LocalConfig) -> None:
             group = hierarchy.group(name)
             group.kill()
             group.remove()
+        hierarchy.remove()
 
 
 def spawner_pid(root: Path) -> int | None:

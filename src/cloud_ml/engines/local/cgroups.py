@@ -109,6 +109,10 @@ class Hierarchy(abc.ABC):
         """Every group that there is."""
 
     @abc.abstractmethod
+    def remove(self) -> None:
+        """Take the folder itself away, if no group is left in it."""
+
+    @abc.abstractmethod
     def description(self) -> dict[str, str]:
         """What is needed to find it again from another process."""
 
@@ -134,6 +138,11 @@ class HierarchyV1(Hierarchy):
 
     def names(self) -> list[str]:
         return _subfolders(self.folders["memory"])
+
+    def remove(self) -> None:
+        for folder in self.folders.values():
+            with contextlib.suppress(OSError):
+                folder.rmdir()
 
     def description(self) -> dict[str, str]:
         return {"version": "1", **{controller: str(folder) for controller, folder in self.folders.items()}}
@@ -206,6 +215,10 @@ class HierarchyV2(Hierarchy):
 
     def names(self) -> list[str]:
         return _subfolders(self.folder)
+
+    def remove(self) -> None:
+        with contextlib.suppress(OSError):
+            self.folder.rmdir()
 
     def description(self) -> dict[str, str]:
         return {"version": "2", "folder": str(self.folder)}
@@ -395,6 +408,13 @@ class Pool:
     def sweep(self, in_use: Sequence[str]) -> None:
         """Take over what a predecessor left: everything but the groups named."""
         self._used += [self._hierarchy.group(name) for name in self._hierarchy.names() if name not in in_use]
+
+    def close(self) -> None:
+        """Remove what is ready or empty; groups that are in use stay, and with them the folder above."""
+        for group in (*self._ready, *self._used):
+            group.remove()
+        self._ready, self._used = [], []
+        self._hierarchy.remove()
 
     def _make(self) -> Group:
         return self._hierarchy.make(f"task-{os.getpid()}-{next(_counter)}")

@@ -56,6 +56,8 @@ class LocalEngine(Engine):
 
     async def close(self) -> None:
         async with self._lock:
+            with contextlib.suppress(OSError, EOFError, Unavailable):
+                await self._exchange({"retire_if_idle": True})
             await self._disconnect()
 
     async def ensure(self, gang: Gang) -> None:

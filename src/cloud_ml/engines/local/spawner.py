@@ -4,6 +4,7 @@ Forking a process that has everything imported takes a millisecond where a fresh
 It speaks with the server over a unix socket, a JSON line each way: ``{"ensure": <gang>}`` is answered
 ``{"ok": true}`` once the supervisor is forked, ``{"retire": true}`` ends the spawner (its supervisors
 run on). Between requests it makes control groups ready, removes used ones, and buries supervisors.
+With nobody to serve and nobody to look after it leaves by itself, so that nothing stays behind for good.
 """
 
 from __future__ import annotations
@@ -60,6 +61,7 @@ class Spawner:
         self._listener = listener
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
         self._retired = False
+        self._connections = 0
         self._wakeup: tuple[socket.socket, socket.socket] | None = None
 
     def run(self) -> None:
@@ -71,9 +73,14 @@ class Spawner:
         while not self._retired:
             busy = self._pool is not None and self._pool.tidy()
             pause = 0.0 if busy else _TIDY_PAUSE_S if self._pool and self._pool.waiting else _IDLE_S
-            for key, _ in self._selector.select(pause):
+            ready = self._selector.select(pause)
+            for key, _ in ready:
                 key.data(key.fileobj)
             self._bury()
+            unused = not ready and not self._children and not self._connections
+            self._retired = self._retired or (unused and pause == _IDLE_S)
+        if self._pool is not None:
+            self._pool.close()
 
     # ---- the server's requests
 
@@ -81,6 +88,7 @@ class Spawner:
         connection, _ = listener.accept()
         connection.setblocking(False)
         entry = _Connection(connection)
+        self._connections += 1
         self._selector.register(connection, selectors.EVENT_READ, lambda _: self._receive(entry))
 
     def _receive(self, connection: _Connection) -> None:
@@ -93,6 +101,7 @@ class Spawner:
         if not data:
             self._selector.unregister(connection.socket)
             connection.socket.close()
+            self._connections -= 1
             return
         connection.received += data
         while (end := connection.received.find(b"\n")) >= 0:
@@ -107,7 +116,8 @@ class Spawner:
             request = json.loads(line)
             if "ensure" in request:
                 self._spawn(codec.decode(Gang, request["ensure"], ignore_unknown=True))
-            self._retired = bool(request.get("retire"))
+            idle = not self._children and self._connections == 1
+            self._retired = bool(request.get("retire")) or (idle and bool(request.get("retire_if_idle")))
         except Exception as error:
             traceback.print_exc()
             return {"ok": False, "error": str(error)}
