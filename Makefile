@@ -1,0 +1,58 @@
+# Every target makes what it needs, the virtual environment included: python3 (with venv), make and gcc are enough.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := $(BIN)/uv
+PYTEST := $(BIN)/python -m pytest
+WORKERS ?= 2
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-fast test-server check format bench docs clean
+
+help:  ## Show this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-12s %s\n' "$$n" "$$t"; done
+
+setup: $(VENV)/.server $(VENV)/.develop  ## Make the virtual environment with everything in it
+
+demo: $(VENV)/.server  ## Start a server, train two real models, show what came out
+	@$(BIN)/python examples/demo.py
+
+test: test-fast test-server  ## Run all tests: the fast ones first
+
+test-fast: $(VENV)/.develop  ## Unit tests, in seconds
+	$(PYTEST) tests/unit tests/compat -q -n $(WORKERS)
+
+test-server: $(VENV)/.develop  ## Contracts, properties, real servers
+	$(PYTEST) tests/contract tests/properties tests/integration tests/acceptance -q -n $(WORKERS) --dist loadgroup
+
+check: $(VENV)/.develop  ## Format, lint, types, import rules
+	$(BIN)/ruff format --check src tests benchmarks examples
+	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(MAKE) docs
+
+format: $(VENV)/.develop  ## Bring the code into form
+	$(BIN)/ruff format src tests benchmarks examples
+	$(BIN)/ruff check --fix src tests benchmarks examples
+
+bench: $(VENV)/.develop  ## The figures we promise, beside their floors
+	$(BIN)/python benchmarks/run.py
+
+docs: $(VENV)/.develop  ## Build the documentation, warnings as errors
+	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
+clean:  ## Remove what was built; the caches of environments stay
+	rm -rf $(VENV) docs/_build build dist .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(UV):
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/pip install -q --disable-pip-version-check uv
+
+$(VENV)/.server: pyproject.toml | $(UV)
+	$(UV) pip install -q --python $(BIN)/python -e '.[server]'
+	@touch $@
+
+$(VENV)/.develop: pyproject.toml $(VENV)/.server
+	$(UV) pip install -q --python $(BIN)/python --group test --group check --group docs
+	@touch $@
