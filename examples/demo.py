@@ -1,0 +1,124 @@
+"""``make demo``: a server, two real trainings through the command line, and what came out of them.
+
+Everything happens below ``.demo`` in the current folder; the server is stopped at the end, and what was
+trained stays. Run it as often as you like.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+DEMO = Path.cwd() / ".demo"
+CLOUDML = Path(sys.executable).with_name("cloudml")
+START_LIMIT_S = 60
+
+
+def main() -> int:
+    DEMO.mkdir(exist_ok=True)
+    environment = {**os.environ, "CLOUDML_CONFIG": str(DEMO / "config.json"), "PYTHONUNBUFFERED": "1"}
+    for name in ("CLOUDML_ENDPOINT", "CLOUDML_ACCESS_KEY", "CLOUDML_SECRET_KEY", "CLOUDML_CONTEXT"):
+        environment.pop(name, None)
+    say("A platform of your own: API, controller and engine in one process")
+    with open(DEMO / "server.log", "wb") as log:
+        server = subprocess.Popen(
+            [CLOUDML, "server", "--data-dir", DEMO / "data", "--port", "0"],
+            stdout=subprocess.PIPE, stderr=log, env=environment,
+        )  # fmt: skip
+    try:
+        use_server(server, environment)
+        return train(environment)
+    finally:
+        server.send_signal(signal.SIGTERM)
+        server.wait(30)
+
+
+def use_server(server: subprocess.Popen[bytes], environment: dict[str, str]) -> None:
+    """Show what the server says, and point the command line at it."""
+    deadline = time.monotonic() + START_LIMIT_S
+    endpoint = ""
+    assert server.stdout is not None
+    while time.monotonic() < deadline and (line := server.stdout.readline().decode()):
+        if match := re.search(r"listens on (\S+)", line):
+            endpoint = match[1]
+        if line.startswith("Stop with"):
+            break
+        print("  " + line, end="")
+    if not endpoint:
+        raise SystemExit(f"the server did not start:\n{(DEMO / 'server.log').read_text()}")
+    key = json.loads((DEMO / "data" / "credentials.json").read_text())
+    environment["CLOUDML_ENDPOINT"] = endpoint
+    environment["CLOUDML_ACCESS_KEY"], environment["CLOUDML_SECRET_KEY"] = key["access_key"], key["secret_key"]
+
+
+def train(environment: dict[str, str]) -> int:
+    run = time.strftime("%H%M%S")
+    linear, digits = f"linear-{run}", f"digits-{run}"
+    say(
+        "The linear regression of the slides, y = 2x + 10, in TensorFlow 1 style (the first time, TensorFlow is installed)"
+    )
+    first = cloudml(
+        environment,
+        f"jobs submit -n {linear} -m trainer.task -u {relative('examples/linear')} -c 1 -M 100M "
+        f"-a '--max_epochs 10 --optimizer sgd --model_path fds://cloudml/{linear}/model' --watch",
+    )
+    say("Handwritten digits with Keras 3, on the pictures that come with scikit-learn")
+    second = cloudml(
+        environment,
+        f"jobs submit -n {digits} -m trainer.task -u {relative('examples/digits')} "
+        f"-a '--epochs 10 --model_path fds://cloudml/{digits}/model' --watch",
+    )
+    weights = re.search(r"Get the model, w: (\S+), b: (\S+)", first)
+    accuracy = re.search(r"[Aa]ccuracy[^0-9]*([0-9.]+%?)\D*$", second.strip(), re.MULTILINE)
+    if not weights or not accuracy:
+        print(f"\nThe demo failed; the server's log is {DEMO / 'server.log'}")
+        return 1
+    say("What came out")
+    bucket = DEMO / "data" / "objects" / "cloudml"
+    print(f"  linear   learned w = {weights[1]}, b = {weights[2]}        (wanted: 2 and 10)")
+    print(f"           model at fds://cloudml/{linear}/model, on disk {bucket / linear / 'model'}")
+    print(f"  digits   accuracy {accuracy[1]} on pictures it had not seen")
+    print(f"           model at fds://cloudml/{digits}/model, on disk {bucket / digits / 'model'}")
+    say("What to type next")
+    print(f"  {relative(CLOUDML)} server                         # your own server; leave it running")
+    print(f"  {relative(CLOUDML)} jobs submit hello trainer.task {relative('examples/hello')} --watch")
+    print(
+        f"  {relative(CLOUDML)} jobs list                      # and: jobs describe hello, jobs logs hello, storage ls fds://cloudml"
+    )
+    print(f"  {relative(CLOUDML)} doctor                         # what isolation this machine gives")
+    return 0
+
+
+def cloudml(environment: dict[str, str], line: str) -> str:
+    """Run a command as a user would, its output shown as it comes, and return the output."""
+    print(f"  $ cloudml {line}\n")
+    command = [CLOUDML, *shlex.split(line)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=environment, cwd=ROOT, text=True) as process:
+        assert process.stdout is not None
+        lines = []
+        for output in process.stdout:
+            print("    " + output, end="", flush=True)
+            lines.append(output)
+    return "".join(lines) if process.returncode == 0 else ""
+
+
+def relative(path: str | Path) -> str:
+    """A path as one would type it."""
+    path = ROOT / path
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def say(sentence: str) -> None:
+    print(f"\n== {sentence}\n", flush=True)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
