@@ -2,10 +2,29 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Callable, Iterator
+
 import pytest
+
+from support.server import RealServer, serving
 
 
 @pytest.fixture(scope="session")
 def anyio_backend() -> str:
     """Asynchronous tests and fixtures run on asyncio."""
     return "asyncio"
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    """A real server that many tests share: they leave it running and use names of their own."""
+    with serving(tmp_path_factory.mktemp("server")) as running:
+        yield running
+
+
+@pytest.fixture
+def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., RealServer]]:
+    """Starts servers for one test alone, with the settings given as variables."""
+    with contextlib.ExitStack() as stack:
+        yield lambda **settings: stack.enter_context(serving(tmp_path_factory.mktemp("server"), **settings))
