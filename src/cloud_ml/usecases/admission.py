@@ -12,7 +12,7 @@ from cloud_ml.models import common
 from cloud_ml.models.train_job import RoleSpec, TrainJob
 from cloud_ml.usecases.catalog import Catalog
 
-_NOT_OFFERED: Mapping[str, str] = {
+NOT_OFFERED: Mapping[str, str] = {
     "ps_count": "distributed jobs",
     "worker_count": "distributed jobs",
     "cluster_spec": "distributed jobs",
@@ -55,7 +55,7 @@ def check_offered(job: TrainJob, catalog: Catalog) -> None:
     Raises:
         InvalidRequest: Names the field, its value and what is allowed.
     """
-    for field, feature in _NOT_OFFERED.items():
+    for field, feature in NOT_OFFERED.items():
         if value := getattr(job, field):
             raise InvalidRequest(
                 f"{field} is set, but this server does not offer {feature}",
