@@ -62,9 +62,7 @@ def use_server(server: subprocess.Popen[bytes], environment: dict[str, str]) -> 
 def train(environment: dict[str, str]) -> int:
     run = time.strftime("%H%M%S")
     linear, digits = f"linear-{run}", f"digits-{run}"
-    say(
-        "The linear regression of the slides, y = 2x + 10, in TensorFlow 1 style (the first time, TensorFlow is installed)"
-    )
+    say("The linear regression of the slides, y = 2x + 10, in TensorFlow 1 style; the first time installs TensorFlow")
     first = cloudml(
         environment,
         f"jobs submit -n {linear} -m trainer.task -u {relative('examples/linear')} -c 1 -M 100M "

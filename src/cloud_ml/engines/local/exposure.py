@@ -49,8 +49,6 @@ class Exposure:
 
 
 def passable(folder: Path) -> bool:
-    """Whether any user may walk through ``folder`` and everything above it."""
-    try:
-        return all(level.stat().st_mode & 0o001 for level in (folder, *folder.parents))
-    except OSError:
-        return False
+    """Whether any user may walk through ``folder`` (as far as it exists) and everything above it."""
+    levels = (level for level in (folder, *folder.parents) if level.exists())
+    return all(level.stat().st_mode & 0o001 for level in levels)

@@ -41,11 +41,13 @@ def probe(settings: EngineSettings, *, root: Path, environments_home: Path, runt
     instance = "cloudml-" + hashlib.sha256(str(root).encode()).hexdigest()[:12]
     hierarchy, why = cgroups.find(instance) if settings.cgroups != "none" else (None, "limits are off: by setting")
     _note(why, missing, required=settings.cgroups == "require")
-    switch_user = as_root and (bool(bwrap) or passable(root))
+    needed = (root, environments_home, Path(sys.base_prefix))
+    closed = next((str(folder) for folder in needed if not passable(folder)), "")
+    switch_user = as_root and (bool(bwrap) or not closed)
     if as_root and not switch_user:
         missing.append(
-            f"jobs run as root: without bubblewrap a job's user cannot reach {root}; install bubblewrap, or move the "
-            "data to a folder that other users may pass through"
+            f"jobs run as root: without bubblewrap a job's own user could not reach {closed}; install bubblewrap, or "
+            "use folders that other users may pass through"
         )
     if bwrap and seccomp.program() is None:
         missing.append(f"system calls are not filtered: no table for {os.uname().machine}")
