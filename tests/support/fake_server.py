@@ -6,7 +6,7 @@ import json
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -94,7 +94,7 @@ def serving(handler: Handler | None = None) -> Iterator[FakeServer]:
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), _handler_class(fake))
     httpd.daemon_threads = True
     fake.endpoint = f"http://127.0.0.1:{httpd.server_port}"
-    thread = threading.Thread(target=lambda: httpd.serve_forever(poll_interval=0.01))
+    thread = threading.Thread(target=lambda: httpd.serve_forever(poll_interval=0.01), daemon=True)
     thread.start()
     try:
         yield fake
@@ -111,6 +111,10 @@ def _handler_class(fake: FakeServer) -> type[BaseHTTPRequestHandler]:
         def setup(self) -> None:
             super().setup()
             fake.connections += 1
+
+        def handle(self) -> None:
+            with suppress(ConnectionError):  # clients may have had enough
+                super().handle()
 
         def handle_any(self) -> None:
             body = self.rfile.read(int(self.headers.get("Content-Length", 0)))

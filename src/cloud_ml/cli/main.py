@@ -63,7 +63,8 @@ def cli(ctx: click.Context, context: str | None, endpoint: str | None) -> None:
     Start a platform on this machine with `cloudml server`, then submit: `cloudml jobs submit linear
     trainer.task ./linear`. Exit codes: 0 success, 1 an error, 2 wrong usage, 130 interrupted.
     """
-    ctx.obj = Session(context, endpoint)
+    ctx.obj = session = Session(context, endpoint)
+    ctx.call_on_close(session.close)
 
 
 def main() -> None:

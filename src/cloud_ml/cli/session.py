@@ -30,5 +30,10 @@ class Session:
 
         return CloudMlClient(endpoint=self.endpoint, context=self.context)
 
+    def close(self) -> None:
+        """Close the client's connections, if there was one."""
+        if "client" in self.__dict__:
+            self.client.close()
+
 
 pass_session = click.make_pass_decorator(Session, ensure=True)

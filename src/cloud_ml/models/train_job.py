@@ -114,13 +114,6 @@ class TrainJob:
     rewrite_uris: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
-        for name in ("master_spec", "worker_spec", "ps_spec"):
-            if isinstance(value := getattr(self, name), dict):
-                setattr(self, name, RoleSpec(**value))
-        if self.cluster_spec:
-            self.cluster_spec = {
-                role: RoleSpec(**spec) if isinstance(spec, dict) else spec for role, spec in self.cluster_spec.items()
-            }
         self.validate()
 
     def validate(self) -> None:
@@ -179,10 +172,12 @@ class TrainJob:
                 setattr(self, name, common.check_count(name, getattr(self, name), most=1000))
         for name in ("master_spec", "worker_spec", "ps_spec"):
             if (spec := getattr(self, name)) is not None:
-                spec.validate(name)
-        for role, spec in (self.cluster_spec or {}).items():
-            common.check_name("cluster_spec", role)
-            spec.validate(f"cluster_spec.{role}")
+                setattr(self, name, _role(name, spec))
+        if self.cluster_spec:
+            self.cluster_spec = {
+                common.check_name("cluster_spec", role): _role(f"cluster_spec.{role}", spec)
+                for role, spec in self.cluster_spec.items()
+            }
 
 
 _TEXT_FIELDS = (
@@ -192,6 +187,24 @@ _TEXT_FIELDS = (
     "model_export_path", "data_input_path", "data_output_path", "log_path", "tensorboard_logdir", "model_name",
     "model_version",
 )  # fmt: skip
+
+
+def _role(path: str, spec: Any) -> RoleSpec:
+    """A role as it was given: ready, or as a plain dictionary, also one that was assigned later."""
+    if isinstance(spec, dict):
+        known = RoleSpec.__dataclass_fields__
+        if unknown := next((name for name in spec if name not in known), None):
+            raise InvalidRequest(
+                f"{path}.{unknown} is not a known field",
+                field=f"{path}.{unknown}",
+                value=spec[unknown],
+                allowed="one of " + ", ".join(known),
+            )
+        spec = RoleSpec(**spec)
+    if not isinstance(spec, RoleSpec):
+        raise common.refuse(path, spec, 'an object such as {"count": 1}')
+    spec.validate(path)
+    return spec
 
 
 def _validate_resources(owner: TrainJob | RoleSpec, prefix: str) -> None:

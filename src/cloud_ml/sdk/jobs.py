@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from itertools import chain, islice
 from typing import Any
 
 from cloud_ml.models import codec
@@ -56,14 +57,8 @@ class JobCalls:
 
     def all(self, *, state: str | None = None, limit: int | None = None) -> Iterator[JobSummary]:
         """The list of jobs, newest first, at most ``limit`` of them."""
-        left = limit
-        for page in self.pages(state=state, limit=min(limit or 200, 200)):
-            for summary in page.items:
-                if left is not None:
-                    if left <= 0:
-                        return
-                    left -= 1
-                yield summary
+        pages = self.pages(state=state, limit=min(limit or 200, 200))
+        return islice(chain.from_iterable(page.items for page in pages), limit)
 
     def events(self, name: str, *, after: int = 0) -> list[JobEvent]:
         """What happened to the job, in order, behind the event with the id ``after``."""

@@ -1,0 +1,62 @@
+"""What the SDK and the command import: the budget behind their start-up times."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_REPORT = "import sys; before = set(sys.modules); {code}; print(*sorted(set(sys.modules) - before), file=sys.stderr)"
+_HEAVY = {
+    "asyncio", "concurrent", "email", "hashlib", "http", "logging", "multiprocessing",
+    "sqlite3", "ssl", "subprocess", "tarfile", "tempfile", "tomllib", "unittest", "urllib.request", "xml",
+}  # fmt: skip
+
+
+def _loaded(code: str) -> set[str]:
+    command = [sys.executable, "-I", "-c", _REPORT.format(code=code)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return set(done.stderr.split())
+
+
+def _third_party(modules: set[str]) -> set[str]:
+    tops = {name.partition(".")[0] for name in modules}
+    return {top for top in tops if top not in sys.stdlib_module_names and top != "cloud_ml"}
+
+
+def test_the_sdk_imports_the_standard_library_and_little_of_it() -> None:
+    modules = _loaded("import cloud_ml.client, cloud_ml.models.train_job")
+    assert _third_party(modules) == set()
+    assert modules & _HEAVY == set()
+
+
+def test_a_client_that_has_not_asked_yet_has_loaded_no_network() -> None:
+    modules = _loaded("from cloud_ml.client import CloudMlClient; CloudMlClient('k', 's', 'http://127.0.0.1:1')")
+    assert _third_party(modules) == set()
+    assert modules & {"http.client", "ssl", "socket", "asyncio", "tempfile", "tarfile"} == set()
+
+
+def test_the_whole_sdk_needs_no_third_party_package() -> None:
+    names = "client, sdk.transport, sdk.jobs, sdk.storage, sdk.handles, sdk.follow, sdk.trainers, sdk.packaging"
+    modules = _loaded("import " + ", ".join(f"cloud_ml.{name.strip()}" for name in names.split(",")))
+    assert _third_party(modules) == set()
+    assert "asyncio" not in modules
+    assert {name for name in modules if name.startswith("cloud_ml.")} & {"cloud_ml.domain", "cloud_ml.state"} == set()
+
+
+def test_help_loads_click_and_no_command() -> None:
+    modules = _loaded("from cloud_ml.cli.main import cli; cli.main(['--help'], standalone_mode=False)")
+    assert _third_party(modules) == {"click"}
+    ours = {name for name in modules if name.startswith("cloud_ml.")}
+    assert ours == {
+        "cloud_ml.cli", "cloud_ml.cli.guard", "cloud_ml.cli.lazy", "cloud_ml.cli.main", "cloud_ml.cli.session",
+        "cloud_ml.errors",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("group", ["jobs", "storage", "config", "framework"])
+def test_help_of_a_group_loads_no_network(group: str) -> None:
+    modules = _loaded(f"from cloud_ml.cli.main import cli; cli.main(['{group}', '--help'], standalone_mode=False)")
+    assert modules & {"http.client", "ssl", "socket", "asyncio", "tomllib", "tarfile"} == set()
+    assert "cloud_ml.cli.submit" not in modules

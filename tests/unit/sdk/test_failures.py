@@ -1,0 +1,97 @@
+from __future__ import annotations
+
+import http.client
+import socket
+import ssl
+
+import pytest
+
+from cloud_ml import errors
+from cloud_ml.sdk.endpoint import parse_endpoint
+from cloud_ml.sdk.failures import error_of_answer, error_of_document, error_of_exception
+from cloud_ml.sdk.retries import Trouble
+
+PLAIN = parse_endpoint("http://ml.example.com:8471")
+SECURE = parse_endpoint("https://ml.example.com")
+
+_KINDS = [
+    kind
+    for parent in (errors.RequestError, errors.TryAgain, errors.Damaged)
+    for kind in (parent, *parent.__subclasses__())
+]
+
+
+@pytest.mark.parametrize("kind", _KINDS)
+def test_every_error_comes_back_as_it_was_raised(kind: type[errors.CloudMlError]) -> None:
+    sent = kind("what happened", field="f", value=3, allowed="less", hint="do this")
+    got = error_of_document(sent.document())
+    assert type(got) is kind
+    assert got.document() == sent.document()
+
+
+def test_same_spec_comes_back() -> None:
+    got = error_of_document(errors.AlreadyExists("taken", same_spec=True).document())
+    assert isinstance(got, errors.AlreadyExists)
+    assert got.same_spec is True
+
+
+def test_a_code_from_the_future_is_kept() -> None:
+    got = error_of_document({"error": True, "code": "quota_exceeded", "message": "too many", "allowed": "3"})
+    assert isinstance(got, errors.CloudMlError)
+    assert (got.code, got.message, got.allowed) == ("quota_exceeded", "too many", "3")
+    assert errors.CloudMlError.code == "internal"
+
+
+@pytest.mark.parametrize(
+    ("status", "headers", "body", "kind", "words"),
+    [
+        (404, {}, b"", errors.NotFound, "404"),
+        (409, {}, b"", errors.Conflict, "409"),
+        (502, {"content-type": "text/html"}, b"<html>", errors.Unavailable, "502"),
+        (404, {"content-type": "text/html"}, b"<h1>nginx</h1>", errors.TransportError, "instead of JSON: <h1>nginx"),
+        (500, {"content-type": "text/plain"}, b"Internal Server Error", errors.TransportError, "answered 500"),
+        (302, {"location": "https://login"}, b"", errors.TransportError, "redirects to https://login"),
+        (400, {}, b'{"detail": "x"}', errors.TransportError, "answered 400"),
+        (400, {}, b"[1]", errors.TransportError, "answered 400"),
+    ],
+)
+def test_answers_that_are_not_ours(
+    status: int, headers: dict[str, str], body: bytes, kind: type[errors.CloudMlError], words: str
+) -> None:
+    got = error_of_answer(PLAIN, status, headers, body)
+    assert type(got) is kind
+    assert words in got.message
+
+
+def _ssl_error(reason: str) -> ssl.SSLError:
+    error = ssl.SSLError(1, reason)
+    error.reason = reason
+    return error
+
+
+_EXCEPTIONS = [
+    (PLAIN, ConnectionRefusedError(111, "x"), False, "nothing listens at", "cloudml server", Trouble.UNSENT),
+    (PLAIN, socket.gaierror(-2, "not known"), False, "host ml.example.com is not", "config show", Trouble.FINAL),
+    (PLAIN, TimeoutError("timed out"), False, "could not be reached within 7 s", "config show", Trouble.UNSENT),
+    (PLAIN, TimeoutError("timed out"), True, "did not answer within 7 s", "may have been carried out", Trouble.LOST),
+    (PLAIN, http.client.RemoteDisconnected("x"), True, "closed the connection", "https://", Trouble.LOST),
+    (PLAIN, ConnectionResetError(104, "reset"), True, "closed the connection", "https://", Trouble.LOST),
+    (SECURE, ConnectionResetError(104, "reset"), True, "closed the connection", "restarting", Trouble.LOST),
+    (PLAIN, http.client.BadStatusLine("\x15\x03\x01"), True, "did not answer in HTTP", "https://", Trouble.FINAL),
+    (PLAIN, http.client.IncompleteRead(b""), True, "broke off", "again", Trouble.LOST),
+    (PLAIN, OSError(113, "No route to host"), False, "No route to host", "config show", Trouble.UNSENT),
+    (SECURE, _ssl_error("WRONG_VERSION_NUMBER"), False, "cannot agree on TLS", "http://", Trouble.FINAL),
+    (SECURE, _ssl_error("NO_SHARED_CIPHER"), False, "NO_SHARED_CIPHER", "config show", Trouble.FINAL),
+    (SECURE, ssl.SSLCertVerificationError(1, "bad"), False, "is not trusted", "SSL_CERT_FILE", Trouble.FINAL),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("endpoint", "error", "connected", "words", "hint", "trouble"), _EXCEPTIONS)
+def test_what_the_network_says_is_put_in_words(endpoint, error, connected, words, hint, trouble) -> None:  # type: ignore[no-untyped-def]
+    if isinstance(error, ssl.SSLCertVerificationError):
+        error.verify_message = "self-signed certificate"
+    told, found = error_of_exception(endpoint, error, connected=connected, timeout_s=7.0)
+    assert words in told.message
+    assert hint in (told.hint or "")
+    assert found is trouble
+    assert told.code == "transport"

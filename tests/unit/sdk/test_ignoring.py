@@ -1,0 +1,71 @@
+from __future__ import annotations
+
+import pytest
+
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.sdk.ignoring import DEFAULT_PATTERNS, IgnoreRules
+
+
+@pytest.mark.parametrize(
+    ("pattern", "path", "ignored"),
+    [
+        ("data", "data", True),
+        ("data", "a/b/data", True),
+        ("data", "database", False),
+        ("*.csv", "a/b.csv", True),
+        ("*.csv", "b.csv.gz", False),
+        ("a/*.csv", "a/b.csv", True),
+        ("a/*.csv", "a/c/b.csv", False),
+        ("a/*.csv", "x/a/b.csv", False),
+        ("/data", "data", True),
+        ("/data", "a/data", False),
+        ("a/**/b", "a/b", True),
+        ("a/**/b", "a/x/y/b", True),
+        ("a/**", "a/x/y", True),
+        ("**/b", "b", True),
+        ("?.txt", "a.txt", True),
+        ("?.txt", "ab.txt", False),
+        ("[ab].txt", "a.txt", True),
+        ("[!ab].txt", "a.txt", False),
+        ("[!ab].txt", "c.txt", True),
+        ("a.b", "axb", False),
+        ("a+(b)", "a+(b)", True),
+        ("# data", "data", False),
+        ("  ", "data", False),
+    ],
+)
+def test_patterns(pattern: str, path: str, ignored: bool) -> None:
+    assert IgnoreRules([pattern]).ignores(path, folder=False) is ignored
+
+
+def test_a_slash_at_the_end_means_folders() -> None:
+    rules = IgnoreRules(["data/"])
+    assert rules.ignores("a/data", folder=True)
+    assert not rules.ignores("a/data", folder=False)
+
+
+@pytest.mark.parametrize(
+    ("path", "folder", "ignored"),
+    [
+        (".git", True, True),
+        (".git", False, True),
+        ("sub/.git", True, True),
+        (".gitignore", False, False),
+        ("trainer/__pycache__", True, True),
+        ("linear.egg-info", True, True),
+        ("build", True, True),
+        ("trainer/build", True, False),
+        ("dist", True, True),
+        ("web/node_modules", True, True),
+        ("a.pyc", False, True),
+        ("a.py", False, False),
+        (".venv", True, True),
+    ],
+)
+def test_what_is_always_left_behind(path: str, folder: bool, ignored: bool) -> None:
+    assert IgnoreRules(DEFAULT_PATTERNS).ignores(path, folder=folder) is ignored
+
+
+def test_a_pattern_that_takes_back_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="'!keep'"):
+        IgnoreRules(["*.csv", "!keep"])
