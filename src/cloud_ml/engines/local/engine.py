@@ -13,20 +13,23 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.engines.base import Capacity, Engine, Gang, GangKey, Places, UsagePoint
 from cloud_ml.engines.local import ledger as ledgers
-from cloud_ml.engines.local import linux, probe, proctree, sandbox
+from cloud_ml.engines.local import leftovers, linux, probe, proctree, sandbox
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogReader
 from cloud_ml.engines.local.probe import Findings
 from cloud_ml.engines.local.spawner import SOCKET_NAME
+from cloud_ml.environments.files import clear_leftovers
 from cloud_ml.errors import Conflict, Unavailable
 from cloud_ml.models import codec
 
 _POLL_S = 5.0
 _START_LIMIT_S = 30.0
 _LIMIT = 1 << 20
+_LOOKS, _LOOK_S = 100, 0.01
 
 
 class LocalEngine(Engine):
@@ -51,6 +54,7 @@ class LocalEngine(Engine):
         self._ledger.create()
         sandbox.write_accounts(self._config.accounts)
         await asyncio.to_thread(self._ledger.prune)
+        await asyncio.to_thread(clear_leftovers, Path(self._config.environments_home))
         async with self._lock:
             await self._connect()
 
@@ -82,6 +86,8 @@ class LocalEngine(Engine):
         for attempt in self._ledger.attempts(job_uid):
             key = GangKey(job_uid, attempt)
             gang = self._ledger.observe(key)
+            if gang is not None and gang.reason is Reason.SUPERVISOR_LOST:
+                gang = await self._surely_over(key, gang)
             if gang is not None:
                 found.append(gang)
                 (self._live.discard if gang.state.over else self._live.add)(key)
@@ -174,6 +180,18 @@ class LocalEngine(Engine):
     def _is_over(self, key: GangKey) -> bool:
         seen = self._ledger.observe(key)
         return seen is not None and seen.state.over
+
+    async def _surely_over(self, key: GangKey, gang: ObservedGang) -> ObservedGang:
+        """A gang without a supervisor is over when its last process is gone, and not before."""
+        report = self._ledger.read_report(key)
+        if report is not None and report.state.over:
+            return gang
+        for _ in range(_LOOKS):
+            if leftovers.end(self._ledger, self._config, key):
+                self._ledger.report(gang)
+                return gang
+            await asyncio.sleep(_LOOK_S)
+        raise Unavailable(f"processes of attempt {key} do not end")
 
     def _unfinished(self) -> list[str]:
         """Jobs with a gang that is not over by its report."""

@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.engines.base import Gang, GangKey
-from cloud_ml.engines.local import cgroups, proctree
+from cloud_ml.engines.local import cgroups, leftovers
 from cloud_ml.engines.local.cgroups import Group, Pool
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger
@@ -174,7 +174,6 @@ class Spawner:
             if child is not None:
                 gate = self._ledger.gate(child.key)
                 if gate is not None and gate.pid == pid:  # not one of several that lost the race for the claim
-                    end_leftovers(child.key, child.groups)
                     self._publish_if_lost(child.key)
                 for group in child.groups:
                     if self._pool is not None:
@@ -183,6 +182,7 @@ class Spawner:
     def _publish_if_lost(self, key: GangKey) -> None:
         report = self._ledger.read_report(key)
         if report is None or not report.state.over:
+            leftovers.end(self._ledger, self._config, key)
             seen = self._ledger.observe(key)
             if seen is not None and seen.state.over:
                 self._ledger.report(seen)
@@ -194,19 +194,8 @@ class Spawner:
                 key = GangKey(uid, attempt)
                 seen = self._ledger.observe(key)
                 if seen is not None and not seen.state.over:
-                    with contextlib.suppress(OSError, ValueError):
-                        file = self._ledger.attempt_folder(key) / "groups"
-                        names += json.loads(file.read_text("utf-8"))
+                    names += leftovers.group_names(self._ledger, key)
         return names
-
-
-def end_leftovers(key: GangKey, groups: list[Group]) -> None:
-    """Kill whatever a gang without a supervisor has left: by control group, and by its mark."""
-    for group in groups:
-        group.kill()
-    if not groups:
-        for pid in proctree.marked(f"CLOUDML_GANG={key}"):
-            proctree.send(pid, signal.SIGKILL)
 
 
 def _drain(receiver: socket.socket) -> None:

@@ -7,7 +7,6 @@ the kernel kills the gang's processes with it.
 
 from __future__ import annotations
 
-import json
 import os
 import selectors
 import signal
@@ -22,7 +21,7 @@ from types import FrameType
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.engines.base import Gang, ProcessPlan
-from cloud_ml.engines.local import launch, linux, proctree
+from cloud_ml.engines.local import launch, leftovers, linux, proctree
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger
@@ -32,6 +31,7 @@ from cloud_ml.engines.local.stage import Stage, Staged
 from cloud_ml.environments.base import EnvironmentFailed
 
 _KILL_LIMIT_S = 30.0
+_FULL_DISK_PAUSE_S = 1.0
 
 
 class StopRequested(BaseException):
@@ -70,6 +70,7 @@ class Supervisor:
         """Supervise to the end. Returns without a trace if the gang was claimed or stopped before."""
         if not self._ledger.claim(self._gang.key):
             return
+        leftovers.note_groups(self._ledger, self._gang.key, self._groups)
         linux.become_subreaper()
         self._listen_to_signals()
         self._publish(stages={"claimed": _now()})
@@ -285,7 +286,15 @@ class Supervisor:
         if stages is not None:
             changes["stages"] = dict(stages)
         self._report = replace(self._report, **changes)  # type: ignore[arg-type]
-        self._ledger.report(self._report)
+        while True:
+            try:
+                self._ledger.report(self._report)
+            except OSError:  # a full disk: news can be missed, but never the end
+                if not self._report.state.over:
+                    return
+                time.sleep(_FULL_DISK_PAUSE_S)
+            else:
+                return
 
     def _end(self, reason: Reason, message: str) -> None:
         self._staging = False
@@ -300,10 +309,6 @@ class Supervisor:
 def supervise(gang: Gang, config: LocalConfig, groups: Sequence[Group]) -> None:
     """Run a gang to its end in the calling process, which has just been forked for it."""
     ledger = Ledger(Path(config.root))
-    if groups:
-        folder = ledger.attempt_folder(gang.key)
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / "groups").write_text(json.dumps([group.name for group in groups]), "utf-8")
     Supervisor(gang, config, ledger, groups).run()
 
 

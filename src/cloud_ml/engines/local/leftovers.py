@@ -1,0 +1,48 @@
+"""What a gang leaves behind when its supervisor dies: found and ended before anybody calls it over.
+
+Bubblewrap and direct children die with the supervisor by the kernel's doing, but not in the same
+instant, and without a sandbox grandchildren stay. The next attempt must not start beside them.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+
+from cloud_ml.engines.base import GangKey
+from cloud_ml.engines.local import cgroups, proctree
+from cloud_ml.engines.local.cgroups import Group
+from cloud_ml.engines.local.config import LocalConfig
+from cloud_ml.engines.local.ledger import Ledger
+
+
+def note_groups(ledger: Ledger, key: GangKey, groups: list[Group]) -> None:
+    """Write down which control groups a gang has."""
+    folder = ledger.attempt_folder(key)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "groups").write_text(json.dumps([group.name for group in groups]), "utf-8")
+
+
+def group_names(ledger: Ledger, key: GangKey) -> list[str]:
+    """Names of the control groups of a gang, as far as they were written down."""
+    try:
+        names: list[str] = json.loads((ledger.attempt_folder(key) / "groups").read_text("utf-8"))
+    except (OSError, ValueError):
+        return []
+    return names
+
+
+def end(ledger: Ledger, config: LocalConfig, key: GangKey) -> bool:
+    """Kill what is left of a gang without a supervisor; true when nothing was left any more.
+
+    By control group where there is one, else by the mark in the processes' first environment.
+    """
+    hierarchy = cgroups.restore(dict(config.cgroups))
+    names = group_names(ledger, key) if hierarchy else []
+    if hierarchy and names:
+        return not sum(hierarchy.group(name).kill() for name in names)
+    left = [pid for pid in proctree.marked(f"CLOUDML_GANG={key}") if pid != os.getpid()]
+    for pid in left:
+        proctree.send(pid, signal.SIGKILL)
+    return not left
