@@ -58,7 +58,7 @@ FIELD_OPTIONS: tuple[click.Option, ...] = (
     _flag("-R", "--enable_rank", help="High priority."),
     _flag("-sv", "--save_mode", help="Keep the job without starting it; see `jobs start`."),
     _text("--output_path", metavar="URI", help="Handed to the trainer as the place for results."),
-    _text("--retries", "max_retries", metavar="N", help="How often a failed attempt is repeated."),
+    _text("--retries", "max_retries", metavar="N", type=click.IntRange(0, 100), help="Repeats of a failed attempt."),
     _text("--time-limit", "wall_time_limit", metavar="TIME", help="The longest an attempt may run, such as 2h."),
 )  # fmt: skip
 

@@ -46,18 +46,17 @@ class LazyGroup(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        name, known = args[0], self.list_commands(ctx)
-        normalized = ctx.token_normalize_func(name) if ctx.token_normalize_func else name
-        if normalized != name:
-            args = [next((one for one in known if one.replace("_", "-") == normalized), name), *args[1:]]
-        if args[0] not in known and not name.startswith("-"):
-            near = get_close_matches(name, known, n=3)
+        given, known = args[0], self.list_commands(ctx)
+        spelled = ctx.token_normalize_func or str
+        name = next((one for one in known if spelled(one) == spelled(given)), given)
+        if name not in known and not given.startswith("-"):
+            near = get_close_matches(given, known, n=3)
             raise click.UsageError(
-                f'there is no command "{name}"; '
+                f'there is no command "{given}"; '
                 + (f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"),
                 ctx=ctx,
             )
-        return super().resolve_command(ctx, args)
+        return super().resolve_command(ctx, [name, *args[1:]])
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         rows = []

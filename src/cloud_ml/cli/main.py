@@ -37,7 +37,7 @@ class Program(LazyGroup):
         **extra: Any,
     ) -> Any:
         def run() -> Any:
-            return super(Program, self).main(args, prog_name or "cloudml", complete_var, standalone_mode=False, **extra)
+            return super(Program, self).main(args, prog_name or self.name, complete_var, standalone_mode=False, **extra)
 
         if not standalone_mode:
             return run()
@@ -45,6 +45,7 @@ class Program(LazyGroup):
 
 
 @click.group(
+    "cloudml",
     cls=Program,
     lazy=COMMANDS,
     context_settings={

@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import json
+import stat
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from support.fake_server import ACCESS_KEY, SECRET_KEY, FakeServer
+
+if TYPE_CHECKING:
+    from unit.cli.conftest import Run
+
+
+def _init(run: Run, name: str, endpoint: str, *more: str) -> None:
+    arguments = ("--endpoint", endpoint, "--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY)
+    result = run("config", "init", name, *arguments, *more)
+    assert result.exit_code == 0, result.output
+
+
+def test_init_by_options_then_use(offline: Run, server: FakeServer, settings: Path) -> None:
+    _init(offline, "default", server.endpoint)
+    assert stat.S_IMODE(settings.stat().st_mode) == 0o600
+    assert offline("org_id").stdout == "1\n"
+
+
+def test_init_asks_for_what_is_missing(offline: Run, server: FakeServer, settings: Path) -> None:
+    result = offline("config", "init", text=f"{server.endpoint}\n{ACCESS_KEY}\n{SECRET_KEY}\n")
+    assert result.exit_code == 0, result.output
+    assert "knows you as admin of default" in result.stderr
+    assert json.loads(settings.read_text())["contexts"]["default"]["secret_key"] == SECRET_KEY
+    assert SECRET_KEY not in result.output
+
+
+def test_a_key_that_the_server_refuses_is_not_kept(offline: Run, server: FakeServer, settings: Path) -> None:
+    arguments = ("--endpoint", server.endpoint, "--access-key", "wrong", "--secret-key", "wrong")
+    assert "(code: unauthenticated)" in offline("config", "init", *arguments).stderr
+    assert not settings.exists()
+    assert offline("config", "init", *arguments, "--no-check").exit_code == 0
+    server.bad_signatures.clear()
+
+
+def test_a_server_that_is_not_there_yet_is_no_reason_to_refuse(offline: Run) -> None:
+    _init(offline, "later", "http://127.0.0.1:1")
+    assert "later" in offline("config", "show").stdout
+
+
+def test_contexts(offline: Run, server: FakeServer, settings: Path) -> None:
+    _init(offline, "one", server.endpoint)
+    _init(offline, "two", "http://127.0.0.1:1", "--no-check", "--no-use")
+    shown = offline("config", "show")
+    assert SECRET_KEY not in shown.output
+    assert [line.split()[0] for line in shown.stdout.splitlines()[1:]] == ["*", "two"]
+    assert json.loads(offline("config", "show", "-o", "json").stdout)["current"] == "one"
+    assert offline("-k", "one", "org_id").stdout == "1\n"
+    for verb, name in (("use", "two"), ("set_default", "one")):
+        assert offline("config", verb, name).exit_code == 0
+        assert json.loads(settings.read_text())["current"] == name
+    assert "Did you mean two?" in offline("config", "use", "tow").stderr
+    assert offline("config", "delete", "one").exit_code == 0
+    assert json.loads(settings.read_text())["current"] == "two"
+    assert list(json.loads(settings.read_text())["contexts"]) == ["two"]
+
+
+def test_nothing_to_show(offline: Run) -> None:
+    assert "cloudml config init" in offline("config", "show").stderr
+
+
+def test_whoami_and_frameworks(run: Run) -> None:
+    assert "default (1)" in run("whoami").stdout
+    assert json.loads(run("whoami", "-o", "json").stdout)["user"] == "admin"
+    assert "tensorflow  2.16, 1.15" in run("framework", "list").stdout
+    assert json.loads(run("framework", "list", "-o", "json").stdout)["python"] == ["3.11"]

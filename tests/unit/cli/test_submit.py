@@ -1,0 +1,247 @@
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+import pytest
+
+from cloud_ml.cli.submit import read_pairs, with_words
+from support.fake_api import FakeApi
+from support.fake_server import FakeServer
+
+if TYPE_CHECKING:
+    from unit.cli.conftest import Run
+
+URI = "fds://cloudml/trainer-1.0.tar.gz"
+
+
+def _submitted(server: FakeServer) -> dict[str, Any]:
+    return next(seen.document for seen in server.seen if seen.method == "POST")
+
+
+def test_the_form_of_the_first_slides(run: Run, server: FakeServer) -> None:
+    result = run("jobs", "submit", "face-recognition", "trainer.task", URI)
+    assert result.exit_code == 0
+    assert result.stdout == "face-recognition is submitted (Queued)\n"
+    assert "cloudml jobs logs face-recognition -f" in result.stderr
+    document = _submitted(server)
+    assert (document["job_name"], document["module_name"], document["trainer_uri"]) == (
+        "face-recognition", "trainer.task", URI,
+    )  # fmt: skip
+    assert "job_args" not in document
+
+
+def test_the_form_of_the_later_slides(run: Run, server: FakeServer) -> None:
+    result = run(
+        *f"jobs submit -n linear -m trainer.task -u {URI} -c 0.5 -M 100M -g 1 -d tf/tf".split(), "-a", "--epochs 3"
+    )
+    assert result.exit_code == 0, result.output
+    document = _submitted(server)
+    assert document["cpu_limit"] == "0.5"
+    assert document["memory_limit"] == "100M"
+    assert document["gpu_limit"] == 1
+    assert document["docker_image"] == "tf/tf"
+    assert document["job_args"] == "--epochs 3"
+
+
+_FLAGS = [
+    ("-gt p40", {"gpu_type": "p40"}),
+    ("-dc run.sh", {"docker_command": "run.sh"}),
+    ("-F tensorflow -V 1", {"framework": "tensorflow", "framework_version": "1"}),
+    ("-pc true -fc false", {"prepare_command": "true", "finish_command": "false"}),
+    ("-p 1 -w 2", {"ps_count": 1, "worker_count": 2}),
+    ("-fe http://fds -fb cloudml", {"fds_endpoint": "http://fds", "fds_bucket": "cloudml"}),
+    ("-hka me -hkp pw -he hdfs://n", {"hdfs_krb_account": "me", "hdfs_krb_password": "pw", "hdfs_endpoint": "hdfs://n"}),
+    ("-hkt tab", {"hdfs_krb_keytab": "tab"}),
+    ("-vt ceph -vp a", {"volume_type": "ceph", "volume_path": "a"}),
+    ("-mp /b -mro", {"mount_path": "/b", "mount_read_only": True}),
+    ("-nsk disk -nsv ssd", {"node_selector_key": "disk", "node_selector_value": "ssd"}),
+    ("-tl logs -mn m -mv 1", {"tensorboard_logdir": "logs", "model_name": "m", "model_version": "1"}),
+    ("-R", {"enable_rank": 1}),
+    ("-sv", {"save_mode": True}),
+    ("--retries 3 --time-limit 2h", {"max_retries": 3, "wall_time_limit": "2h"}),
+    ("--env A=1 --env B=x=y --env C=", {"environment": {"A": "1", "B": "x=y", "C": ""}}),
+    ("--label team=a", {"labels": {"team": "a"}}),
+    ("--output_path fds://cloudml/out", {"output_path": "fds://cloudml/out"}),
+    ("-- --epochs 3", {"job_args": ["--epochs", "3"]}),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("flags", "fields"), _FLAGS, ids=[flags for flags, _ in _FLAGS])
+def test_every_flag_becomes_its_field(run: Run, server: FakeServer, flags: str, fields: dict[str, Any]) -> None:
+    result = run("jobs", "submit", "linear", "trainer.task", URI, *flags.split())
+    assert result.exit_code == 0, result.output
+    document = _submitted(server)
+    assert {name: document[name] for name in fields} == fields
+
+
+def test_a_cluster_is_given_as_json(run: Run, server: FakeServer) -> None:
+    spec = '{"worker": {"count": 2, "cpu_limit": "0.5"}, "ps": {"count": "1"}}'
+    assert run("jobs", "submit", "a", "b", URI, "-cs", spec).exit_code == 0
+    roles = _submitted(server)["cluster_spec"]
+    assert (roles["worker"]["count"], roles["ps"]["count"]) == (2, 1)
+    assert "cluster_spec is no JSON" in run("jobs", "submit", "a", "b", URI, "-cs", "{").stderr
+
+
+def test_a_cluster_is_asked_for(run: Run, server: FakeServer) -> None:
+    answers = "worker ps\n2\n0.5\n100M\n\n\n1\n\n\n\n--sync\n"
+    assert run("jobs", "submit", "a", "b", URI, "-D", text=answers).exit_code == 0
+    roles = _submitted(server)["cluster_spec"]
+    assert (roles["worker"]["count"], roles["worker"]["cpu_limit"], roles["worker"]["memory_limit"]) == (
+        2,
+        "0.5",
+        "100M",
+    )
+    assert (roles["ps"]["count"], roles["ps"]["task_args"]) == (1, "--sync")
+    refused = run("jobs", "submit", "a", "b", URI, "-D", "-c", "1")
+    assert (refused.exit_code, "leave out --cpu_limit" in refused.stderr) == (2, True)
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("job.json", '{"job_name": "filed", "module_name": "m", "trainer_uri": "%s", "cpu_limit": "1"}'),
+        ("job.toml", 'job_name = "filed"\nmodule_name = "m"\ntrainer_uri = "%s"\ncpu_limit = "1"\n'),
+    ],
+)
+def test_a_job_file_is_read_and_options_override_it(
+    run: Run, server: FakeServer, tmp_path: Path, name: str, text: str
+) -> None:
+    (tmp_path / name).write_text(text % URI)
+    result = run("jobs", "submit", "-f", str(tmp_path / name), "-c", "0.5", "--", "--x")
+    assert result.exit_code == 0, result.output
+    document = _submitted(server)
+    assert (document["job_name"], document["cpu_limit"], document["job_args"]) == ("filed", "0.5", ["--x"])
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "words"),
+    [
+        ("job.json", "{", "is malformed"),
+        ("job.json", "[]", "holds no table"),
+        ("job.toml", "a = ", "is malformed"),
+        (
+            "job.json",
+            '{"job_name": "a", "module_name": "m", "trainer_uri": "u", "cpu_limits": "1"}',
+            "did you mean cpu_limit",
+        ),
+    ],
+)
+def test_a_bad_job_file_is_refused(offline: Run, tmp_path: Path, name: str, text: str, words: str) -> None:
+    (tmp_path / name).write_text(text)
+    result = offline("jobs", "submit", "-f", str(tmp_path / name))
+    assert result.exit_code == 1
+    assert words in result.stderr
+
+
+def test_yaml_without_its_package_is_refused_with_what_to_do(
+    offline: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "yaml", None)
+    (tmp_path / "job.yaml").write_text("job_name: a\n")
+    result = offline("jobs", "submit", "-f", str(tmp_path / "job.yaml"))
+    assert result.exit_code == 1
+    assert "pip install pyyaml" in result.stderr
+
+
+def test_a_folder_is_packed_and_uploaded(run: Run, api: FakeApi, tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text("print(1)")
+    assert run("jobs", "submit", "a", "task", str(tmp_path)).exit_code == 0
+    (uri,) = api.objects
+    assert uri.startswith("fds://cloudml/.trainers/")
+    assert api.jobs["a"].spec["trainer_uri"] == uri
+
+
+def test_a_rehearsal_sends_nothing_and_shows_no_secret(offline: Run, tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text("print(1)")
+    result = offline("jobs", "submit", "a", "task", str(tmp_path), "-hkp", "hunter2", "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert json.loads(result.stdout)["job_name"] == "a"
+    assert "would be sent as" in result.stderr
+    assert "hunter2" not in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("linear",), "missing: module_name, trainer_uri"),
+        (("a", "b", URI, "--epochs", "3"), "go behind `--`"),
+        (("a", "b", URI, "-a", "x", "--", "y"), "given twice"),
+        (("a", "b", URI, "--env", "NOPE_NOT_SET"), "NAME=VALUE"),
+        (("a", "b", URI, "--label", "x"), "NAME=VALUE"),
+        (("a", "b", URI, "-argo"), "--model_name"),
+    ],
+)
+def test_wrong_usage(offline: Run, arguments: tuple[str, ...], words: str) -> None:
+    result = offline("jobs", "submit", *arguments)
+    assert result.exit_code == 2
+    assert words in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("arguments", "field"),
+    [
+        (("Linear", "b", URI), "job_name"),
+        (("a", "b-c", URI), "module_name"),
+        (("a", "b", URI, "-c", "much"), "cpu_limit"),
+        (("a", "b", URI, "-M", "100"), "memory_limit"),
+        (("a", "b", URI, "-w", "0"), "worker_count"),
+        (("a", "b", URI, "--time-limit", "soon"), "wall_time_limit"),
+        (("a", "b", URI, "-a", "'"), "job_args"),
+        (("a", "b", "./no-such-folder"), "trainer_uri"),
+    ],
+)
+def test_bad_values_are_named_before_anything_is_sent(
+    run: Run, api: FakeApi, arguments: tuple[str, ...], field: str
+) -> None:
+    result = run("jobs", "submit", *arguments)
+    assert result.exit_code == 1
+    assert result.stderr.startswith(f"cloudml: {field} ")
+    assert api.jobs == {}
+
+
+def test_output_for_programs(run: Run) -> None:
+    assert run("jobs", "submit", "a", "b", URI, "-o", "name").stdout == "a\n"
+    assert json.loads(run("jobs", "submit", "c", "b", URI, "-o", "json").stdout)["phase"] == "Queued"
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "said"),
+    [
+        ({"phase": "Succeeded", "exit_code": 0}, 0, "a succeeded after 3.0 s"),
+        ({"phase": "Failed", "exit_code": 7, "reason": "NonZeroExit", "message": "exit 7"}, 7, "NonZeroExit: exit 7"),
+        ({"phase": "Failed", "exit_code": None, "signal": "SIGKILL", "reason": "OOMKilled"}, 137, "OOMKilled"),
+        ({"phase": "Failed", "exit_code": None, "reason": "TrainerNotFound"}, 3, "TrainerNotFound"),
+        ({"phase": "Stopped", "exit_code": 143, "reason": "Cancelled"}, 4, "was stopped"),
+    ],
+)
+def test_watching_ends_as_the_job_did(run: Run, api: FakeApi, outcome: dict[str, object], code: int, said: str) -> None:
+    api.outcome = outcome
+    result = run("jobs", "submit", "a", "b", URI, "-W")
+    assert result.exit_code == code
+    assert result.stdout == api.log.decode()
+    assert said in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("fields", "words", "found"),
+    [
+        ({}, ["n", "m", "u"], {"job_name": "n", "module_name": "m", "trainer_uri": "u"}),
+        (
+            {"job_name": "x"},
+            ["m", "u", "1"],
+            {"job_name": "x", "module_name": "m", "trainer_uri": "u", "job_args": ["1"]},
+        ),
+        ({"trainer_uri": "."}, ["n", "m"], {"job_name": "n", "module_name": "m", "trainer_uri": "."}),
+    ],
+)
+def test_words_fill_what_is_missing(fields: dict[str, str], words: list[str], found: dict[str, object]) -> None:
+    assert with_words(fields, words) == found
+
+
+def test_pairs() -> None:
+    assert read_pairs("--env", ["A=1", "HOME"], {"HOME": "/h"}) == {"A": "1", "HOME": "/h"}
+    with pytest.raises(click.UsageError, match="'A'"):
+        read_pairs("--label", ["A"])
