@@ -15,6 +15,7 @@ from cloud_ml.domain.observed import GangState
 from cloud_ml.engines.local import proctree
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.probe import Findings
+from cloud_ml.settings import EngineSettings
 from support.gangs import gang_of, output, run, shell, when
 from support.machine import spawner_pid
 
@@ -50,6 +51,15 @@ async def test_a_job_that_eats_memory_ends_as_oom_killed(engine: LocalEngine) ->
     seen, _ = await run(engine, gang_of(PYTHON, "-c", eat, memory_bytes=64 * MIB))
     assert (seen.reason, seen.message) == (Reason.OUT_OF_MEMORY, "OOMKilled: 64M exceeded")
     assert seen.processes[0].usage.memory_peak_bytes > 48 * MIB
+
+
+@pytest.mark.parametrize("engine_settings", [EngineSettings(cgroups="none")])
+async def test_without_control_groups_memory_is_watched(engine: LocalEngine) -> None:
+    eat = "import time\nb = bytearray(200 << 20)\nprint('full', flush=True)\ntime.sleep(600)"
+    gang = gang_of(PYTHON, "-c", eat, memory_bytes=64 * MIB)
+    seen, _ = await run(engine, gang)
+    assert (seen.reason, seen.message) == (Reason.OUT_OF_MEMORY, "OOMKilled: 64M exceeded")
+    assert seen.processes[0].usage.memory_peak_bytes > 64 * MIB
 
 
 @pytest.mark.usefixtures("limited")

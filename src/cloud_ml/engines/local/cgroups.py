@@ -54,9 +54,13 @@ class Sample:
 
 
 class Group(abc.ABC):
-    """One control group (in version 1: one of the same name in each hierarchy)."""
+    """One control group (in version 1: one of the same name in each hierarchy).
+
+    ``enforced`` tells whether the kernel keeps the limits, or whether somebody has to look.
+    """
 
     name: str
+    enforced = True
 
     @abc.abstractmethod
     def limit(self, limits: Limits) -> None:
@@ -65,6 +69,9 @@ class Group(abc.ABC):
     @abc.abstractmethod
     def join(self) -> None:
         """Move the calling process in; its children are born inside."""
+
+    def attach(self, pid: int) -> None:
+        """Told which process was started inside, for those that have to look."""
 
     @abc.abstractmethod
     def processes(self) -> list[int]:

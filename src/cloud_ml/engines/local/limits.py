@@ -38,13 +38,11 @@ class Limiter:
         config: The operator's bounds.
         plan: What the user asked for.
         base_memory: What the runtime needs by itself, in bytes; added to what was asked for.
-        group: The control group, or ``None`` where limits cannot be enforced.
+        group: The control group, or the tree of processes that is watched where there is none.
         folder: Where usage is noted.
     """
 
-    def __init__(
-        self, config: LocalConfig, plan: ProcessPlan, base_memory: int, group: Group | None, folder: Path
-    ) -> None:
+    def __init__(self, config: LocalConfig, plan: ProcessPlan, base_memory: int, group: Group, folder: Path) -> None:
         self._asked = plan.memory_bytes or config.default_memory_bytes or None
         self._limit = self._asked + base_memory if self._asked else None
         self._base = base_memory
@@ -57,23 +55,23 @@ class Limiter:
         self._last_at = time.monotonic()
         self._stuck_since: float | None = None
         self.next_look = self._last_at + min(self._period_s, _CLOSE_PERIOD_S)
-        if group is not None:
-            group.limit(Limits(self._limit, plan.cpu_millis, config.max_processes))
+        group.limit(Limits(self._limit, plan.cpu_millis, config.max_processes))
 
     def look(self, now: float) -> Verdict | None:
-        """Take a sample; a verdict if the process makes no progress at its memory limit.
+        """Take a sample; a verdict if the process is past its memory limit, or makes no progress at it.
 
-        Under version 1 of control groups the kernel may reclaim for minutes instead of killing, so a
-        task whose own pages fill the limit and that gets hardly any user time counts as out of memory.
+        Past it is only possible where nobody enforces it. At it, under version 1 of control groups, the
+        kernel may reclaim for minutes instead of killing, so a task whose own pages fill the limit and
+        that gets hardly any user time counts as out of memory.
         """
-        if self._group is None:
-            self.next_look = now + self._period_s
-            return None
         sample, before, elapsed = self._group.sample(), self._last, now - self._last_at
         self._note(sample, before, elapsed)
         self._last, self._last_at = sample, now
         close = self._limit is not None and sample.anonymous_bytes >= _CLOSE * self._limit
-        self.next_look = now + (min(_CLOSE_PERIOD_S, self._period_s) if close else self._period_s)
+        often = close or (self._limit is not None and not self._group.enforced)
+        self.next_look = now + (min(_CLOSE_PERIOD_S, self._period_s) if often else self._period_s)
+        if self._limit is not None and not self._group.enforced and sample.memory_bytes > self._limit:
+            return Verdict(Reason.OUT_OF_MEMORY, self._memory_sentence())
         if not close or before is None or not _stuck(sample, before, elapsed):
             self._stuck_since = None
             return None
@@ -88,7 +86,7 @@ class Limiter:
             return Verdict(Reason.COMPLETED, "the job completed")
         if not end.started:
             return Verdict(Reason.START_FAILED, f"{name} could not be started; the log has the words of the sandbox")
-        if self._group is not None and self._limit is not None and self._group.sample().oom_kills > 0:
+        if self._limit is not None and self._group.sample().oom_kills > 0:
             return Verdict(Reason.OUT_OF_MEMORY, self._memory_sentence())
         if end.signal is not None:
             return Verdict(Reason.SIGNALED, f"{name} was killed by signal {_signal_name(end.signal)}")
@@ -96,15 +94,12 @@ class Limiter:
 
     def usage(self) -> Usage:
         """What the process has used in all."""
-        if self._group is None:
-            return Usage()
         sample = self._group.sample()
         return Usage(round(sample.cpu_seconds, 3), sample.memory_bytes, sample.memory_peak_bytes, sample.processes)
 
     def kill(self) -> None:
         """End whatever is still in the control group."""
-        if self._group is not None:
-            self._group.kill()
+        self._group.kill()
 
     def _memory_sentence(self) -> str:
         base = f" (and {format_memory(self._base)} for the runtime)" if self._base else ""

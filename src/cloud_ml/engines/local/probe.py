@@ -78,7 +78,7 @@ def in_force(config: LocalConfig, network: str) -> dict[str, str]:
     return {
         "sandbox": "bubblewrap: own pid, mount, ipc, uts and user namespaces" if config.bwrap else "none",
         "system_calls": "filtered" if config.bwrap and seccomp.program() is not None else "all",
-        "limits": f"cgroup v{version}: memory, cpu, processes" if version else "none",
+        "limits": f"cgroup v{version}: memory, cpu, processes" if version else "memory, by looking every second",
         "user": f"{config.tenant_uid_base} + number of the organisation" if config.tenant_uid_base else _own_user(),
         "network": "of the machine" if network == "host" or not config.bwrap else "loopback only",
     }

@@ -28,6 +28,7 @@ from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.limits import Limiter, Verdict
 from cloud_ml.engines.local.logfile import LogWriter
 from cloud_ml.engines.local.stage import Stage, Staged
+from cloud_ml.engines.local.watched import WatchedTree
 from cloud_ml.environments.base import EnvironmentFailed
 
 _KILL_LIMIT_S = 30.0
@@ -125,9 +126,10 @@ class Supervisor:
         self._tasks = []
         self._verdict = None
         for number, plan in enumerate(plans):
-            group = self._groups[number] if number < len(self._groups) else None
+            group: Group = self._groups[number] if self._groups else WatchedTree()
             limiter = Limiter(self._config, plan, staged.base_memory, group, stage.attempt_folder)
             launched = launch.launch(stage.fence, staged.view, staged.command(plan), staged.environment(plan), group)
+            group.attach(launched.pid)
             observed = ObservedProcess(plan.role, plan.index, running=True, started_at=_now())
             task = Task(plan, launched, stage.writer(plan.name), limiter, observed)
             self._tasks.append(task)
