@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from cloud_ml.client import CloudMlClient
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.engines.base import GangKey
@@ -23,7 +25,7 @@ from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import probe
 from cloud_ml.settings import EngineSettings
 from support.environments import environment_home
-from support.machine import end_engine
+from support.machine import end_engine, spawner_pid
 
 CLOUDML = Path(sys.executable).parent / "cloudml"
 READY_S = 60.0
@@ -103,6 +105,12 @@ class RealServer:
             process.send_signal(number)
             process.wait(60)
             process.stdout.close()
+
+    def kill_spawner(self) -> None:
+        """SIGKILL for the process that starts supervisors."""
+        pid = spawner_pid(self.data / "engine")
+        assert pid is not None
+        os.kill(pid, signal.SIGKILL)
 
     def destroy(self) -> None:
         """End the server, its spawner, its supervisors, and remove its control groups and its folder."""
@@ -198,6 +206,13 @@ class RealServer:
     def observed(self, uid: str, attempt: int = 1) -> ObservedGang | None:
         """An attempt as the engine sees it, whether or not the server lives."""
         return self.ledger.observe(GangKey(uid, attempt))
+
+    def connections(self) -> int:
+        """How many connections of clients the server has."""
+        assert self.process is not None
+        return sum(
+            one.status == psutil.CONN_ESTABLISHED for one in psutil.Process(self.process.pid).net_connections("tcp")
+        )
 
     def bucket(self, *parts: str) -> Path:
         """A path in the folder of the default bucket."""
