@@ -1,0 +1,43 @@
+"""Lists of jobs over HTTP in a database of 100,000. Run: ``python benchmarks/lists.py``."""
+
+from __future__ import annotations
+
+import seed
+from harness import STAMP, Figure, Server, finished, high, median, temporary_folder, timed, train_job, upload, wheel
+
+JOBS, REQUESTS = 100_000, 300
+
+
+def run() -> list[Figure]:
+    with temporary_folder() as folder:
+        server = Server(folder)
+        try:
+            server.start()
+            client, calls = server.client(), server.calls()
+            finished(calls, calls.submit(train_job("first", upload(client, wheel(folder, STAMP)))))
+            server.stop()
+            seed.copies(server.data / "state.db", "first", JOBS)
+            server.start()
+            return [*measure("last 50", server, None), *measure("last 50 that failed", server, "Failed")]
+        finally:
+            server.stop()
+
+
+def measure(name: str, server: Server, state: str | None) -> list[Figure]:
+    calls = server.calls()
+
+    def page() -> int:
+        return len(list(calls.all(state=state, limit=50)))
+
+    assert page() == 50
+    times = [timed(page) for _ in range(REQUESTS)]
+    what = f"list {name} of {JOBS}"
+    return [
+        Figure(f"{what}, median", median(times), "ms", 3),
+        Figure(f"{what}, p99", high(times), "ms", 10),
+    ]
+
+
+if __name__ == "__main__":
+    for figure in run():
+        print(figure)
