@@ -10,6 +10,7 @@ from cloud_ml.environments import inside, process
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.files import digest_of, is_real_folder, make_once
 from cloud_ml.environments.interpreter import Interpreter
+from cloud_ml.environments.requirements import locked
 from cloud_ml.environments.uv import Uv
 from cloud_ml.environments.wheels import make_scripts
 
@@ -42,6 +43,8 @@ class Store:
         requirements, out = work / "lock.txt", work / "out"
         requirements.write_text(lock)
         out.mkdir()
+        count = len(locked(lock))
+        self.log(f"Installing {count} package{'s' * (count != 1)} that no job has needed here before\n".encode())
         words = process.Words()
         code = self.uv.run(
             _arguments(requirements, out / "site-packages", hashed=" @ git+" not in lock),
