@@ -2,7 +2,7 @@
 import tensorflow as tf
 
 # Define the graph
-hello_op = tf.constant('Hello, TensorFlow!')
+hello_op = tf.constant("Hello, TensorFlow!")
 a = tf.constant(10)
 b = tf.constant(32)
 compute_op = tf.add(a, b)
