@@ -37,6 +37,8 @@ async def test_exit_code_and_signal_are_exact(engine: LocalEngine) -> None:
     assert (seen.reason, seen.processes[0].exit_code) == (Reason.NON_ZERO_EXIT, 42)
     seen, _ = await run(engine, shell("kill -SEGV $$"))
     assert (seen.reason, seen.processes[0].signal) == (Reason.SIGNALED, "SIGSEGV")
+    seen, _ = await run(engine, shell("kill -40 $$"))  # a real-time signal has no name of its own
+    assert (seen.reason, seen.processes[0].signal) == (Reason.SIGNALED, "40")
 
 
 async def test_a_command_that_does_not_exist_fails_with_its_name_in_the_log(engine: LocalEngine) -> None:

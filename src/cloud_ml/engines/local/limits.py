@@ -89,7 +89,7 @@ class Limiter:
         if self._limit is not None and self._group.sample().oom_kills > 0:
             return Verdict(Reason.OUT_OF_MEMORY, self._memory_sentence())
         if end.signal is not None:
-            return Verdict(Reason.SIGNALED, f"{name} was killed by signal {_signal_name(end.signal)}")
+            return Verdict(Reason.SIGNALED, f"{name} was killed by signal {signal_name(end.signal)}")
         return Verdict(Reason.NON_ZERO_EXIT, f"{name} exited with code {end.code}")
 
     def usage(self) -> Usage:
@@ -126,7 +126,8 @@ def _stuck(sample: Sample, before: Sample, elapsed: float) -> bool:
     return sample.limit_hits > before.limit_hits and user < _PROGRESS * elapsed
 
 
-def _signal_name(number: int) -> str:
+def signal_name(number: int) -> str:
+    """Such as ``SIGKILL``; the number as text for one without a name."""
     try:
         return signal.Signals(number).name
     except ValueError:

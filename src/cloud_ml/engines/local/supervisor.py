@@ -25,7 +25,7 @@ from cloud_ml.engines.local import launch, leftovers, linux, proctree
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger
-from cloud_ml.engines.local.limits import Limiter, Verdict
+from cloud_ml.engines.local.limits import Limiter, Verdict, signal_name
 from cloud_ml.engines.local.logfile import LogWriter
 from cloud_ml.engines.local.stage import Stage, Staged
 from cloud_ml.engines.local.watched import WatchedTree
@@ -218,7 +218,7 @@ class Supervisor:
             reason=verdict.reason,
             message=verdict.message,
             exit_code=task.exit.code,
-            signal=signal.Signals(task.exit.signal).name if task.exit.signal else None,
+            signal=signal_name(task.exit.signal) if task.exit.signal else None,
             finished_at=_now(),
             usage=task.limiter.usage(),
         )
