@@ -50,3 +50,10 @@ async def run(engine: Engine, gang: Gang) -> tuple[ObservedGang, str]:
 async def output(engine: Engine, key: GangKey) -> str:
     """What the first process has printed."""
     return b"".join([chunk async for chunk in engine.logs(key, "master-0")]).decode(errors="replace")
+
+
+async def printed(engine: Engine, key: GangKey, text: str) -> None:
+    """Wait until the first process has printed ``text``; fails after a minute."""
+    async with asyncio.timeout(LIMIT_S):
+        while text not in await output(engine, key):
+            await asyncio.sleep(0.01)

@@ -1,0 +1,350 @@
+"""What a hostile tenant tries from inside a job.
+
+Every attack has a control that shows it would work without the fence: the same program in an engine
+without a sandbox (``unfenced``) or without the system-call filter (``unfiltered``), or the machine itself.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import os
+import platform
+import socket
+import subprocess
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from cloud_ml.engines.local import proctree, seccomp
+from cloud_ml.engines.local.engine import LocalEngine
+from cloud_ml.engines.local.ledger import Ledger
+from cloud_ml.engines.local.probe import Findings, probe
+from cloud_ml.settings import EngineSettings
+from support.attacks import attack
+from support.gangs import printed, shell, when
+from support.machine import end_engine, spawner_pid
+
+pytestmark = pytest.mark.anyio
+
+SECRET = "do-not-tell-8471"
+READ = "path, = arguments\ntell(outcome(lambda: open(path).read()))"
+NAMESPACES = ("pid", "mnt", "ipc", "uts", "user")
+CLONE_NEWUSER, SIGCHLD, TIOCSTI = 0x10000000, 17, 0x5412
+_COLUMN = {"x86_64": 0, "aarch64": 1}.get(platform.machine(), 0)
+
+
+@pytest.fixture
+def findings(findings: Findings, monkeypatch: pytest.MonkeyPatch) -> Findings:
+    """Those of a machine with bubblewrap; the server's own environment holds a secret."""
+    if not findings.config.bwrap:
+        pytest.skip("no sandbox here: " + "; ".join(findings.missing))
+    monkeypatch.setenv("CLOUDML_BOOTSTRAP_SECRET_KEY", SECRET)
+    return findings
+
+
+@contextlib.asynccontextmanager
+async def _running(findings: Findings) -> AsyncIterator[LocalEngine]:
+    engine = LocalEngine(findings)
+    await engine.start()
+    try:
+        yield engine
+    finally:
+        await engine.close()
+        end_engine(findings.config)
+
+
+@pytest.fixture
+async def unfenced(tmp_path: Path) -> AsyncIterator[LocalEngine]:
+    """The control: no sandbox."""
+    root = tmp_path / "unfenced"
+    Ledger(root).create()
+    settings = EngineSettings(sandbox="none", cgroups="none")
+    findings = probe(settings, root=root, environments_home=root / "e", runtimes_dir=root / "r", uv=Path("uv"))
+    async with _running(findings) as engine:
+        yield engine
+
+
+@pytest.fixture
+async def unfiltered(findings: Findings, tmp_path: Path) -> AsyncIterator[LocalEngine]:
+    """The control for system calls: the sandbox without its filter, so that nothing can do harm."""
+    root = tmp_path / "unfiltered"
+    Ledger(root).create()
+    config = dataclasses.replace(findings.config, root=str(root), cgroups={}, seccomp=False)
+    async with _running(dataclasses.replace(findings, config=config)) as engine:
+        yield engine
+
+
+@pytest.fixture
+def victim() -> Iterator[int]:
+    """A process of the machine that is none of the job's business."""
+    with subprocess.Popen(["sleep", "600"]) as process:
+        yield process.pid
+        assert process.poll() is None, "the attack reached a process of the machine"
+        process.kill()
+
+
+# ---- files
+
+
+@pytest.mark.parametrize("name", ["state.db", "credentials.json", "engine/ledger/gates/other.1", "engine/spawner.lock"])
+async def test_the_platforms_files_are_not_there(
+    engine: LocalEngine, unfenced: LocalEngine, tmp_path: Path, name: str
+) -> None:
+    path = tmp_path / name
+    if not path.exists():
+        path.write_text("{}")
+    path.chmod(0o644)  # it is the view that hides it, not its mode
+    assert await attack(engine, READ, str(path)) == "ENOENT"
+    assert await attack(unfenced, READ, str(path)) == "done"
+
+
+async def test_other_jobs_folders_are_not_there(engine: LocalEngine, unfenced: LocalEngine, tmp_path: Path) -> None:
+    await attack(engine, "tell(open('/work/private', 'w').write('x'))", uid="neighbour")
+    look = "path, = arguments\ntell(outcome(os.listdir, path))"
+    for path in (tmp_path / "engine" / "jobs", tmp_path / "engine" / "jobs" / "neighbour" / "work"):
+        assert await attack(engine, look, str(path)) == "ENOENT"
+        assert await attack(unfenced, look, str(path)) == "done"
+
+
+async def test_another_job_of_the_tenant_does_not_see_its_processes_or_its_folder(engine: LocalEngine) -> None:
+    waiting = shell("echo mine > private; echo up; sleep 600")
+    await engine.ensure(waiting)
+    await printed(engine, waiting.key, "up")
+    seen = await attack(
+        engine,
+        "tell([os.listdir('/work'), [open(f'/proc/{n}/cmdline').read() for n in os.listdir('/proc') if n.isdigit()]])",
+    )
+    assert seen[0] == []
+    assert not any("sleep" in line for line in seen[1])
+    await engine.stop(waiting.key, 0)
+    await when(engine, waiting.key, lambda gang: gang.state.over)
+
+
+async def test_writing_works_in_its_own_folders_only(engine: LocalEngine, unfenced: LocalEngine) -> None:
+    program = (
+        "found = []\n"
+        "for top, folders, _ in os.walk('/'):\n"
+        "    if top in ('/proc', '/sys'): folders.clear(); continue\n"
+        "    if not outcome(lambda: open(top + '/.probe', 'x').close()) == 'done': continue\n"
+        "    found.append(top); folders.clear()\n"
+        "tell(sorted(found))"
+    )
+    assert await attack(engine, program) == ["/dev", "/tmp", "/work"]
+    control = "tell([path for path in arguments if os.access(path, os.W_OK)])"
+    if os.geteuid() == 0:
+        assert await attack(unfenced, control, "/etc", "/usr") == ["/etc", "/usr"]
+
+
+async def test_there_is_no_device_but_the_harmless_ones(engine: LocalEngine) -> None:
+    listed = set(await attack(engine, "tell(os.listdir('/dev'))"))
+    harmless = {
+        "null",
+        "zero",
+        "full",
+        "random",
+        "urandom",
+        "tty",
+        "ptmx",
+        "pts",
+        "shm",
+        "core",
+        "fd",
+        "stdin",
+        "stdout",
+    }
+    assert listed <= harmless | {"stderr", "console"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can make device nodes anywhere")
+async def test_device_nodes_cannot_be_made(engine: LocalEngine, unfenced: LocalEngine) -> None:
+    program = "import stat\ntell(outcome(os.mknod, 'node', stat.S_IFCHR | 0o666, os.makedev(1, 3)))"
+    assert await attack(engine, program) == "EPERM"
+    assert await attack(unfenced, program) == "done"
+    assert await attack(engine, "tell(outcome(os.mkfifo, 'pipe'))") == "done"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can change the kernel's settings anywhere")
+@pytest.mark.parametrize("name", ["kernel/core_pattern", "kernel/hostname", "vm/overcommit_memory"])
+async def test_kernel_settings_cannot_be_written(engine: LocalEngine, unfenced: LocalEngine, name: str) -> None:
+    program = "path, = arguments\ntell(outcome(lambda: os.close(os.open(path, os.O_WRONLY))))"
+    assert await attack(engine, program, f"/proc/sys/{name}") in ("EACCES", "EROFS", "EPERM")
+    control = await attack(unfenced, program, f"/proc/sys/{name}")
+    if control != "done":
+        pytest.skip(f"this machine refuses it to root as well: {control}")
+
+
+# ---- processes
+
+
+async def test_processes_of_the_machine_are_neither_seen_nor_signalled(
+    engine: LocalEngine, unfenced: LocalEngine, victim: int
+) -> None:
+    program = "pid, = arguments\ntell([os.path.exists(f'/proc/{pid}/cmdline'), outcome(os.kill, pid, 0)])"
+    assert await attack(engine, program, victim) == [False, "ESRCH"]
+    assert await attack(unfenced, program, victim) == [True, "done"]
+
+
+async def test_the_only_processes_are_its_own(engine: LocalEngine, unfenced: LocalEngine) -> None:
+    program = "tell([name for name in os.listdir('/proc') if name.isdigit()])"
+    assert len(await attack(engine, program)) <= 2  # the sandbox's init and the program
+    assert str(os.getpid()) in await attack(unfenced, program)
+
+
+async def test_every_process_of_the_job_belongs_to_the_tenant_outside(engine: LocalEngine, findings: Findings) -> None:
+    gang = shell("echo up; sleep 600")
+    await engine.ensure(gang)
+    await printed(engine, gang.key, "up")
+    users = {Path(f"/proc/{pid}").stat().st_uid for pid in proctree.marked(f"CLOUDML_GANG={gang.key}")}
+    await engine.stop(gang.key, 0)
+    await when(engine, gang.key, lambda seen: seen.state.over)
+    assert users == ({findings.config.tenant_uid_base + 1} if os.geteuid() == 0 else {os.getuid()})
+    assert 0 not in users
+    inside = await attack(engine, "tell([os.getuid(), os.geteuid(), os.getgroups()])")
+    assert inside[:2] == [1000, 1000]
+    assert 0 not in inside[2]
+
+
+async def test_it_has_no_capabilities_and_gains_none(engine: LocalEngine, unfenced: LocalEngine) -> None:
+    program = "tell(dict(line.split(':\\t', 1) for line in open('/proc/self/status').read().splitlines()))"
+    inside, outside = await attack(engine, program), await attack(unfenced, program)
+    for name in ("CapInh", "CapPrm", "CapEff", "CapAmb", "CapBnd"):
+        assert int(inside[name], 16) == 0, name
+    assert (inside["NoNewPrivs"], inside["Seccomp"]) == ("1", "2")
+    assert outside["Seccomp"] == Path("/proc/self/status").read_text().partition("Seccomp:\t")[2][0]
+    if os.geteuid() == 0:
+        assert int(outside["CapEff"], 16) != 0
+
+
+async def test_it_lives_in_namespaces_of_its_own(engine: LocalEngine, unfenced: LocalEngine) -> None:
+    program = "tell({name: os.readlink(f'/proc/self/ns/{name}') for name in arguments})"
+    machine = {name: str(Path(f"/proc/self/ns/{name}").readlink()) for name in NAMESPACES}
+    inside = await attack(engine, program, *NAMESPACES)
+    assert [name for name in NAMESPACES if inside[name] == machine[name]] == []
+    assert await attack(unfenced, program, *NAMESPACES) == machine
+
+
+# ---- the network
+
+
+async def test_without_network_there_is_only_a_loopback_of_its_own(engine: LocalEngine) -> None:
+    interfaces = "import socket\ntell([name for _, name in socket.if_nameindex()])"
+    assert await attack(engine, interfaces, network="none") == ["lo"]
+    assert await attack(engine, interfaces, network="host") == [name for _, name in socket.if_nameindex()]
+
+
+async def test_without_network_services_of_the_machine_cannot_be_reached(engine: LocalEngine) -> None:
+    connect = "import socket\nport, = arguments\ntell(outcome(socket.socket().connect, ('127.0.0.1', port)))"
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        assert await attack(engine, connect, port, network="none") == "ECONNREFUSED"
+        assert await attack(engine, connect, port, network="host") == "done"
+
+
+async def test_the_spawners_socket_cannot_be_reached(
+    engine: LocalEngine, unfenced: LocalEngine, tmp_path: Path
+) -> None:
+    connect = (
+        "import socket\nfolder, = arguments\n"
+        "def attempt():\n    os.chdir(folder); socket.socket(socket.AF_UNIX).connect('spawner.sock')\n"
+        "tell(outcome(attempt))"
+    )
+    assert await attack(engine, connect, str(tmp_path / "engine")) == "ENOENT"
+    assert await attack(unfenced, connect, str(tmp_path / "engine")) == "done"
+
+
+# ---- system calls
+
+
+async def test_every_call_of_the_deny_list_is_refused(engine: LocalEngine, unfiltered: LocalEngine) -> None:
+    numbers = {name: both[_COLUMN] for name, both in seccomp._DENIED.items() if both[_COLUMN] >= 0}
+    numbers.pop("vhangup")  # the one that takes no arguments which could be wrong
+    program = "tell({name: call(number, -1, -1, -1, -1, -1) for name, number in arguments[0].items()})"
+    filtered = await attack(engine, program, numbers)
+    assert {name: answer for name, answer in filtered.items() if answer != "EPERM"} == {}
+    control = await attack(unfiltered, program, numbers)
+    reached = {name for name, answer in control.items() if answer not in ("EPERM", "ENOSYS")}
+    assert {"ptrace", "unshare", "keyctl", "mount", "setns", "process_vm_readv"} <= reached
+
+
+async def test_no_user_namespace_can_be_made(engine: LocalEngine, unfiltered: LocalEngine) -> None:
+    unshare = f"tell(call({(272, 97)[_COLUMN]}, {CLONE_NEWUSER}))"
+    clone = (
+        f"pid = libc.syscall(ctypes.c_long({(56, 220)[_COLUMN]}), ctypes.c_ulong({CLONE_NEWUSER | SIGCHLD}), 0, 0, 0)\n"
+        "if pid == 0: os._exit(0)\n"
+        "tell('done' if pid > 0 else errno.errorcode[ctypes.get_errno()])"
+    )
+    for program in (unshare, clone):
+        assert await attack(engine, program) == "EPERM"
+        assert await attack(unfiltered, program) == "done"
+
+
+async def test_clone3_is_answered_as_on_an_old_kernel(engine: LocalEngine, unfiltered: LocalEngine) -> None:
+    program = "tell(call(435, 0, 0))"
+    assert await attack(engine, program) == "ENOSYS"
+    control = await attack(unfiltered, program)
+    if control == "ENOSYS":
+        pytest.skip("this machine's kernel has no clone3")
+    assert control == "EINVAL"
+    threads = "import threading\nt = threading.Thread(target=tell, args=['threads work'])\nt.start(); t.join()"
+    assert await attack(engine, threads) == "threads work"
+
+
+@pytest.mark.parametrize("command", [TIOCSTI, 1 << 32 | TIOCSTI], ids=["plain", "with high bits that the kernel drops"])
+async def test_nothing_can_be_typed_into_a_terminal(engine: LocalEngine, unfiltered: LocalEngine, command: int) -> None:
+    program = (
+        "import pty, fcntl, termios\ncommand, = arguments\nos.setsid()\nmaster, slave = pty.openpty()\n"
+        "fcntl.ioctl(slave, termios.TIOCSCTTY, 0)\n"
+        "libc.ioctl.argtypes = [ctypes.c_int, ctypes.c_ulong, ctypes.c_char_p]\n"
+        "tell(errno.errorcode[ctypes.get_errno()] if libc.ioctl(slave, command, b'x') else 'done')"
+    )
+    assert await attack(engine, program, command) == "EPERM"
+    control = await attack(unfiltered, program, command)
+    if control != "done":
+        pytest.skip(f"this machine's kernel refuses it by itself: {control}")
+
+
+@pytest.mark.parametrize("family", ["AF_VSOCK", "AF_PACKET", "AF_ALG"])
+async def test_odd_socket_families_are_refused(engine: LocalEngine, unfiltered: LocalEngine, family: str) -> None:
+    program = (
+        "import socket\nfamily, = arguments\ntell(outcome(socket.socket, getattr(socket, family), socket.SOCK_DGRAM))"
+    )
+    assert await attack(engine, program, family) == "EPERM"
+    control = await attack(unfiltered, program, family)
+    if control == "EPERM":
+        pytest.skip("without capabilities this machine's kernel refuses it by itself")
+
+
+# ---- secrets
+
+
+async def test_the_jobs_environment_holds_no_secret_of_the_platform(engine: LocalEngine, tmp_path: Path) -> None:
+    program = (
+        "tell([dict(os.environ), [open(f'/proc/{n}/environ').read() for n in os.listdir('/proc') if n.isdigit()]])"
+    )
+    own, visible = await attack(engine, program)
+    assert not any(SECRET in text for text in (*own.values(), *visible))
+    pid = spawner_pid(tmp_path / "engine")
+    assert SECRET in Path(f"/proc/{pid}/environ").read_text(), "it was there to be leaked"
+
+
+async def test_no_command_line_of_the_machine_shows_a_users_secret(engine: LocalEngine) -> None:
+    gang = shell("echo up; sleep 600", variables={"TOKEN": SECRET})
+    await engine.ensure(gang)
+    await printed(engine, gang.key, "up")
+    pids = proctree.marked(f"TOKEN={SECRET}")
+    assert pids, "the job has it in its environment"
+    lines = [line for pid in psutil.pids() for line in _command_line(pid)]
+    await engine.stop(gang.key, 0)
+    await when(engine, gang.key, lambda seen: seen.state.over)
+    assert any(b"bwrap" in line for line in lines)
+    assert not any(SECRET.encode() in line for line in lines)
+
+
+def _command_line(pid: int) -> list[bytes]:
+    try:
+        return [Path(f"/proc/{pid}/cmdline").read_bytes()]
+    except OSError:  # it has ended
+        return []
