@@ -62,7 +62,7 @@ def decide(findings: Findings, requirements: Iterable[Requirement]) -> Verdict:
     """Choose the framework from the code's findings and the trainer's requirements."""
     needed = [requirement for requirement in requirements if requirement.name in _DISTRIBUTIONS]
     notices = tuple(
-        f"{place} cannot be read by this Python: Python 2 code needs an image or a legacy runtime"
+        f"{place} is not valid Python 3; if it is Python 2, it needs an image or a legacy runtime"
         for place in findings.unreadable[:1]
     )
     if not findings.packages and not needed:
