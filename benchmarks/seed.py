@@ -6,11 +6,11 @@ import sqlite3
 from contextlib import closing
 from pathlib import Path
 
-_PHASES = ("Succeeded", "Succeeded", "Succeeded", "Failed", "Stopped", "Saved")
+_PHASES = ("Succeeded", "Succeeded", "Succeeded", "Failed", "Stopped")
 
 
 def copies(database: Path, name: str, count: int) -> None:
-    """Add ``count`` copies of the job ``name`` (which has ended) in various phases. The server must be down."""
+    """Add ``count`` copies of the job ``name`` (which has ended), ended in various ways. The server must be down."""
     with closing(sqlite3.connect(database)) as connection, connection:
         columns = [row[1] for row in connection.execute("PRAGMA table_info(records)")]
         row = connection.execute(f"SELECT {', '.join(columns)} FROM records WHERE name = ?", (name,)).fetchone()
@@ -27,9 +27,7 @@ def copies(database: Path, name: str, count: int) -> None:
 def _copy(template: dict[str, object], revision: int, number: int) -> dict[str, object]:
     phase = _PHASES[number % len(_PHASES)]
     status = str(template["status"]).replace(f'"{template["index_value"]}"', f'"{phase}"', 1)
-    spec = str(template["spec"])
     return template | {
         "number": revision, "revision": revision, "uid": f"seed{number:028d}", "name": f"seeded-{number}",
         "index_value": phase, "status": status,
-        "spec": spec.replace('"run"', '"saved"') if phase == "Saved" else spec,
     }  # fmt: skip
