@@ -32,7 +32,5 @@ def _below(context: click.Context) -> Iterator[click.Context]:
         command = context.command.get_command(context, name)
         if command is not None and not command.hidden:
             yield from _below(
-                click.Context(
-                    command, parent=context, info_name=name, terminal_width=_WIDTH, max_content_width=_WIDTH
-                )
+                click.Context(command, parent=context, info_name=name, terminal_width=_WIDTH, max_content_width=_WIDTH)
             )

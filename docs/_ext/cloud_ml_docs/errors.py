@@ -10,7 +10,7 @@ from cloud_ml.cli.lazy import MissingExtra
 from cloud_ml.sdk.handles import WaitTimedOut
 from cloud_ml_docs.markdown import code, first_paragraph, table
 
-LOCAL = (MissingExtra, WaitTimedOut)
+LOCAL: tuple[type[errors.CloudMlError], ...] = (MissingExtra, WaitTimedOut)
 """Errors that only programs on the user's machine raise."""
 
 

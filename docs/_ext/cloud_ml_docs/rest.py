@@ -28,7 +28,7 @@ def original() -> str:
     rows = [
         (code(f"{method} /cloud_ml/v1{route.path}"), first_paragraph(route.endpoint.__doc__))
         for route in original_routes()
-        for method in sorted(route.methods)
+        for method in sorted(route.methods or ())
     ]
     return table(("Route", "What it does"), rows)
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import ast
 import dataclasses
 import inspect
+import itertools
+import textwrap
 from typing import Any, cast
 
 from cloud_ml import settings
@@ -38,9 +40,9 @@ def descriptions(kind: type) -> dict[str, str]:
     Raises:
         KeyError: A field has none.
     """
-    body = cast("ast.ClassDef", ast.parse(inspect.getsource(kind)).body[0]).body
+    body = cast("ast.ClassDef", ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]).body
     found: dict[str, str] = {}
-    for field, below in zip(body, body[1:], strict=False):
+    for field, below in itertools.pairwise(body):
         if isinstance(field, ast.AnnAssign) and isinstance(below, ast.Expr) and isinstance(below.value, ast.Constant):
             found[cast("ast.Name", field.target).id] = str(below.value.value)
     if missing := [field.name for field in _fields(kind) if field.name not in found]:

@@ -1,0 +1,108 @@
+"""What a page says can be done: links lead somewhere, commands parse, examples are valid."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+from cloud_ml import settings
+from cloud_ml.cli.job_options import given_fields
+from cloud_ml.cli.main import cli
+from cloud_ml.cli.submit import with_words
+from cloud_ml.environments.catalog import Catalog
+from cloud_ml.models import codec
+from cloud_ml.models.train_job import TrainJob
+from support.pages import PAGES, ROOT, Block, anchors, blocks, commands, links, spans
+
+SOURCES = [
+    path.relative_to(ROOT).as_posix() for top in ("src", "tests", "benchmarks") for path in (ROOT / top).rglob("*")
+]
+GUARANTEES = ROOT / "docs" / "explanation" / "guarantees.md"
+
+
+def name_of(page: Path) -> str:
+    return page.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_somewhere(page: Path) -> None:
+    for link in links(page):
+        if re.match(r"[a-z]+:", link):
+            continue
+        path, _, anchor = link.partition("#")
+        target = (page.parent / path).resolve() if path else page
+        assert target.exists(), f"{link} leads nowhere"
+        assert not anchor or anchor in anchors(target), f"{link}: there is no such heading"
+
+
+@pytest.mark.parametrize(("page", "arguments"), commands("cloudml"), ids=lambda value: str(value)[-60:])
+def test_commands_parse(page: Path, arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed: list[click.Context] = []
+    monkeypatch.setattr(click.Command, "invoke", lambda _, context: parsed.append(context))
+    if cli.main(arguments, standalone_mode=False) == 0:  # --version is done when it is parsed
+        return
+    command = parsed[-1]
+    assert not isinstance(command.command, click.Group), f"{name_of(page)}: the command is not complete"
+    if command.info_name == "submit" and not command.params["filename"]:
+        job = codec.decode(TrainJob, with_words(given_fields(command.params), command.params["words"]))
+        assert job.job_name
+
+
+def test_the_readme_opens_with_its_two_commands_and_a_tour() -> None:
+    readme = [block.text for block in blocks("console") if block.page == ROOT / "README.md"]
+    assert readme[0] == "$ make demo\n$ make test\n"
+    assert sum(page == ROOT / "README.md" for page, _ in commands("cloudml")) >= 5
+
+
+def test_targets_of_make_exist() -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    for page, arguments in commands("make"):
+        assert set(arguments) <= targets, f"{name_of(page)}: make {' '.join(arguments)}"
+
+
+@pytest.mark.parametrize("block", blocks("toml"), ids=str)
+def test_files_in_toml_are_valid(block: Block, tmp_path: Path) -> None:
+    document = tomllib.loads(block.text)
+    file = tmp_path / "example.toml"
+    file.write_text(block.text)
+    if "job_name" in document:
+        assert codec.decode(TrainJob, document).job_name == document["job_name"]
+    elif "name" in document:
+        assert document["name"] in Catalog.load(tmp_path).listing()
+    else:
+        assert settings.load(file) != settings.load()
+
+
+@pytest.mark.parametrize("block", blocks("python"), ids=str)
+def test_python_is_valid_and_imports_what_there_is(block: Block) -> None:
+    for node in ast.walk(ast.parse(block.text)):
+        if isinstance(node, ast.ImportFrom) and str(node.module).startswith("cloud_ml"):
+            module: Any = importlib.import_module(str(node.module))
+            for name in node.names:
+                assert hasattr(module, name.name), f"{node.module} has no {name.name}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_files_that_are_named_exist(page: Path) -> None:
+    for span in spans(page):
+        path = re.match(r"(?:\w+/)*\w+\.py(?=$|:)", span)
+        if path and path[0] not in ("task.py", "setup.py"):
+            assert any(source.endswith(f"/{path[0]}") or source == path[0] for source in SOURCES), span
+
+
+def test_every_promise_names_tests_that_exist() -> None:
+    text = GUARANTEES.read_text("utf-8")
+    promises = re.findall(r"^## (\d+)\. .+?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
+    assert promises == [str(number) for number in range(1, 13)]
+    named = [span.split("::") for span in spans(GUARANTEES) if "::" in span]
+    for path, name in named:
+        assert re.search(rf"def {name}\b", (ROOT / path).read_text("utf-8")), f"{path} has no {name}"
+    for promise in re.split(r"^## \d+\. ", text, flags=re.MULTILINE)[1:12]:
+        assert "::test_" in promise, promise.partition("\n")[0]

@@ -1,0 +1,109 @@
+"""The reference is complete: whatever the code offers is on its page."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from functools import cache
+
+import cloud_ml_docs
+import pytest
+from cloud_ml_docs import cli, errors, rest
+from cloud_ml_docs import settings as setting_pages
+
+from cloud_ml import settings
+from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.jobs.reasons import NEVER_RETRIED, Reason
+from cloud_ml.environments.catalog import Runtime
+from cloud_ml.errors import CloudMlError
+from cloud_ml.models.train_job import TrainJob
+from support.pages import PAGES, ROOT
+
+REFERENCE = ROOT / "docs" / "reference"
+_MARK = re.compile(r"^<!-- generated: (.+) -->$", re.MULTILINE)
+
+
+@cache
+def page(name: str) -> str:
+    """A page of the reference as it is built."""
+    return cloud_ml_docs.fill((REFERENCE / f"{name}.md").read_text("utf-8"))
+
+
+def rows(name: str) -> list[list[str]]:
+    """Cells of all lines of all tables, without code marks."""
+    lines = [line for line in page(name).splitlines() if line.startswith("| ")]
+    return [[cell.strip().strip("`") for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+def first_cells(name: str) -> list[str]:
+    return [row[0] for row in rows(name)]
+
+
+def test_every_part_is_on_a_page_and_every_mark_names_a_part() -> None:
+    used = [mark for one in PAGES for mark in _MARK.findall(one.read_text("utf-8"))]
+    assert sorted(used) == sorted(cloud_ml_docs.PARTS)
+
+
+def test_every_setting_has_its_line() -> None:
+    shown = {(row[0], row[3]) for row in rows("settings") if len(row) == 5}
+    for theme in dataclasses.fields(settings.Settings):
+        for setting in dataclasses.fields(theme.default_factory):
+            assert (setting.name, f"CLOUDML_{theme.name}_{setting.name}".upper()) in shown
+    assert all(row[4] for row in rows("settings")), "a setting has no meaning"
+
+
+def test_a_setting_without_a_description_is_noticed() -> None:
+    @dataclasses.dataclass
+    class Theme:
+        told: int = 1
+        """With a text."""
+        silent: int = 2
+
+    with pytest.raises(KeyError, match=r"Theme\.silent"):
+        setting_pages.descriptions(Theme)
+
+
+def test_every_error_code_has_its_line() -> None:
+    kinds = [*errors.tree(CloudMlError), *errors.LOCAL]
+    assert len(kinds) > 15
+    assert {kind.code for kind in kinds} <= set(first_cells("errors"))
+    assert "already_exists" in page("errors")
+
+
+def test_every_command_has_its_section() -> None:
+    sections = re.findall(r"^## `(.+)`$", page("cli"), re.MULTILINE)
+    paths = [context.command_path for context in cli.walk()]
+    assert sections == paths
+    assert {"cloudml", "cloudml jobs submit", "cloudml storage ls", "cloudml server"} <= set(paths)
+
+
+def test_every_phase_is_explained() -> None:
+    moves, _, rest_of_page = page("lifecycle").partition("## What a phase means")
+    for table in (moves, rest_of_page.partition("## Reasons")[0]):
+        assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(Phase)
+
+
+def test_every_reason_is_explained_and_no_other() -> None:
+    table = page("lifecycle").partition("## Reasons")[2]
+    shown = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert sorted(shown) == sorted(Reason)
+    never = table.rpartition("are never followed by another attempt")[0].rpartition("\n\n")[2]
+    assert sorted(re.findall(r"`(\w+)`", never)) == sorted(NEVER_RETRIED)
+
+
+def test_every_field_of_a_job_has_its_line() -> None:
+    assert {field.name for field in dataclasses.fields(TrainJob)} <= set(first_cells("jobs"))
+
+
+def test_every_route_has_its_line() -> None:
+    shown = first_cells("rest")
+    for path, operations in rest.document()["paths"].items():
+        for method in operations:
+            assert f"{method.upper()} {path}" in shown
+    assert "GET /cloud_ml/v1/train/{name}/logs" in shown
+    assert "GET /cloud_ml/v1/framework" in shown
+
+
+def test_every_key_of_a_runtime_is_explained() -> None:
+    howto = (ROOT / "docs" / "howto" / "runtimes.md").read_text("utf-8")
+    assert re.findall(r"^\| `(\w+)` \|", howto, re.MULTILINE) == [field.name for field in dataclasses.fields(Runtime)]
