@@ -16,10 +16,28 @@ from pathlib import Path
 from typing import Any, cast
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models import codec
+from cloud_ml.models import codec, common
 
 MIB = 2**20
 GIB = 2**30
+_WORDS = {
+    "server.log_format": ("auto", "text", "json"),
+    "api.gpu_missing": ("refuse", "ignore"),
+    "engine.sandbox": ("auto", "require", "none"),
+    "engine.cgroups": ("auto", "require", "none"),
+    "engine.network": ("host", "none"),
+}
+_LEAST = {
+    "api.body_limit_bytes": 1024,
+    "api.list_page_limit": 1,
+    "controller.workers": 1,
+    "controller.poll_s": 0.1,
+    "controller.lease_ttl_s": 1,
+    "engine.log_limit_bytes": 4096,
+    "engine.usage_period_s": 0.1,
+    "engine.max_processes": 1,
+}
+"""Numbers that may not be smaller; all others may be 0."""
 
 
 @dataclass(frozen=True)
@@ -171,7 +189,7 @@ def load(
         options: Theme → name → value, from the command line; ``None`` values count as not given.
 
     Raises:
-        InvalidRequest: A source names an unknown setting or a value of the wrong type.
+        InvalidRequest: A source names an unknown setting, or a value of the wrong type or out of range.
     """
     document: dict[str, dict[str, Any]] = {theme.name: {} for theme in dataclasses.fields(Settings)}
     for source in (_from_file(file), _from_environment(environment or {}), options or {}):
@@ -181,16 +199,37 @@ def load(
                     f"there is no group of settings named {theme}", field=theme, allowed=", ".join(document)
                 )
             document[theme].update({name: value for name, value in values.items() if value is not None})
-    return codec.decode(Settings, document)
+    settings = codec.decode(Settings, document)
+    _check(settings)
+    return settings
+
+
+def _check(settings: Settings) -> None:
+    for theme in dataclasses.fields(Settings):
+        for setting in dataclasses.fields(values := getattr(settings, theme.name)):
+            name, value = f"{theme.name}.{setting.name}", getattr(values, setting.name)
+            if name in _WORDS and value not in _WORDS[name]:
+                raise common.refuse(name, value, "one of " + ", ".join(_WORDS[name]))
+            least = _LEAST.get(name, 0)
+            if isinstance(value, (int, float)) and not least <= value < float("inf"):
+                raise common.refuse(name, value, f"a number from {least} up")
+    if settings.server.port > 65_535:
+        raise common.refuse("server.port", settings.server.port, "a port from 0 to 65535")
+    if settings.engine.default_memory:
+        common.check_memory("engine.default_memory", settings.engine.default_memory)
 
 
 def _from_file(file: Path | None) -> Mapping[str, Mapping[str, Any]]:
     if file is None:
         return {}
     try:
-        return tomllib.loads(file.read_text("utf-8"))
+        document = tomllib.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as error:
         raise InvalidRequest(f"the settings file {file} cannot be read: {error}", field="config") from error
+    for theme, values in document.items():
+        if not isinstance(values, dict):
+            raise common.refuse(theme, values, f"a table: [{theme}] on a line of its own, its settings below")
+    return document
 
 
 def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:

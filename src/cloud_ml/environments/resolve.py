@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,11 +17,22 @@ from cloud_ml.environments.versions import satisfies
 
 
 class NoSolution(EnvironmentFailed):
-    """uv has looked and found nothing; ``words`` are its own."""
+    """uv has looked and found nothing; ``words`` are its own, and the message holds the first of its reasons."""
 
     def __init__(self, words: bytes) -> None:
-        super().__init__("EnvironmentFailed", "the requirements have no solution: see the log for uv's words")
+        why = first_reason(words.decode("utf-8", "replace")) or "see the log for uv's words"
+        super().__init__("EnvironmentFailed", f"the requirements cannot be resolved: {why}")
         self.words = words
+
+
+def first_reason(words: str, limit: int = 300) -> str:
+    """What uv says is wrong, as one line: what follows its arrow, else its error's cause, else the error."""
+    text = re.sub(r"\s+", " ", re.sub(r"\x1b\[[0-9;]*m", "", words)).strip()
+    for mark in ("╰─▶ ", "cause: ", "error: "):
+        if mark in text:
+            reason = text.partition(mark)[2].partition(" hint: ")[0].strip()
+            return reason if len(reason) <= limit else reason[: limit - 1] + "…"
+    return ""
 
 
 @dataclass(frozen=True)

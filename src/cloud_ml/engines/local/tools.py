@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -45,7 +46,7 @@ class ToolSandbox:
         """Run ``command`` to its end; see ``environments.base.Sandbox``."""
         if self._fence.user is not None:
             for bind in writable:
-                os.chown(bind.source, *self._fence.user)
+                hand_over(bind.source, self._fence.user)
         view = View(
             read_only=[(self._exposure.path(bind.source), bind.target) for bind in read_only],
             writable=[(self._exposure.path(bind.source), bind.target) for bind in writable],
@@ -70,6 +71,21 @@ class ToolSandbox:
         if not writable:
             return "/"
         return writable[0].target if self.isolated else writable[0].source
+
+
+def hand_over(folder: str, user: tuple[int, int]) -> None:
+    """Give ``folder`` to the user, with all that is in it if a server that did not switch users has filled it.
+
+    The tenant's own processes may work in it at the same time, so nothing is followed that could lead out.
+    """
+    os.chown(folder, *user)
+    with os.scandir(folder) as entries:
+        if all(entry.stat(follow_symlinks=False).st_uid == user[0] for entry in entries):
+            return
+    for _, folders, files, descriptor in os.fwalk(folder, follow_symlinks=False):
+        for name in (*folders, *files):
+            with contextlib.suppress(FileNotFoundError):
+                os.chown(name, *user, dir_fd=descriptor, follow_symlinks=False)
 
 
 def _pump(launched: Launched, output: Callable[[bytes], None], deadline: float) -> launch.Exit | None:

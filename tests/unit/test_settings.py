@@ -1,0 +1,90 @@
+"""Settings: what wins over what, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.settings import Settings, load
+
+
+def test_without_any_source_the_defaults_stand() -> None:
+    assert load() == Settings()
+
+
+def test_later_sources_win(tmp_path: Path) -> None:
+    file = tmp_path / "cloudml.toml"
+    file.write_text("[engine]\nstop_grace_s = 1.0\ntenant_uid_base = 5\n[server]\nport = 1\n")
+    environment = {"CLOUDML_ENGINE_STOP_GRACE_S": "2.5", "CLOUDML_SERVER_PORT": "2", "HOME": "/nowhere"}
+    settings = load(file, environment, {"server": {"port": 3, "host": None}})
+    assert (settings.engine.stop_grace_s, settings.engine.tenant_uid_base, settings.server.port) == (2.5, 5, 3)
+    assert settings.server.host == "127.0.0.1"
+
+
+@pytest.mark.parametrize(
+    ("text", "value"), [("1", True), ("true", True), ("YES", True), ("0", False), ("False", False), ("no", False)]
+)
+def test_switches_in_the_environment(text: str, value: bool) -> None:
+    assert load(environment={"CLOUDML_API_LEGACY_SIGNATURES": text}).api.legacy_signatures is value
+
+
+@pytest.mark.parametrize(
+    ("environment", "words"),
+    [
+        ({"CLOUDML_ENGINE_STOP_GRACE_S": "soon"}, ["stop_grace_s", "soon", "float"]),
+        ({"CLOUDML_SERVER_PORT": "http"}, ["port", "http", "int"]),
+        ({"CLOUDML_SERVER_PORT": "99999"}, ["server.port", "99999", "65535"]),
+        ({"CLOUDML_SERVER_BEHIND_PROXY": "perhaps"}, ["behind_proxy", "perhaps", "bool"]),
+        ({"CLOUDML_ENGINE_SANDBOX": "nne"}, ["engine.sandbox", "nne", "auto, require, none"]),
+        ({"CLOUDML_ENGINE_CGROUPS": "v2"}, ["engine.cgroups", "v2", "auto, require, none"]),
+        ({"CLOUDML_ENGINE_NETWORK": "all"}, ["engine.network", "all", "host, none"]),
+        ({"CLOUDML_SERVER_LOG_FORMAT": "xml"}, ["server.log_format", "xml", "text"]),
+        ({"CLOUDML_API_GPU_MISSING": "pretend"}, ["api.gpu_missing", "pretend", "ignore"]),
+        ({"CLOUDML_CONTROLLER_WORKERS": "0"}, ["controller.workers", "0", "1"]),
+        ({"CLOUDML_ENGINE_STOP_GRACE_S": "-1"}, ["engine.stop_grace_s", "-1", "0"]),
+        ({"CLOUDML_ENGINE_STOP_GRACE_S": "nan"}, ["engine.stop_grace_s", "nan"]),
+        ({"CLOUDML_ENGINE_START_TIMEOUT_S": "inf"}, ["engine.start_timeout_s", "inf"]),
+        ({"CLOUDML_ENGINE_DEFAULT_MEMORY": "100MB"}, ["engine.default_memory", "100MB", "100M"]),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_name_and_what_is_allowed(
+    environment: dict[str, str], words: list[str]
+) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        load(environment=environment)
+    assert [word for word in words if word not in refused.value.message] == []
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ('[engine]\nsandbx = "none"\n', ["engine.sandbx", "did you mean sandbox"]),
+        ("[engin]\nstop_grace_s = 1.0\n", ["engin", "engine"]),
+        ('[engine]\nstop_grace_s = "1"\n', ["engine.stop_grace_s"]),
+        ("engine = 3\n", ["engine is 3", "[engine]"]),
+        ("[engine\n", ["cloudml.toml"]),
+    ],
+)
+def test_a_bad_file_is_refused(tmp_path: Path, text: str, words: list[str]) -> None:
+    file = tmp_path / "cloudml.toml"
+    file.write_text(text)
+    with pytest.raises(InvalidRequest) as refused:
+        load(file)
+    told = refused.value.message + (refused.value.hint or "") + str(refused.value.allowed)
+    assert [word for word in words if word not in told] == []
+
+
+def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InvalidRequest, match=r"absent\.toml"):
+        load(tmp_path / "absent.toml")
+
+
+def test_folders_follow_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_DATA_HOME", str(tmp_path / "xdg"))
+    assert load().data_dir == tmp_path / "xdg" / "cloudml"
+    moved = load(options={"server": {"data_dir": str(tmp_path)}})
+    assert (moved.environments_home, moved.runtimes_dir) == (tmp_path / "environments", tmp_path / "runtimes")
+    named = load(options={"environments": {"home": str(tmp_path / "e"), "runtimes_dir": str(tmp_path / "r")}})
+    assert (named.environments_home, named.runtimes_dir) == (tmp_path / "e", tmp_path / "r")
