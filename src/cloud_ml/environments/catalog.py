@@ -28,6 +28,7 @@ from __future__ import annotations
 
 import fnmatch
 import sys
+import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -158,8 +159,6 @@ def _newest_first(runtimes: Iterable[Runtime]) -> list[Runtime]:
 
 
 def _read(file: Path) -> Runtime:
-    import tomllib  # noqa: PLC0415 -- not in every supervisor
-
     try:
         document = tomllib.loads(file.read_text().replace("{python}", f"{sys.version_info[0]}.{sys.version_info[1]}"))
     except (OSError, ValueError) as error:

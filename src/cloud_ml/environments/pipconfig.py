@@ -6,6 +6,7 @@ travel in environment variables, never in arguments: they may hold credentials.
 
 from __future__ import annotations
 
+import configparser
 import os
 import re
 import sys
@@ -160,8 +161,6 @@ def _files(environ: Mapping[str, str]) -> Iterator[Path]:
 
 def _read_file(file: Path) -> dict[str, str]:
     """The keys of one file; one that cannot be read or parsed says nothing, as if it were absent."""
-    import configparser  # noqa: PLC0415 -- only where an environment is made, not in every supervisor
-
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(file.read_text())

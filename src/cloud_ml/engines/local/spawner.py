@@ -124,8 +124,8 @@ class Spawner:
         return {"ok": True, "pid": os.getpid(), "config": codec.encode(self._config)}
 
     def _spawn(self, gang: Gang) -> None:
-        if self._ledger.gate(gang.key) is not None:
-            return
+        if self._ledger.gate(gang.key) is not None or any(c.key == gang.key for c in self._children.values()):
+            return  # claimed, or about to be
         groups = [self._pool.take() for _ in gang.processes] if self._pool is not None else []
         pid = os.fork()
         if pid == 0:
