@@ -52,5 +52,6 @@ def verdict(job: Job) -> str:
     if job.succeeded:
         return f"{job.name} succeeded{took}"
     what = "was stopped" if job.phase == "Stopped" else "failed"
-    why = ": ".join(part for part in (job.reason, job.message) if part)
+    reason = "" if job.message.startswith(job.reason) else job.reason  # messages about limits begin with it
+    why = ": ".join(part for part in (reason, job.message) if part)
     return f"{job.name} {what}{took}" + (f": {why}" if why else "")
