@@ -1,0 +1,121 @@
+"""The gates of the ledger: one answer for good, and who is still alive behind it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
+from cloud_ml.engines.base import GangKey
+from cloud_ml.engines.local import ledger as ledgers
+from cloud_ml.engines.local.ledger import Ledger
+
+KEY = GangKey("a1", 1)
+DAY_S = 86_400
+
+
+@pytest.fixture
+def ledger(tmp_path: Path) -> Ledger:
+    made = Ledger(tmp_path)
+    made.create()
+    return made
+
+
+def running() -> ObservedGang:
+    return ObservedGang(
+        KEY.job_uid, KEY.attempt, GangState.RUNNING, processes=(ObservedProcess("master", 0, running=True),)
+    )
+
+
+def test_an_attempt_is_claimed_once(ledger: Ledger) -> None:
+    assert ledger.claim(KEY)
+    assert not ledger.claim(KEY)
+    assert not ledger.bury(KEY), "a claimed attempt cannot be kept from starting any more"
+    assert ledger.observe(KEY) == ObservedGang("a1", 1, GangState.STAGING)
+
+
+def test_what_is_buried_never_starts(ledger: Ledger) -> None:
+    assert ledger.bury(KEY)
+    assert ledger.bury(KEY)
+    assert not ledger.claim(KEY)
+    assert ledger.observe(KEY) == ObservedGang("a1", 1, GangState.TOMBSTONED)
+
+
+def test_claim_and_tombstone_race_for_one_gate(ledger: Ledger) -> None:
+    for attempt in range(1, 40):
+        key, start, won = GangKey("a1", attempt), threading.Barrier(4), []
+
+        def run(number: int, key: GangKey = key, start: threading.Barrier = start, won: list[str] = won) -> None:
+            start.wait()
+            if number % 2 and ledger.claim(key):
+                won.append("claim")
+            if not number % 2 and ledger.bury(key):
+                won.append("tombstone")
+
+        threads = [threading.Thread(target=run, args=(number,)) for number in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert won in (["claim"], ["tombstone", "tombstone"])
+        assert ledger.gate(key).claimed is (won == ["claim"])  # type: ignore[union-attr]
+    assert ledger.attempts("a1") == list(range(1, 40))
+
+
+def test_a_machine_that_restarted_has_lost_what_it_ran(ledger: Ledger, monkeypatch: pytest.MonkeyPatch) -> None:
+    ledger.claim(KEY)
+    ledger.report(running())
+    assert ledger.observe(KEY) == running()
+    monkeypatch.setattr(ledgers, "boot_id", lambda: "another boot")
+    found = ledger.observe(KEY)
+    assert found is not None
+    assert (found.state, found.reason) == (GangState.LOST, Reason.NODE_LOST)
+    assert [(one.running, one.reason) for one in found.processes] == [(False, Reason.NODE_LOST)]
+
+
+def test_another_process_of_the_same_number_is_not_the_supervisor(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.claim(KEY)
+    ledger.report(running())
+    started = ledgers.process_start(os.getpid()) or 0
+    monkeypatch.setattr(ledgers, "process_start", lambda _: started + 1)
+    found = ledger.observe(KEY)
+    assert found is not None
+    assert (found.state, found.reason) == (GangState.LOST, Reason.SUPERVISOR_LOST)
+
+
+def test_an_end_on_record_stands_whatever_became_of_the_machine(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.claim(KEY)
+    ended = ObservedGang("a1", 1, GangState.EXITED, Reason.COMPLETED, "the job completed")
+    ledger.report(ended)
+    monkeypatch.setattr(ledgers, "boot_id", lambda: "another boot")
+    assert ledger.observe(KEY) == ended
+
+
+def test_what_is_forgotten_stays_closed_for_a_week(ledger: Ledger) -> None:
+    ledger.claim(KEY)
+    ledger.work_folder("a1").mkdir(parents=True)
+    gate = ledger.gates / str(KEY)
+
+    def age(days: float) -> None:
+        then = gate.stat().st_mtime - days * DAY_S
+        os.utime(gate, (then, then))
+
+    age(8)
+    ledger.prune()
+    assert ledger.attempts("a1") == [1], "the job is not forgotten yet"
+    ledger.forget("a1")
+    assert not ledger.work_folder("a1").exists()
+    age(6)
+    ledger.prune()
+    assert not ledger.claim(KEY)
+    age(2)
+    ledger.prune()
+    assert ledger.attempts("a1") == []
