@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import re
+import tomllib
 from functools import cache
 
 import cloud_ml_docs
@@ -107,3 +108,16 @@ def test_every_route_has_its_line() -> None:
 def test_every_key_of_a_runtime_is_explained() -> None:
     howto = (ROOT / "docs" / "howto" / "runtimes.md").read_text("utf-8")
     assert re.findall(r"^\| `(\w+)` \|", howto, re.MULTILINE) == [field.name for field in dataclasses.fields(Runtime)]
+
+
+def test_every_dependency_is_accounted_for_and_no_other() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))
+    project, groups = declared["project"], declared["dependency-groups"]
+    extras = project["optional-dependencies"]
+    lists = [declared["build-system"]["requires"], project["dependencies"], *extras.values(), *groups.values()]
+    wanted = {re.split(r"[<>=\[]", requirement)[0] for requirements in lists for requirement in requirements}
+    text = (ROOT / "docs" / "dependencies.md").read_text("utf-8")
+    text = re.sub(r"^## Programs of the machine$.+?^(?=## )", "", text, flags=re.MULTILINE | re.DOTALL)
+    cells = re.findall(r"^\| ([a-z][\w, -]+) \|", text, re.MULTILINE)
+    told = {name for cell in cells for name in cell.split(", ")}
+    assert told == wanted | {"starlette", "pydantic"}  # these come with FastAPI
