@@ -9,6 +9,7 @@ import logging
 import os
 import signal
 import socket
+import ssl
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,6 +115,8 @@ def _check_exposure(settings: ServerSettings) -> None:
     """Refuse to send signatures and data over a network in the clear."""
     if bool(settings.tls_cert) != bool(settings.tls_key):
         raise InvalidRequest("--tls-cert and --tls-key are given together or not at all", field="tls_cert")
+    if settings.tls_cert:
+        _check_certificate(settings.tls_cert, settings.tls_key)
     if settings.tls_cert or settings.behind_proxy or _is_loopback(settings.host):
         return
     raise InvalidRequest(
@@ -123,6 +126,19 @@ def _check_exposure(settings: ServerSettings) -> None:
         allowed="a loopback address, or TLS",
         hint="Give --tls-cert and --tls-key, or --behind-proxy if a proxy in front speaks TLS.",
     )
+
+
+def _check_certificate(cert: str, key: str) -> None:
+    """Find out before anything is started whether the two files can be used."""
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)
+    except (OSError, ssl.SSLError) as error:
+        raise InvalidRequest(
+            f"the certificate {cert} with the key {key} cannot be used for TLS: {error}",
+            field="tls_cert",
+            value=cert,
+            allowed="a PEM file of the chain and a PEM file of the unencrypted private key that belongs to it",
+        ) from error
 
 
 def _is_loopback(host: str) -> bool:

@@ -21,6 +21,7 @@ import psutil
 from cloud_ml.client import CloudMlClient
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.engines.base import GangKey
+from cloud_ml.engines.local import proctree
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import probe
 from cloud_ml.settings import EngineSettings
@@ -166,6 +167,11 @@ class RealServer:
             **variables,
         }
 
+    @property
+    def command(self) -> list[str]:
+        """The program, for those who start it themselves."""
+        return [str(CLOUDML)]
+
     def cli(self, *arguments: str, timeout_s: float = 60.0, **options: Any) -> Ran:
         """Run ``cloudml`` to its end as a user who has nothing but the administrator's key; see ``spawn``."""
         with self.spawn(*arguments, **options) as process:
@@ -206,6 +212,10 @@ class RealServer:
     def observed(self, uid: str, attempt: int = 1) -> ObservedGang | None:
         """An attempt as the engine sees it, whether or not the server lives."""
         return self.ledger.observe(GangKey(uid, attempt))
+
+    def processes_of(self, uid: str, attempt: int = 1) -> list[int]:
+        """Every process of an attempt that lives on this machine."""
+        return proctree.marked(f"CLOUDML_GANG={uid}.{attempt}")
 
     def connections(self) -> int:
         """How many connections of clients the server has."""

@@ -1,0 +1,250 @@
+"""The life of jobs, from the command line of both generations and from Python."""
+
+from __future__ import annotations
+
+import subprocess
+import zipfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.client import CloudMlClient
+from cloud_ml.errors import NotFound
+from cloud_ml.models.train_job import TrainJob
+from support.environments import EXAMPLES, pack
+from support.server import RealServer, eventually
+
+PLAIN = str(EXAMPLES / "plain")
+UNTIL_GO = """
+import pathlib, sys, time
+print("line 1")
+print("line 2")
+print("line 3")
+while not pathlib.Path(sys.argv[1]).exists():
+    time.sleep(0.01)
+print("line 4")
+"""
+
+
+# ---- submitting
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["WORDS", "trainer.task", PLAIN, "--", "--epochs", "3"],
+        ["-n", "WORDS", "-m", "trainer.task", "-u", PLAIN, "-a", "--epochs 3"],
+        ["--job_name", "WORDS", "--module-name", "trainer.task", "--trainer_uri", PLAIN, "--job-args", "--epochs 3"],
+        ["-n", "WORDS", "trainer.task", PLAIN, "-c", "0.5", "-M", "200M", "--", "--epochs", "3"],
+    ],
+    ids=["words", "short options", "long options of both spellings", "mixed, with limits"],
+)
+def test_both_generations_of_submit(server: RealServer, words: list[str]) -> None:
+    name = "forms-" + str(len(words)) + words[0].strip("-")[:1].lower()
+    ran = server.cli("jobs", "submit", "-W", *[name if word == "WORDS" else word for word in words]).good()
+    assert ran.out.endswith("argument 1: --epochs\nargument 2: 3\n")
+
+
+def test_a_job_file(server: RealServer, tmp_path: Path) -> None:
+    file = tmp_path / "job.toml"
+    file.write_text(
+        f'job_name = "from-file"\nmodule_name = "trainer.task"\ntrainer_uri = "{PLAIN}"\njob_args = ["a b"]\n'
+    )
+    ran = server.cli("jobs", "submit", "-f", str(file), "-W").good()
+    assert "argument 1: a b\n" in ran.out
+
+
+def test_a_single_script(server: RealServer, tmp_path: Path) -> None:
+    script = tmp_path / "count.py"
+    script.write_text("print(sum(range(101)))")
+    assert server.cli("jobs", "submit", "script", "count", str(script), "-W").good().out.endswith("5050\n")
+
+
+def test_an_sdist_that_was_uploaded(server: RealServer, tmp_path: Path) -> None:
+    pack(EXAMPLES / "plain", tmp_path / "plain-1.0.tar.gz", top="plain-1.0")
+    server.cli("storage", "cp", str(tmp_path / "plain-1.0.tar.gz"), "fds://cloudml/mine/").good()
+    listed = server.cli("storage", "ls", "fds://cloudml/mine/", "-o", "name").good().out
+    assert listed == "fds://cloudml/mine/plain-1.0.tar.gz\n"
+    ran = server.cli("jobs", "submit", "sdist", "trainer.task", "fds://cloudml/mine/plain-1.0.tar.gz", "-W").good()
+    assert "Hello from Python" in ran.out
+
+
+def test_a_wheel_that_was_uploaded(server: RealServer, client: CloudMlClient, tmp_path: Path) -> None:
+    wheel = tmp_path / "counting-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("counting/__init__.py", "")
+        archive.writestr("counting/task.py", "import importlib.metadata\nprint(importlib.metadata.version('counting'))")
+        archive.writestr("counting-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: counting\nVersion: 1.0\n")
+        archive.writestr(
+            "counting-1.0.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr("counting-1.0.dist-info/RECORD", "")
+    client.storage.upload(wheel, f"fds://cloudml/mine/{wheel.name}")
+    ran = server.cli("jobs", "submit", "wheel", "counting.task", f"fds://cloudml/mine/{wheel.name}", "-W").good()
+    assert ran.out.endswith("1.0\n")
+
+
+def test_the_same_code_is_uploaded_once(server: RealServer, client: CloudMlClient) -> None:
+    first = client.submit_train_job(TrainJob("twice-a", "trainer.task", PLAIN, save_mode=True))
+    second = client.submit_train_job(TrainJob("twice-b", "trainer.task", PLAIN, save_mode=True))
+    assert first.job.spec["trainer_uri"] == second.job.spec["trainer_uri"]
+
+
+def test_a_dry_run_sends_nothing(server: RealServer, client: CloudMlClient) -> None:
+    ran = server.cli("jobs", "submit", "rehearsed", "trainer.task", PLAIN, "--dry-run").good()
+    assert ran.json()["job_name"] == "rehearsed"
+    with pytest.raises(NotFound):
+        client.describe_train_job("rehearsed")
+
+
+# ---- looking at jobs
+
+
+def test_list_describe_logs_and_events_of_a_job_that_runs(
+    server: RealServer, client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    handle = client.submit_train_job(
+        TrainJob("watched", "trainer.task", code(UNTIL_GO), job_args=["fds://cloudml/watched-go"])
+    )
+    eventually(lambda: b"line 3\n" in b"".join(handle.logs()), "it has printed")
+    listed = server.cli("jobs", "list", "--state", "running").good().out
+    assert ["watched", "Running"] in [line.split()[:2] for line in listed.splitlines()]
+    described = server.cli("jobs", "describe", "watched", "-o", "json").good().json()
+    assert (described["phase"], described["attempt"]) == ("Running", 1)
+    assert described["spec"]["job_args"] == ["fds://cloudml/watched-go"]
+    assert server.cli("jobs", "logs", "watched", "-n", "2").good().out == "line 2\nline 3\n"
+
+    with server.spawn("jobs", "logs", "watched", "-f", "-n", "1") as follower:
+        assert follower.stdout is not None
+        assert follower.stdout.readline() == "line 3\n"
+        server.bucket("watched-go").touch()
+        assert follower.stdout.read() == "line 4\n"
+        assert follower.wait(30) == 0
+    assert handle.wait(30).succeeded
+    reasons = [event["reason"] for event in server.cli("jobs", "events", "watched", "-o", "json").good().json()]
+    assert reasons == ["Submitted", "Starting", "Started", "Completed"]
+    assert "watched" in server.cli("jobs", "list", "--state", "Succeeded", "-o", "name").good().out.split()
+
+
+def test_cancel_ends_a_running_job_and_every_process_of_it(
+    server: RealServer, client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    handle = client.submit_train_job(TrainJob("endless", "trainer.task", code(UNTIL_GO), job_args=["/nowhere"]))
+    eventually(lambda: handle.refresh().phase == "Running", "it runs")
+    assert "endless is being stopped" in server.cli("jobs", "cancel", "endless").good().out
+    ended = handle.wait(30)
+    assert (ended.phase, ended.state, ended.reason) == ("Stopped", "failed", "Cancelled")
+    assert server.processes_of(handle.uid) == []
+    again = server.cli("jobs", "cancel", "endless")
+    assert again.code == 0, "repeating a cancel is no error"
+
+
+def test_watching_a_job_that_is_cancelled_ends_with_its_own_exit_code(
+    server: RealServer, client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    submit = ["jobs", "submit", "watched-end", "trainer.task", code(UNTIL_GO), "-W", "--", "/nowhere"]
+    with server.spawn(*submit) as process:
+        assert process.stdout is not None
+        assert any("line 3" in line for line in process.stdout)  # reads until the job runs
+        client.cancel_train_job("watched-end")
+        process.stdout.read()
+        assert process.wait(30) == 4
+
+
+def test_a_saved_job_waits_to_be_started(server: RealServer, client: CloudMlClient) -> None:
+    server.cli("jobs", "submit", "later", "trainer.task", PLAIN, "--save_mode").good()
+    assert client.describe_train_job("later").phase == "Saved"
+    server.cli("jobs", "start", "later").good()
+    assert client.get_train_job("later").wait(30).succeeded
+
+
+def test_deleting_takes_the_job_its_log_and_its_folders_away_and_frees_the_name(
+    server: RealServer, client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    handle = client.submit_train_job(TrainJob("gone", "trainer.task", code(UNTIL_GO), job_args=["/nowhere"]))
+    eventually(lambda: handle.refresh().phase == "Running", "it runs")
+    server.cli("jobs", "delete", "gone").good()
+    eventually(lambda: server.cli("jobs", "describe", "gone").code == 1, "it is gone")
+    assert not (server.data / "engine" / "jobs" / handle.uid).exists()
+    assert server.processes_of(handle.uid) == []
+    assert server.cli("jobs", "submit", "gone", "trainer.task", PLAIN, "-W").code == 0
+
+
+def test_output_for_scripts_survives_a_reader_that_stops_early(server: RealServer) -> None:
+    with server.spawn("jobs", "list", "-o", "json") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert "Traceback" not in process.stderr.read()
+        assert process.wait(30) in (0, 1)
+
+
+# ---- what a job sees
+
+
+def test_uris_in_arguments_and_variables_are_paths_and_outputs_are_visible_while_it_runs(
+    server: RealServer, client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    source = """
+import os, pathlib, sys, time
+data, flag, out = sys.argv[1], sys.argv[2], pathlib.Path(os.environ["CLOUDML_OUTPUT_PATH"])
+print(open(data).read(), flag, os.environ["OWN"])
+out.mkdir(parents=True)
+(out / "early").write_text("half way")
+while not (out / "go").exists():
+    time.sleep(0.01)
+"""
+    client.storage.upload(Path(__file__), "fds://cloudml/in/data.txt")
+    handle = client.submit_train_job(
+        TrainJob(
+            "paths", "trainer.task", code(source),
+            job_args=["fds://cloudml/in/data.txt", "--log=fds://cloudml/logs/x"],
+            environment={"OWN": "fds://cloudml/own"},
+            output_path="fds://cloudml/paths-out",
+        )
+    )  # fmt: skip
+    eventually(lambda: list(client.storage.list_objects("fds://cloudml/paths-out/")), "the output is there")
+    ran = server.cli("storage", "cat", "fds://cloudml/paths-out/early").good()
+    assert ran.out == "half way"
+    assert handle.refresh().phase == "Running"
+    server.bucket("paths-out", "go").touch()
+    assert handle.wait(30).succeeded
+    log = b"".join(handle.logs()).decode()
+    assert Path(__file__).read_text() in log
+    assert log.splitlines()[-1].endswith("storage/cloudml/logs/x " + log.split()[-1])
+    assert log.split()[-1].endswith("storage/cloudml/own")
+
+
+def test_the_job_knows_itself_and_holds_no_key_of_the_platform(server: RealServer, run: Callable[..., object]) -> None:
+    job, log = run("self-aware", "import os\nfor pair in os.environ.items(): print('%s=%s' % pair)")  # type: ignore[misc]
+    lines = dict(line.split("=", 1) for line in log.splitlines() if "=" in line)
+    assert (lines["CLOUDML_JOB_NAME"], lines["CLOUDML_JOB_ID"], lines["CLOUDML_ATTEMPT"]) == (
+        "self-aware",
+        job.uid,
+        "1",
+    )
+    assert server.credentials["secret_key"] not in log
+    assert server.credentials["access_key"] not in log
+
+
+def test_commands_before_and_after_the_trainer(run: Callable[..., object], client: CloudMlClient) -> None:
+    job, log = run(  # type: ignore[misc]
+        "around",
+        "print('middle', open('made').read())",
+        prepare_command="printf ready > made",
+        finish_command="echo end",
+    )
+    assert job.succeeded
+    assert log.endswith("middle ready\nend\n")
+
+
+def test_help_of_every_command_works_without_a_server(server: RealServer) -> None:
+    for words in ([], ["jobs"], ["jobs", "submit"], ["storage"], ["config"], ["server"]):
+        ran = subprocess.run(
+            [*server.command, *words, "--help"],
+            env=server.environment(server.user_home),
+            capture_output=True,
+            check=True,
+        )
+        assert b"Usage: cloudml" in ran.stdout
