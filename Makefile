@@ -26,15 +26,15 @@ test-server: $(VENV)/.develop  ## Contracts, properties, real servers
 	$(PYTEST) tests/contract tests/properties tests/integration tests/acceptance -q -n $(WORKERS) --dist loadgroup
 
 check: $(VENV)/.develop  ## Format, lint, types, import rules
-	$(BIN)/ruff format --check src tests benchmarks examples
-	$(BIN)/ruff check src tests benchmarks examples
+	$(BIN)/ruff format --check src tests benchmarks examples docs
+	$(BIN)/ruff check src tests benchmarks examples docs
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(MAKE) docs
 
 format: $(VENV)/.develop  ## Bring the code into form
-	$(BIN)/ruff format src tests benchmarks examples
-	$(BIN)/ruff check --fix src tests benchmarks examples
+	$(BIN)/ruff format src tests benchmarks examples docs
+	$(BIN)/ruff check --fix src tests benchmarks examples docs
 
 bench: $(VENV)/.develop  ## The figures we promise, beside their floors
 	$(BIN)/python benchmarks/run.py

@@ -134,7 +134,7 @@ def cancel(session: Session, names: tuple[str, ...]) -> None:
 def start(session: Session, name: str) -> None:
     """Start a job that was submitted with --save_mode."""
     job = session.client.start_train_job(name)
-    echo(f"{job.name} is started ({job.phase})")
+    echo(f"{job.name} is started")
 
 
 @jobs.command()

@@ -87,5 +87,5 @@ def test_cancel_start_delete(run: Run, api: FakeApi) -> None:
     ended = run("jobs", "cancel", "a-longer-name")
     assert (ended.exit_code, "has ended already" in ended.stderr) == (1, True)
     api.jobs["saved"] = make_job("saved", phase="Saved")
-    assert run("jobs", "start", "saved").stdout == "saved is started (Queued)\n"
+    assert run("jobs", "start", "saved").stdout == "saved is started\n"
     assert run("jobs", "delete", "linear", "a-longer-name").stdout.count("is being deleted") == 2

@@ -86,13 +86,17 @@ class Ledger:
 
     def _make_gate(self, key: GangKey, gate: Gate) -> bool:
         draft = self.gates / f".{key}.{os.getpid()}.{time.monotonic_ns()}"
-        draft.write_text(json.dumps(gate.__dict__), "utf-8")
+        with draft.open("w", encoding="utf-8") as file:
+            file.write(json.dumps(gate.__dict__))
+            file.flush()
+            os.fsync(file.fileno())
         try:
             os.link(draft, self.gates / str(key))
         except FileExistsError:
             return False
         finally:
             draft.unlink()
+        _sync_folder(self.gates)  # a power cut must not reopen what user code has passed
         return True
 
     # ---- stops
@@ -222,6 +226,14 @@ def process_start(pid: int) -> int | None:
 def boot_id() -> str:
     """Changes when the machine restarts."""
     return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
 
 
 def _replace(path: Path, text: str) -> None:
