@@ -63,6 +63,10 @@ class Executor:
             await self._offload(self._store.delete, TRAIN_JOB, key.uid, fence=fence)
             logger.info("job deleted", extra={"job": key.name, "uid": key.uid})
 
+    async def tidy(self) -> None:
+        """Drop copies of trainers that nobody has used for long."""
+        await self._offload(self._packages.prune)
+
     def _plan(self, job: JobRecord, attempt: int, places: Places) -> Gang:
         organisation = self._store.find(ORGANISATION, SYSTEM, job.key.org)
         if organisation is None:

@@ -119,6 +119,7 @@ class Controller:
         while True:
             with contextlib.suppress(TryAgain):
                 await self._offload(self._store.prune, self._clock())
+                await self._executor.tidy()
             await asyncio.sleep(_PRUNE_PERIOD_S)
 
     def _backoff(self, failures: int) -> float:

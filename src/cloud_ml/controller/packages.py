@@ -6,6 +6,7 @@ the object store's own rules and kept under its digest.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import tempfile
@@ -53,8 +54,10 @@ class Packages:
         """Drop what was not used for a week; what is needed again is copied again."""
         oldest = time.time() - _KEPT_S
         for path in self._folder.glob("*/*"):
-            if path.stat().st_mtime < oldest:
-                path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):  # somebody else tidies too, or it was asked for again
+                if path.stat().st_mtime < oldest:
+                    path.unlink()
+                    path.parent.rmdir()
 
     def _copy(self, uri: ObjectUri, name: str) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True)

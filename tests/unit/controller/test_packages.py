@@ -1,0 +1,66 @@
+"""Copies of trainers by digest."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.controller.packages import Packages
+from cloud_ml.models.common import ObjectUri
+from cloud_ml.objects.memory import MemoryObjectStore
+
+URI = ObjectUri("bucket", "folder/trainer-1.0.tar.gz")
+
+
+@pytest.fixture
+def objects() -> MemoryObjectStore:
+    store = MemoryObjectStore()
+    store.create_bucket("bucket")
+    store.put(URI.bucket, URI.key, b"first")
+    return store
+
+
+def test_a_trainer_is_copied_under_its_digest(objects: MemoryObjectStore, tmp_path: Path) -> None:
+    source = Packages(objects, tmp_path).fetch(URI)
+    assert (source.name, source.problem) == ("trainer-1.0.tar.gz", "")
+    assert Path(source.path).read_bytes() == b"first"
+    assert Path(source.path).stat().st_mode & 0o777 == 0o644
+
+
+def test_the_copy_outlives_what_happens_to_the_object(objects: MemoryObjectStore, tmp_path: Path) -> None:
+    packages = Packages(objects, tmp_path)
+    before = packages.fetch(URI)
+    objects.put(URI.bucket, URI.key, b"second")
+    after = packages.fetch(URI)
+    assert Path(before.path).read_bytes() == b"first"
+    assert Path(after.path).read_bytes() == b"second"
+
+
+def test_an_unchanged_object_is_read_once(objects: MemoryObjectStore, tmp_path: Path) -> None:
+    packages = Packages(objects, tmp_path)
+    first = packages.fetch(URI)
+    objects.read = None  # type: ignore[method-assign, assignment]
+    assert packages.fetch(URI) == first
+
+
+@pytest.mark.parametrize("uri", [ObjectUri("bucket", "none"), ObjectUri("missing", "x"), ObjectUri("bucket", "folder")])
+def test_what_is_not_there_is_a_problem_not_an_error(
+    objects: MemoryObjectStore, tmp_path: Path, uri: ObjectUri
+) -> None:
+    source = Packages(objects, tmp_path).fetch(uri)
+    assert source.problem == f"the trainer {uri} does not exist"
+
+
+def test_what_nobody_uses_is_dropped_and_copied_again_when_asked_for(
+    objects: MemoryObjectStore, tmp_path: Path
+) -> None:
+    packages = Packages(objects, tmp_path)
+    path = Path(packages.fetch(URI).path)
+    packages.prune()
+    assert path.exists()
+    os.utime(path, (0, 0))
+    packages.prune()
+    assert list(tmp_path.iterdir()) == []
+    assert Path(packages.fetch(URI).path).read_bytes() == b"first"
