@@ -1,0 +1,276 @@
+"""The decision at each look: for every phase, everything that may be seen, and what follows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import timedelta
+
+import pytest
+
+from cloud_ml.domain.jobs.decide import JobDecision, JobRecord, Rules, decide
+from cloud_ml.domain.jobs.phases import ACTIVE, TERMINAL, Phase
+from cloud_ml.domain.jobs.reasons import NEVER_RETRIED, Reason
+from cloud_ml.domain.jobs.spec import Desired
+from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
+from cloud_ml.domain.records import Decision, EnsureGang, EventType, Forget, StopGang
+from support.jobs import NOW, gang_in, job_in
+
+RULES = Rules(stop_grace_s=8.0, start_timeout_s=100.0)
+GOOD = gang_in(GangState.EXITED, Reason.COMPLETED, "the job completed")
+BAD = gang_in(GangState.EXITED, Reason.NON_ZERO_EXIT, "master-0 exited with code 3")
+LIVE = [GangState.STAGING, GangState.RUNNING, GangState.FINISHING]
+
+
+def look(job: JobRecord, *observed: ObservedGang, has_slot: bool = False, after_s: float = 0.0) -> JobDecision:
+    return decide(job, observed, NOW + timedelta(seconds=after_s), has_slot=has_slot, rules=RULES)
+
+
+# ---- before it runs
+
+
+def test_a_saved_job_stays_saved_until_it_is_wanted() -> None:
+    assert look(job_in(Phase.SAVED, desired=Desired.SAVED)) == Decision()
+    queued = look(job_in(Phase.SAVED)).status
+    assert queued is not None
+    assert (queued.phase, queued.queued_at) == (Phase.QUEUED, NOW)
+
+
+def test_a_queued_job_starts_only_with_a_slot() -> None:
+    assert look(job_in(Phase.QUEUED)) == Decision()
+    started = look(job_in(Phase.QUEUED), has_slot=True)
+    assert started.status is not None
+    assert (started.status.phase, started.status.attempt, started.status.starting_at) == (Phase.STARTING, 1, NOW)
+    assert started.actions == (), "a pass commits or acts, never both"
+
+
+def test_starting_is_acted_on_once_it_is_committed() -> None:
+    decision = look(job_in(Phase.STARTING, attempt=2))
+    assert (decision.status, decision.actions) == (None, [EnsureGang(2)])
+    assert decision.look_again is not None
+
+
+def test_while_it_stages_it_is_left_alone_until_the_start_limit() -> None:
+    job, staging = job_in(Phase.STARTING, starting_at=NOW), gang_in(GangState.STAGING)
+    patient = look(job, staging, after_s=99)
+    assert (patient.actions, patient.look_again) == ((), NOW + timedelta(seconds=100))
+    assert look(job, staging, after_s=100).actions == [StopGang(1, 0.0)]
+
+
+@pytest.mark.parametrize(
+    "gang",
+    [gang_in(GangState.TOMBSTONED), gang_in(GangState.EXITED, Reason.CANCELLED, "stopped while it was starting")],
+)
+def test_an_attempt_stopped_by_nobodys_wish_has_met_the_start_limit(gang: ObservedGang) -> None:
+    ended = look(job_in(Phase.STARTING), gang).status
+    assert ended is not None
+    assert (ended.phase, ended.reason) == (Phase.FAILED, Reason.START_TIMEOUT)
+
+
+# ---- while it runs
+
+
+@pytest.mark.parametrize("before", [Phase.STARTING, Phase.RUNNING])
+def test_running_and_finishing_are_noted_once(before: Phase) -> None:
+    process = ObservedProcess("master", 0, running=True, started_at=NOW - timedelta(seconds=3))
+    running = gang_in(GangState.RUNNING, processes=(process,), runtime="python 3.11", node="here")
+    decision = look(job_in(before), running)
+    if before is Phase.RUNNING:
+        assert decision == Decision()
+        finishing = look(job_in(before), gang_in(GangState.FINISHING)).status
+        assert finishing is not None
+        assert finishing.phase is Phase.FINISHING
+    else:
+        assert decision.status is not None
+        assert decision.status.phase is Phase.RUNNING
+        assert decision.status.started_at == process.started_at
+        assert "attempt 1 is running in python 3.11 on here" in decision.events[0].message
+
+
+def test_a_late_report_does_not_take_finishing_back() -> None:
+    assert look(job_in(Phase.FINISHING), gang_in(GangState.RUNNING)) == Decision()
+
+
+def test_the_end_may_be_seen_before_the_start() -> None:
+    ended = look(job_in(Phase.STARTING), GOOD).status
+    assert ended is not None
+    assert ended.phase is Phase.SUCCEEDED
+
+
+@pytest.mark.parametrize("phase", [Phase.RUNNING, Phase.FINISHING])
+def test_an_attempt_of_which_no_trace_is_left_never_starts_again(phase: Phase) -> None:
+    decision = look(job_in(phase))
+    assert decision.actions == ()
+    assert decision.status is not None
+    assert (decision.status.phase, decision.status.reason) == (Phase.FAILED, Reason.NODE_LOST)
+
+
+# ---- how it ends
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING, Phase.FINISHING])
+@pytest.mark.parametrize(
+    ("gang", "ends", "reason"),
+    [
+        (GOOD, Phase.SUCCEEDED, Reason.COMPLETED),
+        (BAD, Phase.FAILED, Reason.NON_ZERO_EXIT),
+        (gang_in(GangState.EXITED, Reason.OUT_OF_MEMORY, "OOMKilled"), Phase.FAILED, Reason.OUT_OF_MEMORY),
+        (gang_in(GangState.EXITED, Reason.TIME_LIMIT, "too long"), Phase.FAILED, Reason.TIME_LIMIT),
+        (gang_in(GangState.LOST, Reason.NODE_LOST, "restarted"), Phase.FAILED, Reason.NODE_LOST),
+        (gang_in(GangState.LOST, Reason.SUPERVISOR_LOST, "killed"), Phase.FAILED, Reason.SUPERVISOR_LOST),
+    ],
+)
+def test_an_end_is_final_and_has_its_reason(phase: Phase, gang: ObservedGang, ends: Phase, reason: Reason) -> None:
+    decision = look(job_in(phase), gang)
+    assert decision.status is not None
+    assert (decision.status.phase, decision.status.reason, decision.status.message) == (ends, reason, gang.message)
+    assert decision.status.finished_at == NOW
+    assert decision.events[0].type is (EventType.NORMAL if ends is Phase.SUCCEEDED else EventType.WARNING)
+
+
+def test_the_process_that_failed_first_explains_the_end() -> None:
+    def process(index: int, reason: Reason, after_s: float, code: int) -> ObservedProcess:
+        return ObservedProcess(
+            "worker", index, running=False, reason=reason, exit_code=code, finished_at=NOW + timedelta(seconds=after_s)
+        )
+
+    processes = (
+        process(0, Reason.COMPLETED, 0, 0),
+        process(1, Reason.NON_ZERO_EXIT, 2, 9),
+        process(2, Reason.NON_ZERO_EXIT, 1, 4),
+    )
+    ended = look(
+        job_in(Phase.RUNNING), gang_in(GangState.EXITED, Reason.NON_ZERO_EXIT, "x", processes=processes)
+    ).status
+    assert ended is not None
+    assert ended.exit_code == 4
+
+
+# ---- attempts
+
+
+def test_a_failed_attempt_is_followed_by_another_after_a_delay() -> None:
+    job = job_in(
+        Phase.RUNNING, fields={"max_retries": 2}, started_at=NOW, exit_code=1, signal="SIGKILL", stages={"claimed": NOW}
+    )
+    again = look(job, BAD)
+    assert again.status is not None
+    assert (again.status.phase, again.status.attempt) == (Phase.RESTARTING, 2)
+    assert again.status.not_before == NOW + timedelta(seconds=1)
+    assert again.events[0].message == "master-0 exited with code 3; attempt 2 of 3 in 1 s"
+    assert (again.status.started_at, again.status.exit_code, again.status.signal) == (None, None, None)
+    assert again.status.stages == {}
+
+
+def test_an_attempt_waits_for_its_time() -> None:
+    job = job_in(Phase.RESTARTING, attempt=2, not_before=NOW + timedelta(seconds=5))
+    assert look(job) == Decision(look_again=NOW + timedelta(seconds=5))
+    started = look(job, after_s=5).status
+    assert started is not None
+    assert (started.phase, started.attempt, started.not_before) == (Phase.STARTING, 2, None)
+
+
+@pytest.mark.parametrize("reason", sorted(NEVER_RETRIED - {Reason.CANCELLED}))
+def test_what_would_only_repeat_is_not_tried_again(reason: Reason) -> None:
+    ended = look(job_in(Phase.STARTING, fields={"max_retries": 9}), gang_in(GangState.EXITED, reason, "no")).status
+    assert ended is not None
+    assert (ended.phase, ended.attempt, ended.reason) == (Phase.FAILED, 1, reason)
+
+
+def test_after_the_last_attempt_it_has_failed() -> None:
+    gang = gang_in(GangState.EXITED, Reason.NON_ZERO_EXIT, "again", attempt=3)
+    ended = look(job_in(Phase.RUNNING, attempt=3, fields={"max_retries": 2}), gang).status
+    assert ended is not None
+    assert (ended.phase, ended.attempt) == (Phase.FAILED, 3)
+
+
+@pytest.mark.parametrize("phase", [phase for phase in Phase if phase not in (Phase.SAVED, Phase.QUEUED)])
+@pytest.mark.parametrize("state", LIVE)
+def test_nothing_happens_while_an_earlier_attempt_lives(phase: Phase, state: GangState) -> None:
+    decision = look(job_in(phase, attempt=2), gang_in(state, attempt=1), gang_in(GangState.RUNNING, attempt=2))
+    assert decision.status is None
+    assert decision.actions == [StopGang(1, RULES.stop_grace_s)]
+
+
+def test_dead_earlier_attempts_are_no_obstacle() -> None:
+    assert look(job_in(Phase.STARTING, attempt=2), BAD).actions == [EnsureGang(2)]
+
+
+# ---- stopping
+
+
+@pytest.mark.parametrize("phase", [Phase.SAVED, Phase.QUEUED])
+@pytest.mark.parametrize(
+    ("wish", "reason"),
+    [({"desired": Desired.STOPPED}, Reason.CANCELLED), ({"deleting": True}, Reason.DELETED)],
+)
+def test_what_never_started_is_stopped_at_once(phase: Phase, wish: dict[str, object], reason: Reason) -> None:
+    stopped = look(job_in(phase, **wish), has_slot=True).status  # type: ignore[arg-type]
+    assert stopped is not None
+    assert (stopped.phase, stopped.reason) == (Phase.STOPPED, reason)
+
+
+@pytest.mark.parametrize("phase", [Phase.RESTARTING, Phase.STARTING, Phase.RUNNING, Phase.FINISHING])
+def test_stopping_is_committed_before_it_is_acted_on(phase: Phase) -> None:
+    stopping = look(job_in(phase, desired=Desired.STOPPED), gang_in(GangState.RUNNING))
+    assert stopping.status is not None
+    assert (stopping.status.phase, stopping.actions) == (Phase.STOPPING, ())
+
+
+@pytest.mark.parametrize("observed", [[], [gang_in(GangState.STAGING)], [gang_in(GangState.RUNNING)]])
+def test_a_stop_goes_on_until_every_process_is_gone(observed: Sequence[ObservedGang]) -> None:
+    decision = look(job_in(Phase.STOPPING, desired=Desired.STOPPED), *observed)
+    assert (decision.status, decision.actions) == (None, [StopGang(1, RULES.stop_grace_s)])
+    assert decision.look_again is not None
+
+
+@pytest.mark.parametrize("gang", [GOOD, BAD, gang_in(GangState.TOMBSTONED), gang_in(GangState.LOST, Reason.NODE_LOST)])
+def test_a_stopped_job_is_stopped_however_its_processes_ended(gang: ObservedGang) -> None:
+    stopped = look(job_in(Phase.STOPPING, desired=Desired.STOPPED, fields={"max_retries": 5}), gang).status
+    assert stopped is not None
+    assert (stopped.phase, stopped.reason) == (Phase.STOPPED, Reason.CANCELLED)
+
+
+# ---- after the end
+
+
+@pytest.mark.parametrize("phase", sorted(TERMINAL))
+def test_a_job_at_rest_stays_at_rest(phase: Phase) -> None:
+    for observed in ([], [GOOD], [BAD], [gang_in(GangState.TOMBSTONED)]):
+        for desired in Desired:
+            assert look(job_in(phase, desired=desired), *observed, has_slot=True) == Decision()
+
+
+@pytest.mark.parametrize("phase", sorted(TERMINAL))
+@pytest.mark.parametrize("state", LIVE)
+def test_processes_that_outlive_the_end_are_stopped(phase: Phase, state: GangState) -> None:
+    assert look(job_in(phase), gang_in(state)).actions == [StopGang(1, 0.0)]
+    assert look(job_in(phase, deleting=True), gang_in(state)).actions == [StopGang(1, 0.0)]
+
+
+@pytest.mark.parametrize("phase", sorted(TERMINAL))
+def test_a_deleted_job_is_forgotten_when_nothing_of_it_lives(phase: Phase) -> None:
+    assert look(job_in(phase, deleting=True), GOOD).actions == [Forget()]
+    assert look(job_in(phase, deleting=True)).actions == [Forget()]
+
+
+# ---- all of it
+
+
+def test_every_look_has_an_answer_that_keeps_the_order_and_the_rule() -> None:
+    gangs = [
+        [],
+        *([gang_in(state, reason, "m", attempt=1)] for state in GangState for reason in (None, *Reason)),
+    ]
+    for phase in Phase:
+        for desired in Desired:
+            for deleting in (False, True):
+                job = job_in(phase, desired=desired, deleting=deleting, fields={"max_retries": 1})
+                for observed in gangs:
+                    for has_slot in (False, True):
+                        decision = look(job, *observed, has_slot=has_slot)
+                        assert decision.status is None or not decision.actions
+                        if decision.status is not None:
+                            assert decision.status.order > job.status.order
+                            assert decision.events or decision.status.phase is Phase.FINISHING
+                        if job.status.phase in ACTIVE and not decision.status:
+                            assert decision.actions or decision.look_again or observed
