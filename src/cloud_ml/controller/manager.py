@@ -94,9 +94,9 @@ class Controller:
     async def _work(self, queue: KeyedQueue, reconciler: TrainJobReconciler) -> None:
         """Reconcile key after key; one that fails waits longer each time, the others do not wait for it."""
         while True:
-            uid = await queue.take()
+            uid, seen = await queue.take(), 0
             try:
-                look_again = await reconciler.reconcile(uid)
+                looked = await reconciler.reconcile(uid)
             except FenceLost:
                 self._leader.lose()
                 return
@@ -110,10 +110,11 @@ class Controller:
                 )  # fmt: skip
             else:
                 self._failures.pop(uid, None)
-                if look_again is not None:
-                    queue.add_after(uid, (look_again - self._clock()).total_seconds())
+                seen = looked.revision
+                if looked.again is not None:
+                    queue.add_after(uid, (looked.again - self._clock()).total_seconds())
             finally:
-                queue.done(uid)
+                queue.done(uid, seen)
 
     async def _prune(self) -> None:
         while True:

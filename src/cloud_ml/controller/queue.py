@@ -1,7 +1,8 @@
 """A queue that holds each key once, with delays.
 
 A key that is added while a worker has it is handed out again when that worker is done: two workers
-never have the same key, and no wake-up is lost. Belongs to one event loop.
+never have the same key, and no wake-up is lost. Only the echo of what the worker has seen or written
+itself wakes nobody. Belongs to one event loop.
 """
 
 from __future__ import annotations
@@ -25,17 +26,17 @@ class KeyedQueue:
         self._ready: deque[str] = deque()
         self._waiting: set[str] = set()  # what _ready holds
         self._taken: set[str] = set()
-        self._again: set[str] = set()
+        self._again: dict[str, int | None] = {}  # the newest revision that asks; None asks whatever was seen
         self._later: list[tuple[float, int, str]] = []
         self._due: dict[str, float] = {}  # the time that counts; other entries of _later are void
         self._numbers = itertools.count()
         self._wake = asyncio.Event()
 
-    def add(self, key: str) -> None:
-        """Ask for a look now."""
+    def add(self, key: str, revision: int | None = None) -> None:
+        """Ask for a look now; with a ``revision``, at that one or a newer one."""
         self._due.pop(key, None)
         if key in self._taken:
-            self._again.add(key)
+            self._again[key] = revision if self._again.get(key, 0) is not None else None
         elif key not in self._waiting:
             self._waiting.add(key)
             self._ready.append(key)
@@ -66,12 +67,13 @@ class KeyedQueue:
             except TimeoutError:
                 continue
 
-    def done(self, key: str) -> None:
-        """The worker has finished with the key."""
+    def done(self, key: str, seen: int = 0) -> None:
+        """The worker has finished with the key and has looked at it as of revision ``seen``."""
         self._taken.discard(key)
         if key in self._again:
-            self._again.discard(key)
-            self.add(key)
+            revision = self._again.pop(key)
+            if revision is None or revision > seen:
+                self.add(key)
 
     def __len__(self) -> int:
         return len(self._ready) + len(self._taken)

@@ -63,7 +63,7 @@ class StoreSource:
             for change in changes:
                 cursor = change.revision
                 if change.kind == TRAIN_JOB.name:
-                    self._queue.add(change.uid)
+                    self._queue.add(change.uid, change.revision)
             if len(changes) < _PAGE:
                 return cursor
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 
 from cloud_ml.controller.executor import Executor
@@ -14,6 +15,14 @@ from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
+
+
+@dataclass(frozen=True)
+class Looked:
+    """How a look ended: the revision that nothing more is to be done about, and when to look again, if at all."""
+
+    revision: int = 0
+    again: datetime | None = None
 
 
 class TrainJobReconciler:
@@ -40,8 +49,8 @@ class TrainJobReconciler:
         self._offload = offload
         self._fence = fence
 
-    async def reconcile(self, uid: str) -> datetime | None:
-        """Take steps until there is nothing to commit; returns when to look again, if at all.
+    async def reconcile(self, uid: str) -> Looked:
+        """Take steps until there is nothing to commit.
 
         Raises:
             FenceLost: Another controller has taken over.
@@ -52,10 +61,10 @@ class TrainJobReconciler:
             self._slots.sync(job)
             step = await self._step(job)
             if not isinstance(step, _Committed):
-                return step
+                return Looked(job.revision, step)
             job = step.job
         self._slots.forget(uid)
-        return None
+        return Looked()
 
     async def _step(self, job: JobRecord) -> _Committed | datetime | None:
         observed = await self._engine.observed(job.key.uid)
