@@ -20,6 +20,7 @@ class Exposure:
 
     def __init__(self, *, needed: bool) -> None:
         self._needed = needed
+        self._open = False
         self._mounted: dict[str, str] = {}
         self._names = itertools.count(1)
 
@@ -35,10 +36,19 @@ class Exposure:
             self._mounted[source] = self._mount(Path(source))
         return self._mounted[source]
 
-    def _mount(self, source: Path) -> str:
-        if not self._mounted:
+    def open(self) -> None:
+        """Take the mount table now: processes forked from here on see what is shown later.
+
+        Raises:
+            OSError: Not permitted.
+        """
+        if self._needed and not self._open:
             linux.leave_mount_namespace()
             linux.mount_tmpfs(_PLACE)
+            self._open = True
+
+    def _mount(self, source: Path) -> str:
+        self.open()
         target = _PLACE / str(next(self._names))
         if source.is_dir():
             target.mkdir()

@@ -6,6 +6,7 @@ import contextlib
 import json
 import os
 import resource
+import select
 import signal
 import sys
 from collections.abc import Mapping, Sequence
@@ -57,41 +58,77 @@ class Exit:
         return self.code == 0
 
 
-def launch(
-    fence: Fence, view: View, command: Sequence[str], environment: Mapping[str, str], group: Group | None
-) -> Launched:
-    """Start ``command``; its output comes through ``Launched.output``.
+class Seat:
+    """A forked process that has joined its limits and waits to become a command.
+
+    Moving a process into a control group makes the kernel wait for every core, some 10 ms. So a supervisor
+    takes the seat first and stages meanwhile. A seat dies with its supervisor, and serves once.
+
+    Args:
+        fence: What will stand around the command.
+        group: The limits to join.
 
     Raises:
         OSError: No process or descriptor is to be had.
     """
-    output_read, output_write = os.pipe2(os.O_CLOEXEC)
-    status_read = status_write = filter_fd = None
-    line = list(command)
-    if fence.bwrap:
-        status_read, status_write = os.pipe2(os.O_CLOEXEC)
-        filter_fd = _memory_file(fence.filter) if fence.filter else None
-        line = sandbox.command_line(fence.bwrap, view, command, seccomp_fd=filter_fd, status_fd=status_write)
-    pid = os.fork()
-    if pid == 0:
-        _become(fence, view, line, environment, group, output_write, [status_write, filter_fd])
-    for descriptor in (output_write, status_write, filter_fd):
-        if descriptor is not None:
+
+    def __init__(self, fence: Fence, group: Group | None) -> None:
+        self._bwrap = fence.bwrap
+        orders, self._orders = os.pipe2(os.O_CLOEXEC)
+        self._output, output = os.pipe2(os.O_CLOEXEC)
+        self._status: int | None = None
+        self._inner_status: int | None = None
+        if fence.bwrap:
+            self._status, self._inner_status = os.pipe2(os.O_CLOEXEC)
+        self._inner_filter = _memory_file(fence.filter) if fence.bwrap and fence.filter else None
+        kept = [descriptor for descriptor in (self._inner_status, self._inner_filter) if descriptor is not None]
+        self._pid = os.fork()
+        if self._pid == 0:
+            os.close(self._orders)
+            _become(fence, group, orders, output, kept)
+        for descriptor in (orders, output, *kept):
             os.close(descriptor)
-    os.set_blocking(output_read, False)
-    return Launched(pid, os.pidfd_open(pid), output_read, status_read)
+        os.set_blocking(self._output, False)
+        self._pidfd = os.pidfd_open(self._pid)
+
+    @property
+    def free(self) -> bool:
+        """Whether it still waits. Whoever ends all descendants of the supervisor ends seats too."""
+        poll = select.poll()
+        poll.register(self._pidfd, select.POLLIN)
+        return not poll.poll(0)
+
+    def run(self, view: View, command: Sequence[str], environment: Mapping[str, str]) -> Launched:
+        """Become ``command``; its output comes through ``Launched.output``.
+
+        Raises:
+            OSError: The seat is gone.
+        """
+        line = list(command)
+        if self._bwrap:
+            line = sandbox.command_line(
+                self._bwrap, view, command, seccomp_fd=self._inner_filter, status_fd=self._inner_status
+            )
+        with os.fdopen(self._orders, "w", encoding="ascii") as orders:
+            json.dump([line, dict(environment), view.folder], orders)
+            orders.write("\n")
+        return Launched(self._pid, self._pidfd, self._output, self._status)
 
 
-def _become(  # noqa: PLR0917
-    fence: Fence,
-    view: View,
-    line: list[str],
-    environment: Mapping[str, str],
-    group: Group | None,
-    output: int,
-    kept: Sequence[int | None],
-) -> NoReturn:
-    """Turn the forked child into the command."""
+def launch(
+    fence: Fence, view: View, command: Sequence[str], environment: Mapping[str, str], group: Group | None
+) -> Launched:
+    """Start ``command`` in a seat of its own.
+
+    Raises:
+        OSError: No process or descriptor is to be had.
+    """
+    return Seat(fence, group).run(view, command, environment)
+
+
+def _become(fence: Fence, group: Group | None, orders: int, output: int, kept: Sequence[int]) -> NoReturn:
+    """In the forked child: join the limits, wait for the command, and turn into it."""
+    name = "the command"
     try:
         signal.set_wakeup_fd(-1)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGPIPE, signal.SIGCHLD):
@@ -104,12 +141,13 @@ def _become(  # noqa: PLR0917
         os.dup2(output, 1)
         os.dup2(output, 2)
         for descriptor in kept:
-            if descriptor is not None:
-                os.set_inheritable(descriptor, True)
+            os.set_inheritable(descriptor, True)
         os.umask(0o022)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        line, environment, folder = _read_orders(orders)
+        name = line[0]
         if not fence.bwrap:
-            os.chdir(view.folder)
+            os.chdir(folder)
             linux.forbid_new_privileges()
         if fence.user is not None:
             os.setgroups([])
@@ -118,12 +156,22 @@ def _become(  # noqa: PLR0917
         if fence.bwrap:
             os.chdir("/")
         linux.die_with_parent(signal.SIGKILL)  # after the change of user, which clears it
-        os.execvpe(line[0], line, dict(environment))  # noqa: S606
+        os.execvpe(name, line, environment)  # noqa: S606
     except BaseException as error:  # a forked child has nobody to raise to
-        os.write(2, f"cloudml: {line[0]} cannot be started: {error}\n".encode())
+        os.write(2, f"cloudml: {name} cannot be started: {error}\n".encode())
     finally:
         sys.stderr.close()
         os._exit(127)
+
+
+def _read_orders(descriptor: int) -> tuple[list[str], dict[str, str], str]:
+    """What to become. Ends the process when there will be no orders: the supervisor is gone."""
+    with os.fdopen(descriptor, "r", encoding="ascii") as orders:
+        words = orders.readline()
+    if not words.endswith("\n"):
+        os._exit(127)
+    line, environment, folder = json.loads(words)
+    return line, environment, folder
 
 
 def wait(launched: Launched) -> Exit:

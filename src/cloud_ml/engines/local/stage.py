@@ -13,6 +13,7 @@ from cloud_ml.engines.local import launch, sandbox
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.exposure import Exposure
+from cloud_ml.engines.local.launch import Seat
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogWriter
 from cloud_ml.engines.local.sandbox import View
@@ -69,6 +70,16 @@ class Stage:
         self._own(work, self._tmp)
         if not self.fence.bwrap:
             self._link_mounts()
+
+    def take_seat(self) -> Seat | None:
+        """A seat for the first process, taken ahead; ``None`` where that would gain nothing or cannot be."""
+        if self._group is None:
+            return None
+        try:
+            self._exposure.open()
+        except OSError:  # what is staged then may need no mounts at all
+            return None
+        return Seat(self.fence, self._group)
 
     def prepare(self) -> Staged:
         """Make the environment, or find it made.

@@ -61,6 +61,7 @@ class Supervisor:
         self._groups = list(groups)
         self._report = ObservedGang(gang.key.job_uid, gang.key.attempt, GangState.STAGING, node=config.node)
         self._staging = True
+        self._seat: launch.Seat | None = None
         self._tasks: list[Task] = []
         self._verdict: Verdict | None = None
         self._kill_at: float | None = None
@@ -77,6 +78,7 @@ class Supervisor:
         self._publish(stages={"claimed": _now()})
         stage = Stage(self._gang, self._config, self._ledger, self._groups)
         try:
+            self._seat = stage.take_seat()
             stage.make_folders()
             self._run_staged(stage)
         except StopRequested:
@@ -93,7 +95,8 @@ class Supervisor:
     def _run_staged(self, stage: Stage) -> None:
         self._stop_if_asked()
         staged = stage.prepare()
-        self._publish(
+        self._report = replace(  # published with the start, which follows at once
+            self._report,
             runtime=staged.runtime,
             environment_lock=staged.lock,
             trainer_digest=staged.trainer_digest,
@@ -128,13 +131,19 @@ class Supervisor:
         for number, plan in enumerate(plans):
             group: Group = self._groups[number] if self._groups else WatchedTree()
             limiter = Limiter(self._config, plan, staged.base_memory, group, stage.attempt_folder)
-            launched = launch.launch(stage.fence, staged.view, staged.command(plan), staged.environment(plan), group)
+            seat = self._seat_for(stage, group)
+            launched = seat.run(staged.view, staged.command(plan), staged.environment(plan))
             group.attach(launched.pid)
             observed = ObservedProcess(plan.role, plan.index, running=True, started_at=_now())
             task = Task(plan, launched, stage.writer(plan.name), limiter, observed)
             self._tasks.append(task)
             self._selector.register(launched.output, selectors.EVENT_READ, (self._read_output, task))
             self._selector.register(launched.pidfd, selectors.EVENT_READ, (self._collect, task))
+
+    def _seat_for(self, stage: Stage, group: Group) -> launch.Seat:
+        """The seat that was taken ahead of staging, once; a fresh one if a tool's end has swept it away."""
+        seat, self._seat = self._seat, None
+        return seat if seat is not None and seat.free else launch.Seat(stage.fence, group)
 
     def _run_line(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
         """Run a shell line of the user's with the first process's limits and log, to its end."""
