@@ -53,7 +53,7 @@ def decide(
     gang = gangs.get(status.attempt)
     if status.phase.terminal:
         return _after_the_end(job, gang, rules, now)
-    if job.delete_requested_at or job.spec.desired is Desired.STOPPED:
+    if job.delete_requested_at or job.spec.desired is Desired.STOPPED or status.phase is Phase.STOPPING:
         return _stop(job, gang, now, rules)
     if status.phase is Phase.SAVED:
         return _saved(job, now)

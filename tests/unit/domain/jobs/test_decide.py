@@ -216,6 +216,10 @@ def test_stopping_is_committed_before_it_is_acted_on(phase: Phase) -> None:
     assert (stopping.status.phase, stopping.actions) == (Phase.STOPPING, ())
 
 
+def test_a_stop_that_was_begun_is_not_taken_back() -> None:
+    assert look(job_in(Phase.STOPPING, desired=Desired.RUN), gang_in(GangState.RUNNING)).actions == [StopGang(1, 8.0)]
+
+
 @pytest.mark.parametrize("observed", [[], [gang_in(GangState.STAGING)], [gang_in(GangState.RUNNING)]])
 def test_a_stop_goes_on_until_every_process_is_gone(observed: Sequence[ObservedGang]) -> None:
     decision = look(job_in(Phase.STOPPING, desired=Desired.STOPPED), *observed)
