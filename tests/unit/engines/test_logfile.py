@@ -1,0 +1,151 @@
+"""Logs: complete up to the limit, marked where the middle is gone, readable while they are written."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.engines.local.logfile import LogReader, LogWriter
+
+LIMIT = 64 * 1024
+GAP = re.compile(rb"\n\[\xe2\x80\xa6 (\d+) bytes of the log dropped here: over the limit \xe2\x80\xa6\]\n")
+
+
+def writer(folder: Path, limit: int = LIMIT) -> LogWriter:
+    return LogWriter(folder, "master-0", limit)
+
+
+def whole(reader: LogReader, limit: int = 1000) -> bytes:
+    return b"".join(iter(lambda: reader.read(limit), b""))
+
+
+def lines(count: int, start: int = 0) -> bytes:
+    return b"".join(b"%07d\n" % number for number in range(start, start + count))
+
+
+def test_nothing_is_read_before_anything_is_written(tmp_path: Path) -> None:
+    reader = LogReader(tmp_path, "master-0")
+    assert reader.read() == b""
+    reader.skip_to_last_lines(5)
+    written = writer(tmp_path)
+    written.write(b"a")
+    assert reader.read() == b"a"
+    written.close()
+
+
+@pytest.mark.parametrize("size", [0, 1, LIMIT // 2 - 1, LIMIT // 2, LIMIT // 2 + 1, LIMIT])
+def test_up_to_the_limit_nothing_is_lost(tmp_path: Path, size: int) -> None:
+    content = (b"0123456789abcde\n" * (size // 16 + 1))[:size]
+    written = writer(tmp_path)
+    for start in range(0, size, 777):
+        written.write(content[start : start + 777])
+    assert written.written == size
+    written.close()
+    assert whole(LogReader(tmp_path, "master-0")) == content
+
+
+def test_past_the_limit_the_middle_is_gone_and_its_size_is_told(tmp_path: Path) -> None:
+    content = lines(40_000)
+    written = writer(tmp_path)
+    for start in range(0, len(content), 5000):
+        written.write(content[start : start + 5000])
+    written.close()
+    read = whole(LogReader(tmp_path, "master-0"))
+    gap = GAP.search(read)
+    assert gap is not None
+    head, tail = read[: gap.start()], read[gap.end() :]
+    assert content.startswith(head)
+    assert content.endswith(tail)
+    assert len(head) + int(gap[1]) + len(tail) == len(content)
+    assert len(head) == LIMIT // 2
+    assert LIMIT // 2 - LIMIT // 16 <= len(tail) <= LIMIT // 2
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= LIMIT
+
+
+def test_a_follower_that_keeps_up_misses_nothing_even_past_the_limit(tmp_path: Path) -> None:
+    written, reader, read = writer(tmp_path), LogReader(tmp_path, "master-0"), b""
+    for number in range(0, 40_000, 100):
+        written.write(lines(100, number))
+        read += whole(reader)
+    written.close()
+    assert read == lines(40_000)
+
+
+def test_a_follower_that_falls_behind_sees_the_gap(tmp_path: Path) -> None:
+    written, reader = writer(tmp_path), LogReader(tmp_path, "master-0")
+    written.write(lines(10))
+    assert whole(reader) == lines(10)
+    written.write(lines(40_000, 10))
+    written.close()
+    read = whole(reader)
+    gap = GAP.search(read)
+    assert gap is not None
+    assert lines(40_000, 10).startswith(read[: gap.start()])
+    assert lines(40_000, 10).endswith(read[gap.end() :])
+
+
+@pytest.mark.parametrize("before", [0, 100, 3000, 20_000])
+def test_a_writer_that_is_opened_again_goes_on(tmp_path: Path, before: int) -> None:
+    first = writer(tmp_path)
+    first.write(lines(before))
+    first.close()
+    again = writer(tmp_path)
+    assert again.written == before * 8
+    again.write(lines(100, before))
+    again.close()
+    read = whole(LogReader(tmp_path, "master-0"))
+    assert read.endswith(lines(100, before))
+    assert (GAP.search(read) is None) == (before * 8 <= LIMIT)
+    assert sum(path.stat().st_size for path in tmp_path.iterdir()) <= LIMIT + LIMIT // 16
+
+
+@pytest.mark.parametrize("total", [10, 6000, 40_000])
+@pytest.mark.parametrize("wanted", [0, 1, 7, 1000])
+def test_the_last_lines(tmp_path: Path, total: int, wanted: int) -> None:
+    written = writer(tmp_path)
+    written.write(lines(total))
+    written.close()
+    reader = LogReader(tmp_path, "master-0")
+    reader.skip_to_last_lines(wanted)
+    shown = min(wanted, total)
+    assert whole(reader) == lines(shown, total - shown)
+
+
+def test_an_unfinished_last_line_counts(tmp_path: Path) -> None:
+    written = writer(tmp_path)
+    written.write(b"one\ntwo\nthr")
+    reader = LogReader(tmp_path, "master-0")
+    reader.skip_to_last_lines(2)
+    assert whole(reader) == b"two\nthr"
+    written.write(b"ee\n")
+    assert whole(reader) == b"ee\n"
+    written.close()
+
+
+def test_a_full_disk_loses_output_but_not_the_writer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import os
+
+    written = writer(tmp_path)
+    written.write(b"before\n")
+    real = os.write
+
+    def full(descriptor: int, data: bytes) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "write", full)
+    written.write(b"lost\n")
+    monkeypatch.setattr(os, "write", real)
+    written.write(b"after\n")
+    written.close()
+    read = whole(LogReader(tmp_path, "master-0"))
+    assert read == b"before\nafter\n"
+
+
+def test_logs_of_names_that_begin_alike_are_kept_apart(tmp_path: Path) -> None:
+    for name in ("worker-1", "worker-10"):
+        one = LogWriter(tmp_path, name, LIMIT)
+        one.write(name.encode())
+        one.close()
+    assert whole(LogReader(tmp_path, "worker-1")) == b"worker-1"
