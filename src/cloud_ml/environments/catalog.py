@@ -27,6 +27,7 @@ An operator adds or replaces runtimes by files of a folder: one with the name of
 from __future__ import annotations
 
 import fnmatch
+import functools
 import sys
 import tomllib
 from collections.abc import Iterable, Mapping
@@ -77,10 +78,10 @@ class Runtime:
         own = {normalised(line.split("=", 1)[0]) for line in self.requires}
         return tuple(f'{name}; python_version < "0"' for name in sorted(self.provides) if normalised(name) not in own)
 
-    @property
+    @functools.cached_property
     def digest(self) -> str:
         """Changes whenever the file says something else."""
-        return digest_of(self.__dict__)
+        return digest_of({name: getattr(self, name) for name in self.__dataclass_fields__})
 
     def means(self, version: str | None) -> bool:
         """Whether a user who asks for ``version`` of this framework means this runtime."""
@@ -110,7 +111,7 @@ class Catalog:
         files = {file.name: file for file in sorted(_SHIPPED.glob("*.toml"))}
         if extra_folder is not None:
             files.update({file.name: file for file in sorted(extra_folder.glob("*.toml"))})
-        return cls(_read(file) for file in files.values())
+        return cls(_read_unless_known(file) for file in files.values())
 
     def find(self, framework: str, version: str | None = None) -> Runtime:
         """The runtime that a user means.
@@ -156,6 +157,21 @@ class Catalog:
 
 def _newest_first(runtimes: Iterable[Runtime]) -> list[Runtime]:
     return sorted(runtimes, key=lambda runtime: release(runtime.version), reverse=True)
+
+
+def _read_unless_known(file: Path) -> Runtime:
+    """A file is parsed once as long as it stays as it is, here and in every process forked from here."""
+    try:
+        facts = file.stat()
+    except OSError as error:
+        raise BadRuntime(f"{file}: {error}") from error
+    return _known(file, (facts.st_ino, facts.st_size, facts.st_mtime_ns))
+
+
+@functools.lru_cache(maxsize=256)
+def _known(file: Path, state: tuple[int, int, int]) -> Runtime:
+    del state  # what the file was like belongs to the question
+    return _read(file)
 
 
 def _read(file: Path) -> Runtime:

@@ -8,6 +8,7 @@ Reference: seccomp(2), linux/audit.h; numbers from the kernel's syscall tables.
 
 from __future__ import annotations
 
+import functools
 import platform
 import struct
 from collections.abc import Mapping
@@ -51,6 +52,7 @@ _X32_BIT = 0x40000000
 _S_IFMT, _S_IFCHR, _S_IFBLK = 0o170000, 0o020000, 0o060000
 
 
+@functools.cache
 def program(machine: str | None = None) -> bytes | None:
     """The filter for ``machine`` (this one by default), or ``None`` for one without a table."""
     entry = _MACHINES.get(machine or platform.machine())

@@ -28,7 +28,7 @@ from cloud_ml.engines.local import cgroups, leftovers
 from cloud_ml.engines.local.cgroups import Group, Pool
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger
-from cloud_ml.engines.local.supervisor import supervise
+from cloud_ml.engines.local.supervisor import rehearse, supervise
 from cloud_ml.models import codec
 
 SOCKET_NAME = "spawner.sock"
@@ -69,6 +69,7 @@ class Spawner:
         self._listen_to_children()
         if self._pool is not None:
             self._pool.sweep(self._groups_in_use())
+        rehearse(self._config)
         gc.freeze()  # what is there now stays shared with the children
         while not self._retired:
             busy = self._pool is not None and self._pool.tidy()

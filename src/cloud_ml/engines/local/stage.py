@@ -76,10 +76,10 @@ class Stage:
         if self._group is None:
             return None
         try:
-            self._exposure.open()
-        except OSError:  # what is staged then may need no mounts at all
+            self._exposure.open()  # a seat sees only what is mounted in a table that it shares
+            return Seat(self.fence, self._group)
+        except OSError:  # the attempt may do without, or will fail with the right words later
             return None
-        return Seat(self.fence, self._group)
 
     def prepare(self) -> Staged:
         """Make the environment, or find it made.

@@ -7,6 +7,7 @@ the kernel kills the gang's processes with it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -29,7 +30,10 @@ from cloud_ml.engines.local.limits import Limiter, Verdict, signal_name
 from cloud_ml.engines.local.logfile import LogWriter
 from cloud_ml.engines.local.stage import Stage, Staged
 from cloud_ml.engines.local.watched import WatchedTree
+from cloud_ml.environments import pipconfig
 from cloud_ml.environments.base import EnvironmentFailed
+from cloud_ml.environments.catalog import BadRuntime, Catalog
+from cloud_ml.models import codec
 
 _KILL_LIMIT_S = 30.0
 _FULL_DISK_PAUSE_S = 1.0
@@ -70,15 +74,15 @@ class Supervisor:
 
     def run(self) -> None:
         """Supervise to the end. Returns without a trace if the gang was claimed or stopped before."""
+        stage = Stage(self._gang, self._config, self._ledger, self._groups)
+        self._seat = stage.take_seat()  # first of all: a fork is cheapest while nothing of its memory was touched
         if not self._ledger.claim(self._gang.key):
             return
         leftovers.note_groups(self._ledger, self._gang.key, self._groups)
         linux.become_subreaper()
         self._listen_to_signals()
         self._publish(stages={"claimed": _now()})
-        stage = Stage(self._gang, self._config, self._ledger, self._groups)
         try:
-            self._seat = stage.take_seat()
             stage.make_folders()
             self._run_staged(stage)
         except StopRequested:
@@ -321,6 +325,16 @@ def supervise(gang: Gang, config: LocalConfig, groups: Sequence[Group]) -> None:
     """Run a gang to its end in the calling process, which has just been forked for it."""
     ledger = Ledger(Path(config.root))
     Supervisor(gang, config, ledger, groups).run()
+
+
+def rehearse(config: LocalConfig) -> None:
+    """Do what every supervisor does first, without a gang, so that forked ones find all caches filled."""
+    with contextlib.suppress(BadRuntime):  # each attempt that needs the catalogue says so
+        Catalog.load(Path(config.runtimes_dir)).digest  # noqa: B018
+    pipconfig.read()
+    gang = ObservedGang("rehearsal", 1, GangState.STAGING, processes=(ObservedProcess("master", 0, running=True),))
+    codec.decode(ObservedGang, codec.encode(gang), ignore_unknown=True)
+    launch.tenant_fence(config.bwrap, filtered=config.seccomp, user=None)
 
 
 def _drain(receiver: socket.socket) -> None:
