@@ -1,9 +1,9 @@
-"""Who is calling: both signature schemes, judged on the request line as it came."""
+"""Who is calling: every signature scheme, judged on the request line as it came."""
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -11,13 +11,19 @@ from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
 
 from cloud_ml.api.platform import Platform
-from cloud_ml.auth import claims, legacy, signature
+from cloud_ml.auth import claims, fds, legacy, signature
 from cloud_ml.auth.claims import Claim
+from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import TooLarge, Unauthenticated
 from cloud_ml.state.base import Once
 from cloud_ml.usecases.identities import Identity
 
 _SAFE = frozenset({"GET", "HEAD"})
+_ORIGINAL = frozenset({legacy.SCHEME, fds.SCHEME})
+"""Schemes of the original clients: an operator may switch them off, for all or for a key."""
+
+Reader = Callable[[Headers], Claim]
+"""Says what a request claims; which one it is decides which schemes open a room."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,23 +75,22 @@ def platform_of(connection: HTTPConnection) -> Platform:
 
 async def signed(request: Request) -> Call:
     """Establish the caller. Everything but GET and HEAD counts as a mutation."""
-    return await _admit(request, mutation=request.method not in _SAFE)
+    return await admit(request, mutation=request.method not in _SAFE)
 
 
 async def signed_mutation(request: Request) -> Call:
     """The same for a GET that changes something."""
-    return await _admit(request, mutation=True)
+    return await admit(request, mutation=True)
 
 
 async def signed_question(request: Request) -> Call:
     """The same for a POST that changes nothing."""
-    return await _admit(request, mutation=False)
+    return await admit(request, mutation=False)
 
 
 async def signed_upload(request: Request) -> UploadCall:
     """Establish the caller and leave the body to be streamed."""
-    claim, caller = await _convince(request, mutation=True)
-    return UploadCall(caller, _once(request, claim), claim, request)
+    return await admit_upload(request)
 
 
 Signed = Annotated[Call, Depends(signed)]
@@ -94,8 +99,14 @@ SignedQuestion = Annotated[Call, Depends(signed_question)]
 SignedUpload = Annotated[UploadCall, Depends(signed_upload)]
 
 
-async def _admit(request: Request, *, mutation: bool) -> Call:
-    claim, caller = await _convince(request, mutation=mutation)
+async def admit(request: Request, *, mutation: bool, read: Reader = claims.read) -> Call:
+    """Establish the caller and take in the body.
+
+    Raises:
+        Unauthenticated: Time, signature or body do not convince.
+        TooLarge: The body is larger than a document may be.
+    """
+    claim, caller = await _convince(request, mutation, read)
     if isinstance(claim, signature.Claim) and claim.content == signature.UNSIGNED_PAYLOAD:
         raise Unauthenticated(
             "the body of this request must be signed",
@@ -107,7 +118,17 @@ async def _admit(request: Request, *, mutation: bool) -> Call:
     return Call(caller, _once(request, claim) if mutation else None, body)
 
 
-async def _convince(request: Request, *, mutation: bool) -> tuple[Claim, Identity]:
+async def admit_upload(request: Request, *, read: Reader = claims.read) -> UploadCall:
+    """Establish the caller of a mutation and leave the body to be streamed.
+
+    Raises:
+        Unauthenticated: Time or signature do not convince.
+    """
+    claim, caller = await _convince(request, True, read)
+    return UploadCall(caller, _once(request, claim), claim, request)
+
+
+async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Claim, Identity]:
     """Check time and signature, before a byte of the body is taken in.
 
     Raises:
@@ -115,8 +136,8 @@ async def _convince(request: Request, *, mutation: bool) -> tuple[Claim, Identit
     """
     platform = platform_of(request)
     rules = platform.settings
-    claim = claims.read([(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw])
-    if claim.scheme == legacy.SCHEME and not rules.legacy_signatures:
+    claim = read([(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw])
+    if claim.scheme in _ORIGINAL and not rules.legacy_signatures:
         raise _legacy_is_off("on this server")
     caller = platform.identities.cached(claim.key)
     if caller is None:
@@ -136,7 +157,7 @@ async def _convince(request: Request, *, mutation: bool) -> tuple[Claim, Identit
     )
     if caller is None:  # never: ``verify`` refuses a claim without a secret
         raise Unauthenticated(legacy.WRONG)
-    if claim.scheme == legacy.SCHEME and not caller.legacy_signatures:
+    if claim.scheme in _ORIGINAL and not caller.legacy_signatures:
         raise _legacy_is_off("for this key")
     return claim, caller
 
@@ -171,7 +192,7 @@ def _too_large(limit: int) -> TooLarge:
 
 def _legacy_is_off(where: str) -> Unauthenticated:
     return Unauthenticated(
-        f"signatures of the original client are switched off {where}",
+        f"signatures of the original clients are switched off {where}",
         field="Authorization",
         allowed=signature.SCHEME,
     )
