@@ -1,0 +1,65 @@
+"""Reading and writing the small files of a control-group file system."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def write(path: Path, value: object) -> None:
+    """Write a value to an existing file.
+
+    Raises:
+        OSError: The kernel refuses it.
+    """
+    file = os.open(path, os.O_WRONLY | os.O_CLOEXEC)
+    try:
+        os.write(file, str(value).encode("ascii"))
+    finally:
+        os.close(file)
+
+
+def number(path: Path) -> int:
+    """The number in a file; 0 where there is none."""
+    try:
+        return int(path.read_text("ascii"))
+    except (OSError, ValueError):
+        return 0
+
+
+def numbers(path: Path) -> list[int]:
+    """The numbers in a file; none where it cannot be read."""
+    try:
+        return [int(word) for word in path.read_text("ascii").split()]
+    except OSError:
+        return []
+
+
+def table(path: Path) -> dict[str, int]:
+    """The ``name number`` lines of a file; none where it cannot be read."""
+    try:
+        pairs = [line.split() for line in path.read_text("ascii").splitlines()]
+    except OSError:
+        return {}
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+
+
+def subfolders(folder: Path) -> list[str]:
+    """Names of the folders in a folder; none where it cannot be read."""
+    try:
+        return [entry.name for entry in os.scandir(folder) if entry.is_dir()]
+    except OSError:
+        return []
+
+
+def remove(folder: Path) -> bool:
+    """Remove a group's folder and those below; false while somebody is in it, gone already is success."""
+    try:
+        for child in subfolders(folder):
+            remove(folder / child)
+        folder.rmdir()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return True

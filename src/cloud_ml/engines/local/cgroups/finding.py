@@ -1,0 +1,97 @@
+"""Which control groups this machine lets us make, and where."""
+
+from __future__ import annotations
+
+import errno
+import os
+from pathlib import Path
+
+from cloud_ml.engines.local.cgroups import files
+from cloud_ml.engines.local.cgroups.base import Hierarchy, Limits
+from cloud_ml.engines.local.cgroups.v1 import CONTROLLERS, HierarchyV1
+from cloud_ml.engines.local.cgroups.v2 import HierarchyV2
+
+
+def find(instance: str, *, root: Path = Path("/sys/fs/cgroup"), own: str | None = None) -> tuple[Hierarchy | None, str]:
+    """The hierarchy in which this process may make groups, or ``None`` and the sentence that says why.
+
+    Args:
+        instance: Tells platform instances on one machine apart.
+        root: Where control groups are mounted.
+        own: The content of ``/proc/self/cgroup``.
+    """
+    lines = (own if own is not None else Path("/proc/self/cgroup").read_text("ascii")).splitlines()
+    places = {
+        name: path for line in lines for _, controllers, path in [line.split(":", 2)] for name in controllers.split(",")
+    }
+    try:
+        if "memory" in places:
+            return _find_v1(instance, root, places), ""
+        if (root / "cgroup.controllers").exists():
+            return _find_v2(instance, root, places.get("", "/")), ""
+    except OSError as error:
+        return None, _no_limits(error)
+    return None, "control groups are not mounted, so limits are not enforced; mount cgroup2 on /sys/fs/cgroup"
+
+
+def restore(description: dict[str, str]) -> Hierarchy | None:
+    """The hierarchy that another process described; an empty description is none."""
+    if not description:
+        return None
+    rest = {key: value for key, value in description.items() if key != "version"}
+    return HierarchyV1(rest) if description["version"] == "1" else HierarchyV2(rest["folder"])
+
+
+def _find_v1(instance: str, root: Path, places: dict[str, str]) -> Hierarchy:
+    folders = {}
+    for controller in CONTROLLERS:
+        mount = root / controller
+        if controller in places and mount.is_dir():
+            folder = mount / places[controller].lstrip("/") / instance
+            folder.mkdir(parents=True, exist_ok=True)
+            folders[controller] = str(folder)
+    hierarchy = HierarchyV1(folders)
+    return _probed(hierarchy)
+
+
+def _find_v2(instance: str, root: Path, own: str) -> Hierarchy:
+    """Below our own group when it was delegated to us, else at the top (root only).
+
+    A group with processes in it cannot hand controllers down (the "no internal processes" rule of
+    cgroup-v2), so ours are made beside the server's: in the parent folder.
+    """
+    mine = root / own.lstrip("/")
+    for parent in dict.fromkeys((mine.parent if mine != root else root, root)):
+        folder = parent / instance
+        try:
+            folder.mkdir(exist_ok=True)
+            for level in (parent, folder):
+                _hand_down(level)
+            return _probed(HierarchyV2(str(folder)))
+        except OSError as error:
+            failure = error
+    raise failure
+
+
+def _hand_down(folder: Path) -> None:
+    offered = (folder / "cgroup.controllers").read_text("ascii").split()
+    wanted = [f"+{name}" for name in ("memory", "pids", "cpu") if name in offered]
+    if "+memory" not in wanted:
+        raise OSError(errno.EACCES, "the memory controller is not handed down to", str(folder))
+    files.write(folder / "cgroup.subtree_control", " ".join(wanted))
+
+
+def _probed(hierarchy: Hierarchy) -> Hierarchy:
+    probe = hierarchy.make(f"probe-{os.getpid()}")
+    try:
+        probe.limit(Limits(memory_bytes=64 * 2**20, processes=16))
+    finally:
+        probe.remove()
+    return hierarchy
+
+
+def _no_limits(error: OSError) -> str:
+    return (
+        f"limits are not enforced: control groups cannot be made ({error.strerror}: {error.filename}); "
+        "run the server as root, or in a delegated group: systemd-run --user --scope -p Delegate=yes cloudml server"
+    )

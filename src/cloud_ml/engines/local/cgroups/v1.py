@@ -1,0 +1,88 @@
+"""Version 1: a hierarchy for each controller."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+from cloud_ml.engines.local.cgroups import files
+from cloud_ml.engines.local.cgroups.base import CPU_PERIOD_US, Group, Hierarchy, Limits, Sample
+
+CONTROLLERS = ("memory", "pids", "cpu", "cpuacct")
+_TICKS = os.sysconf("SC_CLK_TCK")
+
+
+class HierarchyV1(Hierarchy):
+    """A folder of the same name in each of the memory, pids, cpu and cpuacct hierarchies."""
+
+    version = 1
+
+    def __init__(self, folders: dict[str, str]) -> None:
+        self.folders = {controller: Path(folder) for controller, folder in folders.items()}
+
+    def group(self, name: str) -> Group:
+        return GroupV1(name, {controller: folder / name for controller, folder in self.folders.items()})
+
+    def make(self, name: str) -> Group:
+        for folder in self.folders.values():
+            (folder / name).mkdir(parents=True, exist_ok=True)
+        return self.group(name)
+
+    def names(self) -> list[str]:
+        return files.subfolders(self.folders["memory"])
+
+    def remove(self) -> None:
+        for folder in self.folders.values():
+            with contextlib.suppress(OSError):
+                folder.rmdir()
+
+    def description(self) -> dict[str, str]:
+        return {"version": "1", **{controller: str(folder) for controller, folder in self.folders.items()}}
+
+
+class GroupV1(Group):
+    """One task's folder in each hierarchy."""
+
+    def __init__(self, name: str, folders: dict[str, Path]) -> None:
+        self.name = name
+        self._folders = folders
+
+    def limit(self, limits: Limits) -> None:
+        if limits.memory_bytes is not None:
+            memory = self._folders["memory"]
+            files.write(memory / "memory.limit_in_bytes", limits.memory_bytes)
+            with contextlib.suppress(FileNotFoundError):  # only where swap is accounted
+                files.write(memory / "memory.memsw.limit_in_bytes", limits.memory_bytes)
+        if limits.processes is not None and "pids" in self._folders:
+            files.write(self._folders["pids"] / "pids.max", limits.processes)
+        if limits.cpu_millis is not None and "cpu" in self._folders:
+            cpu = self._folders["cpu"]
+            files.write(cpu / "cpu.cfs_quota_us", max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000))
+            files.write(cpu / "cpu.shares", max(2, limits.cpu_millis * 1024 // 1000))
+
+    def join(self) -> None:
+        for folder in self._folders.values():
+            files.write(folder / "cgroup.procs", 0)
+
+    def processes(self) -> list[int]:
+        return files.numbers(self._folders["memory"] / "cgroup.procs")
+
+    def sample(self) -> Sample:
+        memory = self._folders["memory"]
+        control = files.table(memory / "memory.oom_control")
+        accounting = self._folders.get("cpuacct", memory)
+        return Sample(
+            cpu_seconds=files.number(accounting / "cpuacct.usage") / 1e9,
+            user_cpu_seconds=files.table(accounting / "cpuacct.stat").get("user", 0) / _TICKS,
+            memory_bytes=files.number(memory / "memory.usage_in_bytes"),
+            memory_peak_bytes=files.number(memory / "memory.max_usage_in_bytes"),
+            processes=files.number(self._folders["pids"] / "pids.current") if "pids" in self._folders else 0,
+            anonymous_bytes=files.table(memory / "memory.stat").get("total_rss", 0),
+            limit_hits=files.number(memory / "memory.failcnt"),
+            oom_kills=control.get("oom_kill", 0),
+        )
+
+    def remove(self) -> bool:
+        left = [folder for folder in self._folders.values() if not files.remove(folder)]
+        return not left
