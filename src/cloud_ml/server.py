@@ -22,6 +22,7 @@ from cloud_ml.sdk import config as client_config
 from cloud_ml.settings import ServerSettings, Settings
 
 _BACKLOG = 2048
+_DATE_PERIOD_S = 1.0
 logger = logging.getLogger(__name__)
 
 
@@ -85,7 +86,7 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
     finally:
         logger.info("server stops; jobs run on")
         server.platform.hub.close()
-        web.should_exit = True
+        web.stop()
         controller.cancel()
         results = await asyncio.gather(controller, serving, return_exceptions=True)
         stopping.cancel()
@@ -96,11 +97,23 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
 
 
 class _Web(uvicorn.Server):
-    """Uvicorn without its own signal handlers, and with a word when it answers."""
+    """Uvicorn without its own signal handlers, quiet when idle, and with a word when it answers."""
 
     def __init__(self, config: uvicorn.Config, started: Callable[[], None]) -> None:
         super().__init__(config)
         self._started = started
+        self._stopping = asyncio.Event()
+
+    def stop(self) -> None:
+        """Answer what is open, and leave."""
+        self.should_exit = True
+        self._stopping.set()
+
+    async def main_loop(self) -> None:
+        """Renew the date of answers each second, without looking ten times meanwhile whether to leave."""
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), _DATE_PERIOD_S)
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
