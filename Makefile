@@ -54,5 +54,5 @@ $(VENV)/.server: pyproject.toml | $(UV)
 	@touch $@
 
 $(VENV)/.develop: pyproject.toml $(VENV)/.server
-	$(UV) pip install -q --python $(BIN)/python --group test --group check --group docs
+	$(UV) pip install -q --python $(BIN)/python -e '.[server,postgres]' --group test --group check --group docs
 	@touch $@

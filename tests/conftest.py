@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from support import postgres as clusters
 from support.server import RealServer, serving
 
 
@@ -28,3 +29,10 @@ def serve(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Re
     """Starts servers for one test alone, with the settings given as variables."""
     with contextlib.ExitStack() as stack:
         yield lambda **settings: stack.enter_context(serving(tmp_path_factory.mktemp("server"), **settings))
+
+
+@pytest.fixture(scope="session")
+def postgres() -> Iterator[clusters.Postgres]:
+    """A PostgreSQL that many tests share, each with databases of its own. Mark them ``xdist_group("postgresql")``."""
+    with clusters.running() as cluster:
+        yield cluster

@@ -11,6 +11,7 @@ from cloud_ml.state.base import StateStore
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.testing.state import StateStoreContract
+from support.postgres import Postgres
 
 
 class TestMemory(StateStoreContract):
@@ -35,3 +36,20 @@ class TestSqlite(StateStoreContract):
     @pytest.fixture
     def reopen(self, url: str) -> Callable[[], StateStore]:
         return lambda: SqlStateStore.open(url)
+
+
+@pytest.mark.xdist_group("postgresql")
+class TestPostgresql(StateStoreContract):
+    @pytest.fixture
+    def url(self, postgres: Postgres) -> str:
+        return postgres.emptied()
+
+    @pytest.fixture
+    def store(self, url: str) -> Iterator[StateStore]:
+        store = SqlStateStore.open(url, create=False)
+        yield store
+        store.close()
+
+    @pytest.fixture
+    def reopen(self, url: str) -> Callable[[], StateStore]:
+        return lambda: SqlStateStore.open(url, create=False)

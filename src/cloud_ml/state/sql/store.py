@@ -21,6 +21,7 @@ from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
 from cloud_ml.state.sql import changes, counters, leases, listing, marks, records
 from cloud_ml.state.sql import events as event_rows
 from cloud_ml.state.sql.dialects import Database, open_database
+from cloud_ml.state.sql.dialects.base import READERS
 from cloud_ml.state.sql.writer import Writer
 from cloud_ml.state.wakeups import Wakeups
 
@@ -48,7 +49,8 @@ class SqlStateStore(StateStore):
         self._retention = retention
         self._clock = clock
         self._wakeups = Wakeups()
-        self._writer = Writer(database.writer, committed=self._wakeups.notify)
+        self._writer = Writer(database.writer, committed=self._wakeups.notify, announce=database.announce)
+        self._stop_listening = database.listen(self._wakeups.notify)
         self._closed = False
 
     @classmethod
@@ -57,15 +59,18 @@ class SqlStateStore(StateStore):
         url: str,
         *,
         create: bool = True,
+        readers: int = READERS,
         retention: rules.Retention = rules.RETENTION,
         clock: Callable[[], datetime] = rules.utc_now,
     ) -> Self:
         """Open the database at ``url``, check it, and bring its tables to this version.
 
         Args:
-            url: ``sqlite:////absolute/path/state.db``.
+            url: ``sqlite:////absolute/path/state.db`` or ``postgresql://user@host/database``.
             create: Make the database if there is none. Pass ``False`` where other data shows that
-                there must be one, so that its loss is noticed.
+                there must be one, so that its loss is noticed. PostgreSQL's databases are made by their
+                administrator; there it means the tables.
+            readers: At most so many reads at once, each on a connection of its own.
             retention: How long marks outlive their record.
             clock: Dates the marks of deletion.
 
@@ -76,7 +81,7 @@ class SqlStateStore(StateStore):
             OutOfSpace: The disk is full or read-only.
             Unavailable: The database does not answer.
         """
-        return cls(open_database(url, create=create), retention=retention, clock=clock)
+        return cls(open_database(url, create=create, readers=readers), retention=retention, clock=clock)
 
     def create(
         self,
@@ -300,6 +305,7 @@ class SqlStateStore(StateStore):
     def close(self) -> None:
         """See ``StateStore.close``."""
         self._closed = True
+        self._stop_listening()
         self._writer.close()
         self._database.close()
 

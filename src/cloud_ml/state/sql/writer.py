@@ -32,11 +32,19 @@ class Writer:
     Args:
         engine: Begins its transactions with the right to write.
         committed: Called after each commit that others may wait for, outside of any lock.
+        announce: Called at the end of each such transaction, for followers in other processes.
     """
 
-    def __init__(self, engine: Engine, *, committed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        committed: Callable[[], None],
+        announce: Callable[[Connection], None] = lambda _: None,
+    ) -> None:
         self._engine = engine
         self._committed = committed
+        self._announce = announce
         self._queue = threading.Lock()  # guards the two below, for moments
         self._waiting: deque[_Task[Any]] = deque()
         self._led = False
@@ -52,7 +60,7 @@ class Writer:
             Damaged: The database is.
             Exception: Whatever ``work`` raised; its transaction never happened.
         """
-        task = _Task(work)
+        task = _Task(work, wakes=wake)
         try:
             self._enqueue(task)
             task.wait()
@@ -122,18 +130,21 @@ class Writer:
         with self._engine.begin() as connection:
             if len(group) == 1:
                 group[0].attempt(connection)
-                return
-            for task in group:
-                _attempt_apart(connection, task)
+            else:
+                for task in group:
+                    _attempt_apart(connection, task)
+            if any(task.wakes for task in group):
+                self._announce(connection)
 
 
 class _Task(Generic[R]):
     """A piece of work, what came of it, and the thread that waits for it."""
 
-    __slots__ = ("_error", "_pause", "_result", "_work", "leads")
+    __slots__ = ("_error", "_pause", "_result", "_work", "leads", "wakes")
 
-    def __init__(self, work: Work[R]) -> None:
+    def __init__(self, work: Work[R], *, wakes: bool) -> None:
         self._work = work
+        self.wakes = wakes
         self._result: R | None = None
         self._error: Exception | None = None
         self._pause = threading.Lock()

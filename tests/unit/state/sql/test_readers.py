@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from cloud_ml.errors import OutOfSpace, Unavailable
-from cloud_ml.state.sql.dialects.sqlite import READERS
+from cloud_ml.state.sql.dialects.base import READERS
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.testing.state.samples import WISH, make
 

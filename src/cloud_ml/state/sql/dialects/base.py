@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Protocol
 
-from sqlalchemy import Engine
+from sqlalchemy import URL, Connection, Engine
+
+READERS = 8
 
 
 @dataclass(frozen=True)
@@ -21,8 +25,43 @@ class Database:
     """Begins each transaction with the sole right to write, so that what it reads stays true to its commit."""
     reader: Engine
     """Commits each statement by itself; sees every commit that was acknowledged before."""
+    found: str | None
+    """The schema it had before it was opened; ``None`` if it was made."""
+
+    def announce(self, connection: Connection) -> None:
+        """Let other processes that listen hear of the commit of this transaction, if the database can."""
+
+    def listen(self, wake: Callable[[], None]) -> Callable[[], None]:
+        """Call ``wake`` after commits of other processes, if the database can; returns the way to stop."""
+        return lambda: None
 
     def close(self) -> None:
         """Let go of all connections."""
         self.reader.dispose()
         self.writer.dispose()
+
+
+class Dialect(Protocol):
+    """What a module of this room offers for its kind of database."""
+
+    def open_database(self, url: URL, *, create: bool, readers: int) -> Database:
+        """Open the database, check it, and bring its tables to this version."""
+
+    def reader(self, url: URL) -> Engine:
+        """Open the database to look at it: nothing is made, moved to another version, or written.
+
+        Raises:
+            Damaged: It is missing, or cannot be read.
+            Unavailable: It does not answer.
+        """
+
+    def examine(self, url: URL, engine: Engine) -> list[str]:
+        """Look over what is particular to this kind of database; returns what was verified, in sentences.
+
+        Args:
+            url: The database.
+            engine: The one that ``reader`` gave.
+
+        Raises:
+            Damaged: Something is wrong with it.
+        """

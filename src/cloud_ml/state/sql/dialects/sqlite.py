@@ -24,7 +24,6 @@ from cloud_ml.state.sql.dialects.sqlite_errors import damaged, translate
 
 BUSY_TIMEOUT_S = 5.0
 """How long a writer waits for one of another process."""
-READERS = 8
 CHECKED_BYTES = 512 * 2**20
 """Up to this size all pages are looked through at open, at about 1 ms per MiB. Larger files would keep the
 server from answering for long; their damage is told when it is met, and each backup is checked in full."""
@@ -33,17 +32,38 @@ _WRITER = ("journal_mode = WAL", "synchronous = FULL", "journal_size_limit = 671
 _READER = ("query_only = ON",)
 
 
-def open_database(url: URL, *, create: bool) -> Database:
+def open_database(url: URL, *, create: bool, readers: int) -> Database:
     """Open the file ``url`` names; see ``SqlStateStore.open``."""
     path = path_of(url)
     with translated(path):
-        if not path.exists():
+        is_new = not path.exists()
+        if is_new:
             _check_may_create(path, create=create)
             _create(path)
         _check_file(path)
-        writer = _open_writer(path, name=str(path))
-    reader = _engine(path, pool_size=READERS, pragmas=_READER).execution_options(isolation_level="AUTOCOMMIT")
-    return Database(str(path), writer, reader)
+        writer, found = _open_writer(path, name=str(path))
+    return Database(str(path), writer, _reader(path, pool_size=readers), found=None if is_new else found)
+
+
+def reader(url: URL) -> Engine:
+    """See ``Dialect.reader``."""
+    path = path_of(url)
+    with translated(path):
+        if not path.exists():
+            raise damaged(str(path), "it is missing")
+        check(path, pages=False)
+    return _reader(path, pool_size=1)
+
+
+def examine(url: URL, engine: Engine) -> list[str]:
+    """See ``Dialect.examine``."""
+    path = path_of(url)
+    with engine.connect() as connection:
+        verdict = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+    if verdict != "ok":
+        raise damaged(str(path), " ".join(verdict.split()))
+    return [f"All {pages} pages of the file and every index are whole."]
 
 
 def check(path: Path, *, pages: bool) -> None:
@@ -90,7 +110,7 @@ def _create(path: Path) -> None:
     draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
     try:
-        _open_writer(draft, name=str(path)).dispose()  # the last connection moves the log into the file
+        _open_writer(draft, name=str(path))[0].dispose()  # the last connection moves the log into the file
         sync(draft)
         with suppress(FileExistsError):  # another server was quicker: its file is as good
             path.hardlink_to(draft)
@@ -99,15 +119,19 @@ def _create(path: Path) -> None:
         remove(draft)
 
 
-def _open_writer(path: Path, *, name: str) -> Engine:
+def _open_writer(path: Path, *, name: str) -> tuple[Engine, str | None]:
+    """The writer of a file that has our tables now, and the schema it had before."""
     engine = _engine(path, pool_size=1, pragmas=_WRITER)
     event.listen(engine, "begin", _begin_with_right_to_write)
     try:
-        migrations.ensure_current(engine, name=name)
+        return engine, migrations.ensure_current(engine, name=name)
     except BaseException:
         engine.dispose()
         raise
-    return engine
+
+
+def _reader(path: Path, *, pool_size: int) -> Engine:
+    return _engine(path, pool_size=pool_size, pragmas=_READER).execution_options(isolation_level="AUTOCOMMIT")
 
 
 def _check_file(path: Path) -> None:

@@ -24,8 +24,10 @@ def version_of(connection: Connection) -> str | None:
     return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()  # noqa: S608
 
 
-def ensure_current(engine: Engine, *, name: str) -> None:
+def ensure_current(engine: Engine, *, name: str) -> str | None:
     """Bring the database to ``HEAD`` in one transaction; one without our tables is new.
+
+    Returns the step it stood at before.
 
     Args:
         engine: Begins its transactions with the right to write.
@@ -37,7 +39,7 @@ def ensure_current(engine: Engine, *, name: str) -> None:
     with engine.begin() as connection:
         version = version_of(connection)
         if version == HEAD:
-            return
+            return version
         if version is not None and version > HEAD:
             raise Conflict(
                 f"{name} was written by a newer version of Cloud ML (its schema is {version}, ours {HEAD})",
@@ -47,6 +49,7 @@ def ensure_current(engine: Engine, *, name: str) -> None:
                 hint="Install the newer version again, or restore a backup made before the upgrade.",
             )
         _upgrade(connection)
+        return version
 
 
 def _upgrade(connection: Connection) -> None:

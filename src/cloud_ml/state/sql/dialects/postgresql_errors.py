@@ -1,0 +1,87 @@
+"""What PostgreSQL's errors say of the machine, told without passwords."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import psycopg
+from sqlalchemy import URL
+
+from cloud_ml.errors import CloudMlError, Conflict, Damaged, OutOfSpace, Unavailable
+
+_DISK_FULL = "53100"
+_READ_ONLY = "25006"
+_TABLE_IS_THERE = "42P07"
+_TABLES_ARE_GONE = {"42P01", "42703", "3F000"}
+_NO_ANSWER = {"42501", "55P03", "57014", "25P03"}  # not allowed, locked, over its time, stalled
+_NO_ANSWER_CLASSES = {
+    "08",  # the connection
+    "28",  # who we are
+    "3D",  # no such database
+    "40",  # deadlock, serialization
+    "53",  # memory, connections; the full disk has its own word
+    "57",  # shut down, starting up
+    "58",  # the system below
+}
+_DAMAGED_CLASS = "XX"
+_SECRET_WORDS = ("password", "sslpassword")
+
+
+@dataclass(frozen=True)
+class Place:
+    """A database as messages call it, and what they must not say."""
+
+    name: str
+    secrets: tuple[str, ...] = field(default=(), repr=False)
+
+    @staticmethod
+    def of(url: URL) -> Place:
+        """The place a URL names: user, host, port and database, nothing else of it."""
+        host = url.host or ",".join(_all(url.query, "host"))
+        shown = URL.create("postgresql", url.username, None, host or None, url.port, url.database)
+        secrets = [str(url.password or ""), *(value for word in _SECRET_WORDS for value in _all(url.query, word))]
+        return Place(shown.render_as_string().replace("%2F", "/"), tuple(secret for secret in secrets if secret))
+
+    def told(self, error: BaseException) -> str:
+        """What ``error`` says, in one line and without secrets."""
+        text = " ".join(str(error).split())
+        for secret in self.secrets:
+            text = text.replace(secret, "***")
+        return text
+
+
+def translate(error: BaseException | None, place: Place) -> CloudMlError | None:
+    """The error of ours that ``error`` amounts to; ``None`` if it is no matter of the machine."""
+    if not isinstance(error, psycopg.Error):
+        return None
+    state, told = error.sqlstate or "", place.told(error)
+    if state in (_DISK_FULL, _READ_ONLY):
+        return OutOfSpace(
+            f"The database {place.name} is full or read-only ({told})",
+            hint="Free some space, or connect to the primary; reads go on.",
+        )
+    if state[:2] == _DAMAGED_CLASS or state in _TABLES_ARE_GONE:
+        return damaged(place, told)
+    if state == _TABLE_IS_THERE:
+        return Conflict(f"The database {place.name} has tables of something else ({told})", hint="Give us our own.")
+    if state in _NO_ANSWER or state[:2] in _NO_ANSWER_CLASSES or (not state and _is_of_the_connection(error)):
+        return Unavailable(f"The database {place.name} does not answer ({told})")
+    return None
+
+
+def damaged(place: Place, detail: str) -> Damaged:
+    """The refusal of a database that cannot be trusted."""
+    return Damaged(
+        f"The database {place.name} is damaged ({detail}). It is left as it is.",
+        hint="Restore a backup with pg_restore; 'cloudml server restore' prints the command.",
+    )
+
+
+def _is_of_the_connection(error: psycopg.Error) -> bool:
+    return isinstance(error, (psycopg.OperationalError, psycopg.InterfaceError))
+
+
+def _all(query: Mapping[str, Sequence[str] | str], word: str) -> Sequence[str]:
+    value = query.get(word, ())
+    return (value,) if isinstance(value, str) else value
