@@ -8,6 +8,7 @@ from starlette.responses import Response
 
 import cloud_ml
 from cloud_ml.api import errors, openapi, v1_compat
+from cloud_ml.api.fds.door import Door
 from cloud_ml.api.middleware import Envelope
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import jobs, server, storage
@@ -29,7 +30,7 @@ def create_app(platform: Platform) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         default_response_class=Response,
-        middleware=[Middleware(Envelope)],
+        middleware=[Middleware(Envelope), Middleware(Door, platform=platform)],
     )
     app.state.platform = platform
     for router in (jobs.router, storage.router, server.router, v1_compat.router):

@@ -7,8 +7,8 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -83,7 +83,7 @@ def unexpected(request_id: str) -> Response:
     return refusal(500, {"error": True, "code": CloudMlError.code, "message": message, "request_id": request_id})
 
 
-def install(app: FastAPI) -> None:
+def install(app: Starlette) -> None:
     """Answer every error of the app by this module."""
 
     async def ours(request: Request, error: Exception) -> Response:

@@ -1,0 +1,36 @@
+"""Objects in the storage protocol."""
+
+from __future__ import annotations
+
+from starlette.responses import Response
+
+from cloud_ml.api import content, documents
+from cloud_ml.api.fds import shapes
+from cloud_ml.api.fds.asked import Asked
+
+
+async def head(asked: Asked) -> Response:
+    """What is known of an object, in headers."""
+    call = await asked.signed()
+    return await content.head(asked.here, call.org, asked.bucket, asked.key)
+
+
+async def download(asked: Asked) -> Response:
+    """An object's bytes, or one range of them."""
+    call = await asked.signed()
+    return await content.send(asked.here, call.org, asked.bucket, asked.key, asked.request.headers.get("range"))
+
+
+async def upload(asked: Asked) -> Response:
+    """Store an object, in place of an older one. It is there as a whole or not at all."""
+    call = await asked.signed_upload()
+    under_way = await asked.here.offload(asked.here.storage.upload, call.caller.org, asked.bucket, asked.key)
+    stored = await content.receive(asked.here, call, under_way)
+    return documents.answer(shapes.put(call.caller, stored), headers=content.etag(stored))
+
+
+async def delete(asked: Asked) -> Response:
+    """Remove an object, for good: there is no trash."""
+    call = await asked.signed()
+    await asked.here.offload(asked.here.storage.delete, call.org, asked.bucket, asked.key, once=call.once)
+    return documents.answer({})

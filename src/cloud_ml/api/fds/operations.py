@@ -1,0 +1,73 @@
+"""The operations of the storage protocol that this server has. All others are refused."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from cloud_ml.api.fds import buckets, objects
+from cloud_ml.api.fds.asked import Asked, Level
+from cloud_ml.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a method means at a level.
+
+    The query tells operations apart, so its names must be those of ``required`` and at most those of
+    ``optional`` beside them: a request is never taken for another one than it is.
+    """
+
+    method: str
+    level: Level
+    run: Callable[[Asked], Awaitable[Response]]
+    required: frozenset[str] = frozenset()
+    optional: frozenset[str] = frozenset()
+
+    def fits(self, asked: Asked) -> bool:
+        """Whether the request asks for this operation."""
+        names = asked.query.keys()
+        return (
+            (asked.request.method, asked.level) == (self.method, self.level)
+            and names >= self.required
+            and names <= self.required | self.optional
+        )
+
+
+OPERATIONS = (
+    Operation("GET", Level.SERVICE, buckets.list_buckets, optional=frozenset({"authorizedBuckets"})),
+    Operation("HEAD", Level.BUCKET, buckets.exists),
+    Operation("GET", Level.BUCKET, buckets.describe),
+    Operation(
+        "GET", Level.BUCKET, buckets.list_objects, frozenset({"prefix"}), frozenset({"delimiter", "marker", "maxKeys"})
+    ),
+    Operation("PUT", Level.BUCKET, buckets.create),
+    Operation("HEAD", Level.OBJECT, objects.head),
+    Operation("GET", Level.OBJECT, objects.download),
+    Operation("PUT", Level.OBJECT, objects.upload),
+    Operation("DELETE", Level.OBJECT, objects.delete, optional=frozenset({"enableTrash"})),
+)
+
+
+async def answer(request: Request) -> Response:
+    """Answer one request.
+
+    Raises:
+        Unauthenticated: It does not convince; found out first.
+        InvalidRequest: It asks for something else.
+    """
+    asked = Asked.of(request)
+    for operation in OPERATIONS:
+        if operation.fits(asked):
+            return await operation.run(asked)
+    await asked.signed()
+    words = ", ".join(name[:40] for name in list(asked.query)[:10])
+    raise InvalidRequest(
+        f"this server has no {request.method} of {asked.level.value}"
+        + (f" with {words} in the query" if words else ""),
+        field="query" if words else "method",
+        hint="see 'cloudml storage --help' for what can be done with storage",
+    )
