@@ -105,6 +105,25 @@ class Postgres:
             answer = connection.execute(statement)
             return answer.fetchall() if answer.description else []
 
+    @contextlib.contextmanager
+    def rules(self, line: str) -> Iterator[None]:
+        """Put ``line`` before all rules of who may connect how, for the length of a block."""
+        file = self._data / "pg_hba.conf"
+        before = file.read_text()
+        try:
+            file.write_text(f"{line}\n{before}")
+            self._reload()
+            yield
+        finally:
+            file.write_text(before)
+            self._reload()
+
+    def _reload(self) -> None:
+        """Have the rules read again; they hold from the next connection on."""
+        before = self.execute("SELECT pg_conf_load_time()")
+        self.execute("SELECT pg_reload_conf()")
+        eventually(lambda: self.execute("SELECT pg_conf_load_time()") != before, "the rules are read again")
+
     def _answers(self) -> bool:
         assert self._process is not None
         assert self._process.poll() is None, (self.folder / "log").read_text()

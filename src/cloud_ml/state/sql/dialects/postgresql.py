@@ -181,7 +181,10 @@ def _engine(url: URL, place: Place, *, settings: Mapping[str, str], writes: bool
         connection.autocommit = before
 
     def explain(context: ExceptionContext) -> BaseException | None:
-        return translate(context.original_exception, place)
+        error = context.original_exception
+        if context.connection is None and isinstance(error, psycopg.ProgrammingError):  # before it asked anybody
+            return _refused(place, f"an option that cannot be used ({place.told(error)})", "options of libpq")
+        return translate(error, place)
 
     event.listen(engine, "connect", prepare)
     event.listen(engine, "handle_error", explain, retval=True)
