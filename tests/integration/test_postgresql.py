@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import psycopg
 import pytest
@@ -21,7 +22,7 @@ from cloud_ml.state.sql import migrations
 from cloud_ml.state.sql.dialects import postgresql
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.state.sql.tables import metadata
-from cloud_ml.testing.state.samples import NOW, WISH, Made, commit, event, make, once, race, said
+from cloud_ml.testing.state.samples import NOW, WISH, Made, Wish, commit, event, make, once, race, said
 from support.postgres import Postgres, running
 from support.server import RealServer, eventually, trainer
 from support.writing import WritingProcess, check_kept
@@ -171,9 +172,13 @@ def test_a_writer_that_stalls_loses_its_right(url: str, monkeypatch: pytest.Monk
         pending = threading.Thread(target=lambda: results.append(attempt()))
         results: list[object] = []
 
+        def sleep_on(spec: Wish) -> Wish:
+            assert awake.wait(20)
+            return spec
+
         def attempt() -> object:
             try:
-                return stalled.change_spec(WISH, made.key.uid, lambda spec: spec if awake.wait(20) else spec, now=NOW)
+                return stalled.change_spec(WISH, made.key.uid, sleep_on, now=NOW)
             except CloudMlError as error:
                 return error
 
@@ -307,11 +312,11 @@ def test_what_was_acknowledged_survives_a_crash_under_writers_which_go_on_by_the
         writer.start()
     try:
         for crash in (fragile.crash, fragile.stop):
-            eventually(lambda before=len(acknowledged): len(acknowledged) >= before + 30, "records are made")
+            grows(acknowledged, "records are made")
             crash()
-            eventually(lambda before=len(refusals): len(refusals) >= before + 10, "writers are refused")
+            grows(refusals, "writers are refused")
             fragile.start()
-        eventually(lambda before=len(acknowledged): len(acknowledged) >= before + 30, "records are made again")
+        grows(acknowledged, "records are made again")
     finally:
         finished.set()
         for writer in writers:
@@ -365,6 +370,12 @@ def test_a_server_and_its_jobs_outlive_a_crash_of_the_database(
     )
     assert server.terminate() < 10
     assert not (server.data / "state.db").exists()
+
+
+def grows(items: list[Any], what: str) -> None:
+    """Wait for more of them."""
+    before = len(items)
+    eventually(lambda: len(items) >= before + 20, what)
 
 
 def database_of(url: str) -> str:
