@@ -20,10 +20,11 @@ demo: $(VENV)/.server  ## Start a server, train two real models, show what came 
 test: test-fast test-server  ## Run all tests: the fast ones first
 
 test-fast: $(VENV)/.develop  ## Unit tests, in seconds
-	$(PYTEST) tests/unit tests/compat -q -n $(WORKERS)
+	$(PYTEST) tests/unit tests/compat -q -n $(WORKERS) -m "not slow"
 
 test-server: $(VENV)/.develop  ## Contracts, properties, real servers
-	$(PYTEST) tests/contract tests/properties tests/integration tests/acceptance -q -n $(WORKERS) --dist loadgroup
+	$(PYTEST) tests/contract tests/properties tests/integration tests/acceptance \
+		tests/compat/test_original_client.py -q -n $(WORKERS) --dist loadgroup
 
 check: $(VENV)/.develop  ## Format, lint, types, import rules
 	$(BIN)/ruff format --check src tests benchmarks examples docs

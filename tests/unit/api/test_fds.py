@@ -61,6 +61,9 @@ async def test_an_object_comes_and_goes(served: Served) -> None:
     assert (known.status, known.headers["content-length"], known.body) == (200, "10", b"")
     whole = await send(served.member, "GET", OBJECT)
     assert (whole.status, whole.body, whole.headers["content-disposition"]) == (200, b"0123456789", "attachment")
+    about = await send(served.member, "GET", OBJECT + "?metadata=true")
+    assert (about.body, about.headers["x-xiaomi-meta-content-length"]) == (b"", "10")
+    assert "content-length" not in about.headers
     rest = await send(served.member, "GET", OBJECT, headers={"Range": "bytes=7-"})
     assert (rest.status, rest.body) == (206, b"789")
     assert (await send(served.member, "DELETE", OBJECT + "?enableTrash=false")).status == 200
@@ -142,6 +145,11 @@ async def test_what_is_not_listed_is_refused_and_changes_nothing(served: Served,
     answer = await send(served.member, method, target, b'["user_packages/linear.tar.gz"]')
     assert (answer.status, answer.json()["message"].startswith("this server has no ")) == (400, True)
     assert (await send(served.member, "GET", OBJECT)).body == b"0123456789"
+
+
+async def test_an_upload_in_parts_is_told_another_way(served: Served) -> None:
+    answer = await send(served.member, "PUT", OBJECT + "?uploads=true")
+    assert (answer.status, "cloudml storage cp" in answer.json()["hint"]) == (400, True)
 
 
 @pytest.mark.parametrize("name", ["x-xiaomi-meta-owner", "x-xiaomi-copy-source", "x-xiaomi-storage-class"])

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from starlette.responses import Response
 
-from cloud_ml.api import content, documents
+from cloud_ml.api import content, documents, streams
 from cloud_ml.api.fds import shapes
 from cloud_ml.api.fds.asked import Asked
 
@@ -13,6 +15,16 @@ async def head(asked: Asked) -> Response:
     """What is known of an object, in headers."""
     call = await asked.signed()
     return await content.head(asked.here, call.org, asked.bucket, asked.key)
+
+
+async def metadata(asked: Asked) -> Response:
+    """The same as the answer to a GET, whose own length must not be taken for the object's: so it has none."""
+    call = await asked.signed()
+    stored = await asked.here.offload(asked.here.storage.head, call.org, asked.bucket, asked.key)
+    nothing: Iterator[bytes] = iter(())
+    return streams.blocking(
+        nothing, asked.here.offload, status=200, headers=shapes.metadata(stored), media_type=content.BYTES
+    )
 
 
 async def download(asked: Asked) -> Response:

@@ -47,9 +47,13 @@ OPERATIONS = (
     Operation("PUT", Level.BUCKET, buckets.create),
     Operation("HEAD", Level.OBJECT, objects.head),
     Operation("GET", Level.OBJECT, objects.download),
+    Operation("GET", Level.OBJECT, objects.metadata, required=frozenset({"metadata"})),
     Operation("PUT", Level.OBJECT, objects.upload),
     Operation("DELETE", Level.OBJECT, objects.delete, optional=frozenset({"enableTrash"})),
 )
+
+_HINTS = {"uploads": "it sends objects of 20 MB and more in parts: use 'cloudml storage cp' for them"}
+_HINT = "see 'cloudml storage --help' for what can be done with storage"
 
 
 async def answer(request: Request) -> Response:
@@ -64,10 +68,12 @@ async def answer(request: Request) -> Response:
         if operation.fits(asked):
             return await operation.run(asked)
     await asked.signed()
-    words = ", ".join(name[:40] for name in list(asked.query)[:10])
+    what = f"{request.method} of {asked.level.value}"
+    if not asked.query:
+        raise InvalidRequest(f"this server has no {what}", field="method", hint=_HINT)
+    names = list(asked.query)
     raise InvalidRequest(
-        f"this server has no {request.method} of {asked.level.value}"
-        + (f" with {words} in the query" if words else ""),
-        field="query" if words else "method",
-        hint="see 'cloudml storage --help' for what can be done with storage",
+        f"this server has no {what} with {', '.join(name[:40] for name in names[:10])} in the query",
+        field="query",
+        hint=next((_HINTS[name] for name in names if name in _HINTS), _HINT),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from email.utils import format_datetime
 from typing import Any
 
 from cloud_ml.models.storage import Bucket, ObjectPage, StoredObject
@@ -41,6 +42,14 @@ def listing(caller: Identity, name: str, query: Mapping[str, str], most: int, pa
             for stored in page.objects
         ],
         "commonPrefixes": list(page.folders),
+    }
+
+
+def metadata(stored: StoredObject) -> dict[str, str]:
+    """What is known of an object, as headers."""
+    return {
+        "x-xiaomi-meta-content-length": str(stored.size),
+        "Last-Modified": format_datetime(stored.modified, usegmt=True),
     }
 
 

@@ -1,0 +1,218 @@
+"""The original client, unmodified, against a real server: what its users type, and what they read."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from support.original import BUCKET, FDS_HOST, OriginalClient, Tunnel, certificate, install
+from support.server import RealServer, eventually, serving, trainer
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("original-client")]
+
+STEPS = """
+import sys
+print("arguments", sys.argv[1:], flush=True)
+for step in range(3):
+    print("step", step, flush=True)
+"""
+SMALL = ("-F", "python", "-c", "0.5", "-M", "200M")
+
+
+@pytest.fixture(scope="module")
+def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return install(tmp_path_factory.mktemp("original"))
+
+
+@pytest.fixture(scope="module")
+def secure(tmp_path_factory: pytest.TempPathFactory, programs: Path) -> Iterator[tuple[RealServer, Path]]:
+    """A server that speaks TLS, and its certificate."""
+    cert, key = certificate(tmp_path_factory.mktemp("certificate"))
+    folder = tmp_path_factory.mktemp("server")
+    with serving(folder, CLOUDML_SERVER_TLS_CERT=cert, CLOUDML_SERVER_TLS_KEY=key) as server:
+        yield server, cert
+
+
+@pytest.fixture(scope="module")
+def cloudml(
+    programs: Path, secure: tuple[RealServer, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[OriginalClient]:
+    server, cert = secure
+    tunnel = Tunnel(server.port)
+    yield OriginalClient(programs, server, tmp_path_factory.mktemp("user"), cert, tunnel)
+    tunnel.close()
+
+
+@pytest.fixture(scope="module")
+def package(cloudml: OriginalClient) -> str:
+    """The URI of a trainer that a first job brought along."""
+    code = trainer(cloudml.home / "linear", STEPS)
+    said = cloudml("jobs", "submit", "-n", "first", "-m", "trainer.task", "-u", str(code), "-a=--x=1", *SMALL)
+    return str(fields(said.good().out)["Trainer uri"])
+
+
+def fields(described: str) -> dict[str, str]:
+    """The lines ``Name: value`` of a description, without colours."""
+    plain = re.sub(r"\x1b\[\d+m", "", described)
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in plain.splitlines())}
+
+
+def state(cloudml: OriginalClient, job: str) -> str:
+    return fields(cloudml("jobs", "describe", job).good().out)["State"]
+
+
+def completed(cloudml: OriginalClient, job: str) -> None:
+    eventually(lambda: state(cloudml, job) == "completed", f"{job} is completed")
+
+
+def test_it_is_the_original(cloudml: OriginalClient) -> None:
+    assert cloudml("-v").good().out.strip() == "0.3.71"
+
+
+def test_small_questions(cloudml: OriginalClient) -> None:
+    frameworks = cloudml("framework", "list").good().out
+    assert "python" in frameworks
+    assert "tensorflow" in frameworks
+    assert cloudml("org_id").good().out == "Your org_id is: 1\n"
+    quota = cloudml("quota", "list").good().out
+    assert re.search(r"Train job +[\d.]+G / ", quota)
+    assert re.search(r"Total quota +INF / ", quota)
+    assert "Available memory" in cloudml("resources", "list").good().out
+
+
+def test_a_folder_is_brought_along_and_runs(cloudml: OriginalClient, package: str) -> None:
+    assert re.fullmatch(rf"fds://{BUCKET}/user_packages/linear\.cloudml_\d+_\d+\.tar\.gz", package)
+    completed(cloudml, "first")
+    described = fields(cloudml("jobs", "describe", "first").good().out)
+    assert (described["Job args"], described["CPU limit"], described["Memory limit"]) == ("--x=1", "0.5", "200M")
+    assert (described["FDS Endpoint"], described["Fuse mount bucket"]) == (FDS_HOST, BUCKET)
+    log = cloudml("jobs", "logs", "first").good().out
+    assert "arguments ['--x=1']\nstep 0\nstep 1\nstep 2\n" in log
+    assert cloudml("jobs", "logs", "first", "-n", "1").good().out.strip() == "step 2"
+    assert "b'step 2'" in cloudml("jobs", "logs", "first", "-f").good().out
+    assert "Completed" in cloudml("jobs", "events", "first").good().out
+    assert "Memory:" in cloudml("jobs", "metrics", "first").good().out
+    refused = cloudml("jobs", "hp", "first")
+    assert (refused.code, "not a tuning" in refused.out) == (1, True)
+
+
+def test_lists(cloudml: OriginalClient, package: str) -> None:
+    completed(cloudml, "first")
+    row = next(line for line in cloudml("jobs", "list").good().out.splitlines() if line.startswith("first "))
+    assert "completed" in row
+    wide = cloudml("jobs", "list", "-o", "wide").good().out.splitlines()
+    assert "NODE NAME" in wide[0]
+    assert any(line.startswith("first ") for line in wide)
+
+
+def test_a_saved_job_is_started_later(cloudml: OriginalClient, package: str) -> None:
+    cloudml("jobs", "submit", "-n", "saved", "-m", "trainer.task", "-u", package, *SMALL, "-sv").good()
+    assert state(cloudml, "saved") == "initial"
+    cloudml("jobs", "start", "saved").good()
+    completed(cloudml, "saved")
+
+
+def test_a_job_from_a_file_is_watched_and_deleted(cloudml: OriginalClient, package: str) -> None:
+    file = cloudml.home / "job.yaml"
+    file.write_text(
+        f'job_name: watched\nmodule_name: trainer.task\ntrainer_uri: {package}\nframework: python\ncpu_limit: "0.5"\n'
+    )
+    watched = cloudml("jobs", "submit", "-f", str(file), "-W").good().out
+    assert "completed" in watched.splitlines()[-1]
+    assert "deleting" in cloudml("jobs", "delete", "watched").good().out
+    eventually(lambda: cloudml("jobs", "describe", "watched").code == 1, "the job is gone")
+
+
+@pytest.mark.parametrize("uri", [f"fds://{BUCKET}/nothing.tar.gz", "fds://nowhere/nothing.tar.gz"])
+def test_a_trainer_that_is_not_there(cloudml: OriginalClient, uri: str) -> None:
+    said = cloudml("jobs", "submit", "-n", "missing", "-m", "trainer.task", "-u", uri, *SMALL)
+    assert f"Can't find file {uri}" in said.out
+    assert cloudml("jobs", "describe", "missing").code == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("-n", "first"), "a job named first exists already"),
+        (("-n", "far", "-p", "1", "-w", "1"), "ps_count is set, but this server does not offer distributed jobs"),
+        (("-n", "far", "-V", "0.1"), "python 0.1 is not offered"),
+    ],
+)
+def test_refusals_are_one_line_that_says_why(
+    cloudml: OriginalClient, package: str, options: tuple[str, ...], message: str
+) -> None:
+    refused = cloudml("jobs", "submit", "-m", "trainer.task", "-u", package, "-F", "python", *options)
+    assert (refused.code, refused.out.count("\n")) == (1, 1)
+    assert message in refused.out
+
+
+def test_settings_are_checked_against_the_server(cloudml: OriginalClient) -> None:
+    given = cloudml.settings
+    answers = [
+        "here", given["XIAOMI_ACCESS_KEY_ID"], given["XIAOMI_SECRET_ACCESS_KEY"], FDS_HOST, "", "", "",
+        "team@example.com", "y", given["XIAOMI_CLOUDML_ENDPOINT"], BUCKET, "y", "y", "y", "y",
+    ]  # fmt: skip
+    said = cloudml.run("cloudml", "config", "init", typed="\n".join(answers) + "\n", settings={}).good()
+    assert said.out.count("Test successfully!") == 2
+    assert (cloudml.home / ".config" / "xiaomi" / "config").is_file()
+    assert cloudml.run("cloudml", "org_id", settings={}).good().out == "Your org_id is: 1\n"
+
+
+def test_a_wrong_key_is_refused(cloudml: OriginalClient) -> None:
+    wrong = {**cloudml.settings, "XIAOMI_SECRET_ACCESS_KEY": "wrong"}
+    refused = cloudml.run("cloudml", "jobs", "list", settings=wrong)
+    assert (refused.code, "Unauthorized: signature is wrong" in refused.out) == (1, True)
+
+
+def test_the_administrators_tool(cloudml: OriginalClient, package: str) -> None:
+    completed(cloudml, "first")
+    listed = cloudml.run("cloudml_admin", "jobs", "list", "-1").good().out
+    assert re.search(r"^1 +default +first ", listed, re.MULTILINE)
+    assert "step 2" in cloudml.run("cloudml_admin", "jobs", "logs", "first", "1").good().out
+    assert "Total quota" in cloudml.run("cloudml_admin", "quota", "list", "-1").good().out
+    refused = cloudml.run("cloudml_admin", "jobs", "list", "77")
+    assert (refused.code, "there is no organisation 77" in refused.out) == (1, True)
+
+
+STORAGE = f"""
+import os, fds
+settings = fds.FDSClientConfiguration(enable_cdn_for_download=False)
+settings.set_endpoint("{FDS_HOST}")
+settings.enable_md5_calculate = True
+client = fds.GalaxyFDSClient(os.environ["XIAOMI_ACCESS_KEY_ID"], os.environ["XIAOMI_SECRET_ACCESS_KEY"], settings)
+client.create_bucket("scratch")
+assert sorted(bucket.bucket_name for bucket in client.list_buckets()) == ["{BUCKET}", "scratch"]
+assert client.does_bucket_exist("scratch") and not client.does_bucket_exist("nowhere")
+client.put_object("scratch", u"a b/\\u6a21", b"0123456789")
+client.put_object("scratch", "c", b"")
+assert client.does_object_exists("scratch", u"a b/\\u6a21")
+assert client.get_object_metadata("scratch", "c").metadata["x-xiaomi-meta-content-length"] == "0"
+assert b"".join(client.get_object("scratch", u"a b/\\u6a21").stream) == b"0123456789"
+assert b"".join(client.get_object("scratch", u"a b/\\u6a21", position=7).stream) == b"789"
+page = client.list_objects("scratch", max_keys=1)
+assert (page.common_prefixes, page.is_truncated) == (["a b/"], True)
+assert [one.object_name for one in client.list_next_batch_of_objects(page).objects] == ["c"]
+assert [one.size for one in client.list_all_objects("scratch", "a b/", "")] == [10]
+client.delete_object("scratch", "c")
+assert not client.does_object_exists("scratch", "c")
+settings.set_threshold_size(5)
+for refused, message in (
+    (lambda: client.rename_object("scratch", u"a b/\\u6a21", "d"), "no PUT of an object with renameTo"),
+    (lambda: client.put_object("scratch", "big", b"0123456789"), "cloudml storage cp"),
+):
+    try:
+        refused()
+    except fds.GalaxyFDSClientException as error:
+        assert message in str(error), error
+    else:
+        raise AssertionError(message)
+assert [one.object_name for one in client.list_all_objects("scratch", "", "")] == [u"a b/\\u6a21"]
+"""
+
+
+def test_the_storage_client(cloudml: OriginalClient) -> None:
+    ended = cloudml.run("python", "-W", "error", "-c", STORAGE)
+    assert ended.code == 0, ended.err
