@@ -21,7 +21,8 @@ def commands() -> str:
 
 def walk() -> Iterator[click.Context]:
     """A context for the program and each of its commands, groups before what they hold."""
-    yield from _below(click.Context(cli, info_name="cloudml", terminal_width=_WIDTH, max_content_width=_WIDTH))
+    size = {"terminal_width": _WIDTH, "max_content_width": _WIDTH}
+    yield from _below(click.Context(cli, info_name="cloudml", **{**cli.context_settings, **size}))
 
 
 def _below(context: click.Context) -> Iterator[click.Context]:
