@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import shutil
@@ -10,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cloud_ml
+from cloud_ml import data_folder
 from cloud_ml.api.platform import Platform
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.manager import Controller
@@ -19,7 +19,7 @@ from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import probe
 from cloud_ml.environments.catalog import Catalog
-from cloud_ml.errors import Conflict, OutOfSpace, Unavailable
+from cloud_ml.errors import Unavailable
 from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.recipes.single import SingleProcess
@@ -64,7 +64,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         InvalidRequest: A setting or a runtime's file is wrong.
     """
     data = settings.data_dir
-    lock = _lock(data)
+    lock = data_folder.hold(data)
     tenant_base = settings.engine.tenant_uid_base
     Ledger(data / "engine").create()
     findings = probe(
@@ -76,8 +76,9 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
     )
     switches_user = findings.config.tenant_uid_base > 0
     store = SqlStateStore.open(
-        settings.server.database_url or f"sqlite:///{data / 'state.db'}",
-        create=not (data / "credentials.json").exists(),
+        settings.database_url,
+        create=not data_folder.has_been_used(data),
+        readers=settings.server.database_readers,
     )
     objects = LocalObjectStore(data / "objects", (lambda tenant: tenant_base + tenant) if switches_user else None)
     engine = LocalEngine(findings, network=settings.engine.network)
@@ -118,7 +119,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
 
 def write_credentials(server: Server, endpoint: str) -> Path:
     """Write the administrator's key for the operator, readable by its owner only."""
-    path = server.settings.data_dir / "credentials.json"
+    path = data_folder.credentials(server.settings.data_dir)
     admin = server.first_start.admin
     if admin is not None:
         content = {"endpoint": endpoint, "access_key": admin.access_key, "secret_key": admin.secret}
@@ -128,32 +129,6 @@ def write_credentials(server: Server, endpoint: str) -> Path:
             json.dump(content, file, indent=2)
         draft.replace(path)
     return path
-
-
-def _lock(data: Path) -> int:
-    """Make the data folder, and make sure that no other server uses it.
-
-    The folder is passable, since users of jobs have their working folders below; what is secret in it
-    is closed by its own mode.
-    """
-    try:
-        data.mkdir(parents=True, exist_ok=True)
-        data.chmod(0o711)
-        descriptor = os.open(data / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
-    except OSError as error:
-        raise OutOfSpace(f"the data folder {data} cannot be used: {error.strerror}") from error
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        holder = os.read(descriptor, 32).decode(errors="replace") or "unknown"
-        os.close(descriptor)
-        raise Conflict(
-            f"another server (process {holder}) uses the data folder {data}",
-            hint="Stop it, or give this one a folder of its own with --data-dir.",
-        ) from None
-    os.ftruncate(descriptor, 0)
-    os.write(descriptor, str(os.getpid()).encode())
-    return descriptor
 
 
 def find_uv() -> Path:

@@ -28,6 +28,7 @@ _WORDS = {
     "engine.network": ("host", "none"),
 }
 _LEAST = {
+    "server.database_readers": 1,
     "api.body_limit_bytes": 1024,
     "api.list_page_limit": 1,
     "controller.workers": 1,
@@ -51,7 +52,10 @@ class ServerSettings:
     data_dir: str = ""
     """Folder of everything the server keeps; empty means ``~/.local/share/cloudml``."""
     database_url: str = ""
-    """Empty means SQLite inside ``data_dir``."""
+    """Empty means SQLite inside ``data_dir``; or ``postgresql://user@host/database``. A password belongs into
+    ``~/.pgpass``, the file of settings, or the environment, not into the command line."""
+    database_readers: int = 8
+    """Connections that read at once. One more writes, and with PostgreSQL another one listens."""
     tls_cert: str = ""
     """PEM file of the certificate chain."""
     tls_key: str = ""
@@ -160,6 +164,11 @@ class Settings:
             os.environ.get("XDG_DATA_HOME") or "~/.local/share", "cloudml"
         )
         return Path(configured).expanduser().absolute()
+
+    @property
+    def database_url(self) -> str:
+        """The database, by default the one in the data folder."""
+        return self.server.database_url or f"sqlite:///{self.data_dir / 'state.db'}"
 
     @property
     def environments_home(self) -> Path:

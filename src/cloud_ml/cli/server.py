@@ -1,17 +1,34 @@
-"""``cloudml server``: everything in one foreground process."""
+"""``cloudml server``: everything in one foreground process, and what an operator does to its database."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from cloud_ml.errors import Unavailable
+from cloud_ml.cli.lazy import Lazy, LazyGroup
+from cloud_ml.errors import InvalidRequest, Unavailable
+
+if TYPE_CHECKING:
+    from cloud_ml.settings import Settings
+
+COMMANDS = {
+    "backup": Lazy("cloud_ml.cli.maintenance:backup", "Copy the database to a file; the server may run."),
+    "check": Lazy("cloud_ml.cli.maintenance:check", "Look over the whole database; the server may run."),
+    "migrate": Lazy("cloud_ml.cli.maintenance:migrate", "Bring the database to this version's schema."),
+    "restore": Lazy("cloud_ml.cli.maintenance:restore", "Put a backup in the place of the database."),
+}
 
 
-@click.command(help="Start the platform in the foreground: API, controller and local engine in one process.")
+@click.group(
+    cls=LazyGroup,
+    lazy=COMMANDS,
+    invoke_without_command=True,
+    help="Start the platform in the foreground: API, controller and local engine in one process. The commands below "
+    "do something to its database instead.",
+)
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=int, help="Port; 0 takes a free one.  [default: 8471]")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of all data.")
@@ -25,17 +42,16 @@ from cloud_ml.errors import Unavailable
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Private key, PEM.")
 @click.option("--behind-proxy", is_flag=True, default=None, help="A proxy in front speaks TLS.")
 @click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="The server's own log.")
-def server(file: str | None, **options: Any) -> None:
+@click.pass_context
+def server(ctx: click.Context, /, **options: Any) -> None:
+    if ctx.invoked_subcommand is not None:  # which reads these options from its parent
+        return
     try:
         from cloud_ml.observability import logging as logs
         from cloud_ml.server import run
     except ImportError as error:
-        raise Unavailable(
-            f"the server's parts are not installed ({error.name} is missing)", hint="pip install 'cloud-ml[server]'"
-        ) from error
-    from cloud_ml.settings import load
-
-    settings = load(Path(file) if file else None, os.environ, _by_theme(options))
+        raise parts_missing(error) from error
+    settings = load_settings(options)
     logs.configure(settings.server.log_format)
     run(
         settings,
@@ -43,6 +59,40 @@ def server(file: str | None, **options: Any) -> None:
         secret=os.environ.get("CLOUDML_BOOTSTRAP_SECRET_KEY"),
         started=_announce,
     )
+
+
+def load_settings(options: dict[str, Any]) -> Settings:
+    """All settings, with the options of ``cloudml server`` over those of the environment and of the file.
+
+    Raises:
+        InvalidRequest: A value is wrong, or there is a password among the options.
+    """
+    from cloud_ml.settings import load
+
+    _check_no_password(options["database_url"])
+    file = options["file"]
+    return load(Path(file) if file else None, os.environ, _by_theme(options))
+
+
+def parts_missing(error: ImportError) -> Unavailable:
+    """The refusal where only the client is installed."""
+    return Unavailable(
+        f"the server's parts are not installed ({error.name} is missing)", hint="pip install 'cloud-ml[server]'"
+    )
+
+
+def _check_no_password(url: str | None) -> None:
+    """Everybody on this machine may read the arguments of a process."""
+    from urllib.parse import parse_qs, urlsplit
+
+    parts = urlsplit(url or "")
+    if parts.password or "password" in parse_qs(parts.query):
+        raise InvalidRequest(
+            "--database-url holds a password, which everybody on this machine could read in the list of processes",
+            field="server.database_url",
+            allowed="a URL without a password",
+            hint="Keep it in ~/.pgpass, or the whole URL in CLOUDML_SERVER_DATABASE_URL or the file of --config.",
+        )
 
 
 def _by_theme(options: dict[str, Any]) -> dict[str, dict[str, Any]]:

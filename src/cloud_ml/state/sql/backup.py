@@ -1,17 +1,22 @@
-"""Copies of a database, taken while it is in use."""
+"""Copies of a database: taken while it is in use, and put back in its place."""
 
 from __future__ import annotations
 
 import os
+import shlex
+import shutil
 import sqlite3
 import uuid
+from collections.abc import Callable
 from contextlib import closing
+from datetime import datetime
 from pathlib import Path
 
-from sqlalchemy import make_url
+from sqlalchemy import URL
 
-from cloud_ml.errors import AlreadyExists
-from cloud_ml.state.sql.dialects import sqlite
+from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound
+from cloud_ml.state.sql import migrations
+from cloud_ml.state.sql.dialects import dialect_of, sqlite
 
 
 def backup(url: str, target: Path) -> None:
@@ -21,13 +26,13 @@ def backup(url: str, target: Path) -> None:
     meanwhile. ``target`` appears when it is complete and on disk, readable by its owner alone.
 
     Raises:
-        InvalidRequest: ``url`` names no file of SQLite.
+        InvalidRequest: ``url`` names no file of SQLite; for PostgreSQL the hint is the command that does it.
         AlreadyExists: There is something at ``target``.
         Damaged: The database, or what was copied of it, is damaged.
         OutOfSpace: The disk of ``target`` is full or read-only.
         Unavailable: The database or the folder of ``target`` cannot be read.
     """
-    source = sqlite.path_of(make_url(url))
+    source = _file_of(url, lambda database: _dump_command(database, target))
     draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     with sqlite.translated(source):
         source.stat()  # SQLite would make a missing file
@@ -40,6 +45,98 @@ def backup(url: str, target: Path) -> None:
             _put_in_place(draft, target)
         finally:
             sqlite.remove(draft)
+
+
+def restore(source: Path, url: str, *, now: datetime) -> Path | None:
+    """Put a copy of the backup ``source`` in the place of the SQLite database at ``url``, which nobody has open.
+
+    It is checked before anything is moved. Whoever is interrupted in between finds the database
+    missing, never half of it, and may restore again.
+
+    Returns:
+        Where the replaced database was moved, or ``None`` if there was none.
+
+    Raises:
+        InvalidRequest: ``url`` names no file of SQLite; for PostgreSQL the hint is the command that does it.
+        NotFound: There is no file ``source``.
+        Damaged: It is no whole database of ours.
+        Conflict: A newer version of Cloud ML has written it.
+        OutOfSpace: The disk is full or read-only.
+        Unavailable: ``source`` or the place of the database cannot be read or written.
+    """
+    target = _file_of(url, lambda database: _load_command(database, source))
+    if not source.is_file():
+        raise NotFound(f"there is no file {source}", field="source", value=str(source), allowed="a backup")
+    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
+    with sqlite.translated(target):
+        target.parent.mkdir(parents=True, exist_ok=True)
+        try:
+            _fetch(source, draft)
+            with sqlite.translated(source):
+                version = sqlite.check(draft, pages=True, name=str(source))
+            migrations.check_not_newer(version, name=str(source))
+            sqlite.sync(draft)
+            aside = _move_aside(target, f"{target.name}.replaced-{now:%Y%m%dT%H%M%SZ}")
+            target.hardlink_to(draft)
+            sqlite.sync(target.parent)
+        finally:
+            sqlite.remove(draft)
+    return aside
+
+
+def _fetch(source: Path, draft: Path) -> None:
+    """Copy a database and, if it was not closed in order, its log; ``source`` may be on a read-only disk."""
+    for suffix in ("", "-wal"):
+        original, copy = (path.with_name(path.name + suffix) for path in (source, draft))
+        if original.exists():
+            os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+            shutil.copyfile(original, copy)
+
+
+def _move_aside(path: Path, name: str) -> Path | None:
+    """Rename a database and its log; the file first: without it, nobody takes the log for a whole database."""
+    aside = None
+    for suffix in ("", "-wal"):
+        if (file := path.with_name(path.name + suffix)).exists():
+            aside = path.with_name(name)
+            file.rename(path.with_name(name + suffix))
+    path.with_name(path.name + "-shm").unlink(missing_ok=True)
+    return aside
+
+
+def _file_of(url: str, command: Callable[[URL], str]) -> Path:
+    """The file of a SQLite database.
+
+    Raises:
+        InvalidRequest: It is none; ``command`` says what does it for a database of PostgreSQL.
+    """
+    _, parsed = dialect_of(url)
+    if parsed.get_backend_name() != "sqlite":
+        raise InvalidRequest(
+            "the database is PostgreSQL's, whose own programs copy it",
+            field="server.database_url",
+            value=_without_password(parsed),
+            allowed="a file of SQLite",
+            hint=f"Run: {command(parsed)}",
+        )
+    return sqlite.path_of(parsed)
+
+
+def _dump_command(url: URL, target: Path) -> str:
+    return shlex.join(["pg_dump", "--format=custom", f"--file={target}", f"--dbname={_without_password(url)}"])
+
+
+def _load_command(url: URL, source: Path) -> str:
+    """Into a database without our tables: what is there is not overwritten."""
+    words = ["pg_restore", "--single-transaction", "--no-owner", f"--dbname={_without_password(url)}", str(source)]
+    return shlex.join(words)
+
+
+def _without_password(url: URL) -> str:
+    """The URL as libpq's programs take it; they find the password where we do, in ``~/.pgpass`` or PGPASSWORD."""
+    query = {word: value for word, value in url.query.items() if word not in ("password", "sslpassword")}
+    bare = URL.create("postgresql", url.username, None, url.host, url.port, url.database, query)
+    return bare.render_as_string().replace("%2F", "/")
 
 
 def _copy(source: Path, draft: Path) -> None:

@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from sqlalchemy import Connection, bindparam, select, update
 
+from cloud_ml.errors import Damaged
 from cloud_ml.state.sql.tables import counters
 
 _ADVANCE = (
@@ -18,6 +19,7 @@ _ADVANCE = (
     .returning(counters.c.revision, counters.c.event)
 )
 _REVISION = select(counters.c.revision).where(counters.c.id == 1)
+_READ = select(counters.c.revision, counters.c.event).where(counters.c.id == 1)
 
 
 class Position(NamedTuple):
@@ -37,3 +39,15 @@ def revision(connection: Connection) -> int:
     """The newest revision."""
     newest: int = connection.execute(_REVISION).scalar_one()
     return newest
+
+
+def read(connection: Connection) -> Position:
+    """Both, as they stand.
+
+    Raises:
+        Damaged: The row is gone.
+    """
+    row = connection.execute(_READ).one_or_none()
+    if row is None:
+        raise Damaged("the row of counters is gone")
+    return Position(row.revision, row.event)

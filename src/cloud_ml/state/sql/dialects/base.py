@@ -55,12 +55,12 @@ class Dialect(Protocol):
             Unavailable: It does not answer.
         """
 
-    def examine(self, url: URL, engine: Engine) -> list[str]:
+    def examine(self, url: URL, connection: Connection) -> list[str]:
         """Look over what is particular to this kind of database; returns what was verified, in sentences.
 
         Args:
             url: The database.
-            engine: The one that ``reader`` gave.
+            connection: One of the engine that ``reader`` gave.
 
         Raises:
             Damaged: Something is wrong with it.

@@ -99,14 +99,13 @@ def reader(url: URL) -> Engine:
     return engine
 
 
-def examine(url: URL, engine: Engine) -> list[str]:
+def examine(url: URL, connection: Connection) -> list[str]:
     """See ``Dialect.examine``."""
     place = _place_of(url)
-    with engine.connect() as connection:
-        known = {
-            name: connection.exec_driver_sql(f"SHOW {name}").scalar_one()
-            for name in ("server_version", "fsync", "full_page_writes", "data_checksums", "transaction_read_only")
-        }
+    known = {
+        name: connection.exec_driver_sql(f"SHOW {name}").scalar_one()
+        for name in ("server_version", "fsync", "full_page_writes", "data_checksums")
+    }
     off = [name for name in ("fsync", "full_page_writes") if known[name] == "off"]
     if off:
         raise damaged(place, f"{' and '.join(off)} of its server are off: a power cut may destroy it")

@@ -55,30 +55,39 @@ def reader(url: URL) -> Engine:
     return _reader(path, pool_size=1)
 
 
-def examine(url: URL, engine: Engine) -> list[str]:
+def examine(url: URL, connection: Connection) -> list[str]:
     """See ``Dialect.examine``."""
     path = path_of(url)
-    with engine.connect() as connection:
-        verdict = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
-        pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
+    verdict = connection.exec_driver_sql("PRAGMA integrity_check(1)").scalar_one()
+    pages = connection.exec_driver_sql("PRAGMA page_count").scalar_one()
     if verdict != "ok":
         raise damaged(str(path), " ".join(verdict.split()))
     return [f"All {pages} pages of the file and every index are whole."]
 
 
-def check(path: Path, *, pages: bool) -> None:
+def check(path: Path, *, pages: bool, name: str = "") -> str | None:
     """Look whether the file is whole: its header, its schema and, if asked, the structure of all pages.
 
+    Args:
+        path: The file.
+        pages: Whether to read all of it.
+        name: How messages call it, if not by its path.
+
+    Returns:
+        The step of ``migrations`` that it stands at.
+
     Raises:
-        Damaged: It is not, or lacks our tables.
+        Damaged: It is not whole, or lacks our tables.
     """
     with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_S)) as connection:
         tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
         if (migrations.VERSION_TABLE,) not in tables:
-            raise damaged(str(path), "it has none of Cloud ML's tables")
+            raise damaged(name or str(path), "it has none of Cloud ML's tables")
         verdict = connection.execute("PRAGMA quick_check(1)").fetchone()[0] if pages else "ok"
         if verdict != "ok":
-            raise damaged(str(path), " ".join(verdict.split()))
+            raise damaged(name or str(path), " ".join(verdict.split()))
+        version: tuple[str] | None = connection.execute(migrations.READ_VERSION).fetchone()
+        return None if version is None else version[0]
 
 
 def path_of(url: URL) -> Path:

@@ -14,6 +14,7 @@ from cloud_ml.errors import Conflict
 
 HEAD = "0001"
 VERSION_TABLE = "schema_version"
+READ_VERSION = f"SELECT version_num FROM {VERSION_TABLE}"  # noqa: S608
 _ALEMBIC = threading.Lock()  # it keeps its context in globals
 
 
@@ -21,7 +22,23 @@ def version_of(connection: Connection) -> str | None:
     """The step a database stands at, or ``None`` if it has none of our tables."""
     if not inspect(connection).has_table(VERSION_TABLE):
         return None
-    return connection.execute(text(f"SELECT version_num FROM {VERSION_TABLE}")).scalar_one_or_none()  # noqa: S608
+    return connection.execute(text(READ_VERSION)).scalar_one_or_none()
+
+
+def check_not_newer(version: str | None, *, name: str) -> None:
+    """Refuse what we cannot know.
+
+    Raises:
+        Conflict: A newer version of Cloud ML has written the database called ``name``.
+    """
+    if version is not None and version > HEAD:
+        raise Conflict(
+            f"{name} was written by a newer version of Cloud ML (its schema is {version}, ours {HEAD})",
+            field="server.database_url",
+            value=version,
+            allowed=f"schema {HEAD} or older",
+            hint="Install the newer version again, or restore a backup made before the upgrade.",
+        )
 
 
 def ensure_current(engine: Engine, *, name: str) -> str | None:
@@ -40,14 +57,7 @@ def ensure_current(engine: Engine, *, name: str) -> str | None:
         version = version_of(connection)
         if version == HEAD:
             return version
-        if version is not None and version > HEAD:
-            raise Conflict(
-                f"{name} was written by a newer version of Cloud ML (its schema is {version}, ours {HEAD})",
-                field="server.database_url",
-                value=version,
-                allowed=f"schema {HEAD} or older",
-                hint="Install the newer version again, or restore a backup made before the upgrade.",
-            )
+        check_not_newer(version, name=name)
         _upgrade(connection)
         return version
 

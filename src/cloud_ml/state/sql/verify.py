@@ -1,0 +1,101 @@
+"""Looks over a whole database, while it may be in use, and changes nothing."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from sqlalchemy import Connection, bindparam, func, select
+
+from cloud_ml.domain.records import Kind
+from cloud_ml.errors import CloudMlError, Conflict, Damaged
+from cloud_ml.state.sql import counters, migrations, records
+from cloud_ml.state.sql import tables as t
+from cloud_ml.state.sql.dialects import dialect_of
+
+_PAGE = 500
+_RECORDS = select(t.records).where(t.records.c.number > bindparam("after")).order_by(t.records.c.number).limit(_PAGE)
+_HIGHEST = {
+    "a record": (select(func.max(t.records.c.revision)), "revision"),
+    "a mark of deletion": (select(func.max(t.deletions.c.revision)), "revision"),
+    "an event": (select(func.max(t.events.c.id)), "event"),
+}
+_EVENTS = select(func.count()).select_from(t.events)
+_STRAY = (
+    select(t.events.c.uid).where(~select(t.records.c.uid).where(t.records.c.uid == t.events.c.uid).exists()).limit(1)
+)
+
+
+def verify(url: str, kinds: Mapping[str, Kind[Any, Any]]) -> Iterator[str]:
+    """Verify one thing after the other; yields what held, in sentences.
+
+    Args:
+        url: The database.
+        kinds: Every kind of record there may be, by name.
+
+    Raises:
+        InvalidRequest: ``url`` names no database of a kind we know.
+        Damaged: Something does not hold; says what.
+        Conflict: Its schema is not that of this version.
+        Unavailable: It does not answer.
+    """
+    dialect, parsed = dialect_of(url)
+    engine = dialect.reader(parsed)
+    try:
+        with engine.connect() as connection:
+            yield from dialect.examine(parsed, connection)
+            yield _schema(connection)
+            yield _counters(connection)
+            yield _documents(connection, kinds)
+            yield _events(connection)
+    finally:
+        engine.dispose()
+
+
+def _schema(connection: Connection) -> str:
+    version = migrations.version_of(connection)
+    migrations.check_not_newer(version, name="the database")
+    if version != migrations.HEAD:
+        raise Conflict(
+            f"the schema is {version}, this version's is {migrations.HEAD}",
+            hint="Run 'cloudml server migrate', or start the server, which does the same.",
+        )
+    return f"The schema is {version}, that of this version."
+
+
+def _counters(connection: Connection) -> str:
+    """Nothing has a number that was not given out yet: it would be given out again."""
+    highest = {what: connection.execute(query).scalar() or 0 for what, (query, _) in _HIGHEST.items()}
+    position = counters.read(connection)  # last: the counters grow meanwhile
+    for what, (_, name) in _HIGHEST.items():
+        if highest[what] > (given := getattr(position, name)):
+            raise Damaged(f"{what} has the number {highest[what]}, but only {given} were given out")
+    return f"The counters stand at revision {position.revision} and event {position.event}; nothing is beyond them."
+
+
+def _documents(connection: Connection, kinds: Mapping[str, Kind[Any, Any]]) -> str:
+    seen: Counter[str] = Counter()
+    after = -1
+    while rows := connection.execute(_RECORDS, {"after": after}).all():
+        for row in rows:
+            kind = kinds.get(row.kind)
+            if kind is None:
+                raise Damaged(f"record {row.uid} is of the unknown kind {row.kind}")
+            try:
+                record = records.decode(kind, row)
+            except CloudMlError as error:
+                raise Damaged(error.message, hint=error.hint) from error
+            if row.index_value != kind.index_of(record.status):
+                raise Damaged(f"{kind.name} {row.uid} is listed as {row.index_value}, which it is not")
+            seen[kind.name] += 1
+        after = rows[-1].number
+    told = ", ".join(f"{count} {name}" for name, count in sorted(seen.items()))
+    return f"{seen.total()} records ({told or 'none'}), each of which can be read."
+
+
+def _events(connection: Connection) -> str:
+    stray = connection.execute(_STRAY).scalar()
+    if stray is not None:
+        raise Damaged(f"there are events of {stray}, but no such record")
+    return f"{connection.execute(_EVENTS).scalar_one()} events, each of a record that is there."
