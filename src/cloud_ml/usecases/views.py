@@ -9,6 +9,7 @@ from typing import Any
 
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.phases import WIRE_STATES, Phase
+from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.domain.records import Event, Summary
 from cloud_ml.models import codec
@@ -19,6 +20,7 @@ from cloud_ml.usecases.identities import Organisation
 _MASK = "******"
 _SECRET = ("hdfs_krb_password", "hdfs_krb_keytab")
 _DELETING = "deleting"
+_ENQUEUING = "enqueuing"
 
 _SUBMITTED = (
     "job_name", "module_name", "trainer_uri", "fds_endpoint", "fds_bucket", "hdfs_krb_account", "hdfs_endpoint",
@@ -115,13 +117,20 @@ def train_document(record: JobRecord, organisation: Organisation) -> dict[str, A
         "job_args": shlex.join(wire.job_args) if isinstance(wire.job_args, list) else wire.job_args,
         "org_id": str(organisation.number),
         "org_name": organisation.name,
-        "state": wire_state(status.phase, deleting=record.delete_requested_at is not None),
+        "state": _train_state(record),
         "create_time": _time(record.created_at),
         "update_time": _time(record.updated_at),
         "current_rank": str(wire.enable_rank),
         "node_name": status.node,
     }
     return document | dict.fromkeys(_OF_OTHERS)
+
+
+def _train_state(record: JobRecord) -> str:
+    """As ``wire_state``; but the answer to a start does not say that nothing happens."""
+    if record.status.phase is Phase.SAVED and record.spec.desired is Desired.RUN and not record.delete_requested_at:
+        return _ENQUEUING
+    return wire_state(record.status.phase, deleting=record.delete_requested_at is not None)
 
 
 def train_row(line: Summary, organisation: Organisation) -> dict[str, Any]:

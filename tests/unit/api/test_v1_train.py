@@ -94,7 +94,7 @@ async def test_phases_have_the_words_of_the_original(served: Served, path: list[
 async def test_a_saved_job_is_started_by_a_get(served: Served) -> None:
     assert (await submitted(served, job_name="linear", save_mode=True))["state"] == "initial"
     answer = await served.member.original("GET", f"{TRAIN}/linear/start")
-    assert (answer.status, answer.json()["job_name"]) == (200, "linear")
+    assert (answer.status, answer.json()["job_name"], answer.json()["state"]) == (200, "linear", "enqueuing")
     assert [event["reason"] for event in await events(served, "linear")] == ["Saved", "StartRequested"]
 
 
