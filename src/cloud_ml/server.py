@@ -16,6 +16,7 @@ from pathlib import Path
 import uvicorn
 
 from cloud_ml.api.app import create_app
+from cloud_ml.api.http1 import Patient
 from cloud_ml.bootstrap import Server, build, write_credentials
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.sdk import config as client_config
@@ -62,6 +63,7 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
     web = _Web(
         uvicorn.Config(
             create_app(server.platform),
+            http=Patient,
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -113,7 +115,8 @@ class _Web(uvicorn.Server):
         """Renew the date of answers each second, without looking ten times meanwhile whether to leave."""
         while not await self.on_tick(0):
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._stopping.wait(), _DATE_PERIOD_S)
+                async with asyncio.timeout(_DATE_PERIOD_S):
+                    await self._stopping.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

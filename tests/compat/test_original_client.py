@@ -8,7 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from support.original import BUCKET, FDS_HOST, OriginalClient, Tunnel, certificate, install
+from support.original import (
+    BUCKET,
+    FDS_HOST,
+    OriginalClient,
+    Tunnel,
+    certificate,
+    install,
+    install_older_requests,
+)
 from support.server import RealServer, eventually, serving, trainer
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("original-client")]
@@ -175,6 +183,20 @@ def test_the_administrators_tool(cloudml: OriginalClient, package: str) -> None:
     assert "Total quota" in cloudml.run("cloudml_admin", "quota", "list", "-1").good().out
     refused = cloudml.run("cloudml_admin", "jobs", "list", "77")
     assert (refused.code, "there is no organisation 77" in refused.out) == (1, True)
+
+
+def test_the_http_library_of_its_time(cloudml: OriginalClient, programs: Path, package: str, tmp_path: Path) -> None:
+    """With it, every GET ends in an empty chunk that nobody announced."""
+    old = {**cloudml.settings, "PYTHONPATH": str(install_older_requests(programs, tmp_path))}
+    version = cloudml.run("python", "-c", "import requests; print(requests.__version__)", settings=old)
+    assert version.good().out == "2.27.1\n"
+    submit = ("jobs", "submit", "-n", "older", "-m", "trainer.task", "-u", package, *SMALL)
+    cloudml.run("cloudml", *submit, settings=old).good()
+    completed(cloudml, "older")
+    for asked in (("list",), ("describe", "older"), ("logs", "older"), ("logs", "older", "-f"), ("events", "older")):
+        said = cloudml.run("cloudml", "jobs", *asked, settings=old).good().out
+        assert "Invalid HTTP" not in said, asked
+    cloudml.run("cloudml", "jobs", "delete", "older", settings=old).good()
 
 
 STORAGE = f"""

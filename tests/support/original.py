@@ -55,6 +55,13 @@ def install(folder: Path) -> Path:
     return programs
 
 
+def install_older_requests(programs: Path, folder: Path) -> Path:
+    """The HTTP library of the client's time, in ``folder``, for ``PYTHONPATH``."""
+    pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
+    _do([*pip, "install", "-q", "--target", str(folder), "requests==2.27.1", "urllib3<1.27"])
+    return folder
+
+
 def certificate(folder: Path) -> tuple[Path, Path]:
     """A certificate and its key for every name that the original client uses."""
     if (openssl := shutil.which("openssl")) is None:
