@@ -94,8 +94,12 @@ def reader(url: URL) -> Engine:
     """See ``Dialect.reader``."""
     place = _place_of(url)
     engine = _engine(url, place, settings={**_UNHURRIED, "default_transaction_read_only": "on"})
-    if _check_server(engine, place) is None:
-        raise damaged(place, "it has none of Cloud ML's tables")
+    try:
+        if _check_server(engine, place) is None:
+            raise damaged(place, "it has none of Cloud ML's tables")
+    except BaseException:
+        engine.dispose()
+        raise
     return engine
 
 

@@ -1,0 +1,105 @@
+"""``cloudml server backup``, ``restore``, ``migrate`` and ``check``: what they print, and when they refuse."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+
+from cloud_ml import data_folder
+from unit.cli.conftest import Run
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    return tmp_path / "data"
+
+
+@pytest.fixture
+def server(offline: Run, data: Path) -> Run:
+    """Runs a command of ``cloudml server`` on the data folder."""
+
+    def run(*words: str, **more: object) -> Result:
+        return offline("server", *words, "--data-dir", str(data))
+
+    assert run("migrate").exit_code == 0
+    return run
+
+
+def test_a_migration_says_from_where_to_where(offline: Run, data: Path) -> None:
+    told = [offline("server", "--data-dir", str(data), "migrate").output for _ in range(2)]
+    database = data / "state.db"
+    assert told == [f"{database} went from no schema to 0001.\n", f"{database} has the schema 0001 already.\n"]
+
+
+def test_a_migration_makes_nothing_in_the_place_of_a_lost_database(offline: Run, data: Path) -> None:
+    data.mkdir()
+    data_folder.credentials(data).write_text("{}")
+    told = offline("server", "migrate", "--data-dir", str(data))
+    assert told.exit_code == 1
+    assert "state.db is damaged (it is missing)" in told.stderr
+    assert "cloudml server restore" in told.stderr
+    assert not (data / "state.db").exists()
+
+
+def test_a_backup_and_the_way_back(server: Run, data: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "copy.db"
+    told = server("backup", str(copy))
+    assert told.output == f"{copy} holds the database, {copy.stat().st_size} bytes, all of them checked.\n"
+    assert server("backup", str(copy)).exit_code == 1
+
+    told = server("restore", str(copy))
+    (aside,) = data.glob("state.db.replaced-*Z")
+    assert told.output == f"The database is that of {copy} now.\nThe one before is kept as {aside}.\n"
+
+
+def test_options_before_and_after_the_command_mean_the_same(offline: Run, server: Run, data: Path) -> None:
+    after = server("check").output
+    assert offline("server", "--data-dir", str(data), "check").output == after
+    assert offline("server", "--data-dir", "/nowhere", "check", "--data-dir", str(data)).output == after
+
+
+@pytest.mark.parametrize("command", [["restore", "copy.db"], ["migrate"]], ids=lambda words: words[0])
+def test_a_data_folder_in_use_is_left_alone(server: Run, data: Path, command: list[str]) -> None:
+    lock = data_folder.hold(data)
+    try:
+        told = server(*command)
+    finally:
+        os.close(lock)
+    assert told.exit_code == 1
+    assert f"another server (process {os.getpid()}) uses the data folder {data}" in told.stderr
+    assert "Stop it first" in told.stderr
+
+
+def test_a_backup_and_a_check_do_not_mind_a_server(server: Run, data: Path, tmp_path: Path) -> None:
+    lock = data_folder.hold(data)
+    try:
+        assert server("backup", str(tmp_path / "copy.db")).exit_code == 0
+        assert server("check").exit_code == 0
+    finally:
+        os.close(lock)
+
+
+def test_a_check_says_what_holds_and_names_the_damage(server: Run, data: Path) -> None:
+    told = server("check")
+    assert told.exit_code == 0
+    assert all(line.startswith("ok  ") for line in told.stdout.splitlines())
+    with closing(sqlite3.connect(data / "state.db")) as connection, connection:
+        connection.execute("INSERT INTO events VALUES ('nobody', 0, '', '', '', '')")
+    told = server("check")
+    assert told.exit_code == 1
+    assert "ok  The schema is" in told.stdout
+    assert "events of nobody" in told.stderr
+
+
+@pytest.mark.parametrize("command", [[], ["check"]], ids=["start", "check"])
+@pytest.mark.parametrize("url", ["postgresql://ann:hunter2@db/state", "postgresql://ann@db/state?password=hunter2"])
+def test_a_password_among_the_arguments_is_refused(offline: Run, command: list[str], url: str) -> None:
+    told = offline("server", "--database-url", url, *command)
+    assert told.exit_code == 1
+    assert "CLOUDML_SERVER_DATABASE_URL" in told.stderr
+    assert "hunter2" not in told.output

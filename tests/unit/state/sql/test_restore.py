@@ -1,0 +1,118 @@
+"""A backup takes the place of the database, which is kept; what is no backup changes nothing."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.errors import Conflict, Damaged, InvalidRequest, NotFound
+from cloud_ml.state.sql.backup import backup, restore
+from cloud_ml.state.sql.store import SqlStateStore
+from cloud_ml.testing.state.samples import WISH, make
+
+NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
+
+
+@pytest.fixture
+def copy(store: SqlStateStore, url: str, tmp_path: Path) -> Path:
+    """A backup of a database with the record ``old``, which has ``new`` since."""
+    make(store, "old")
+    backup(url, tmp_path / "copy.db")
+    make(store, "new")
+    store.close()
+    return tmp_path / "copy.db"
+
+
+def names(url: str) -> list[str]:
+    store = SqlStateStore.open(url, create=False)
+    found = [summary.key.name for summary in store.list(WISH).items]
+    store.close()
+    return found
+
+
+def test_the_replaced_database_is_kept_whole(copy: Path, url: str, path: Path) -> None:
+    aside = restore(copy, url, now=NOW)
+    assert aside == path.with_name("state.db.replaced-20260131T120000Z")
+    assert names(url) == ["old"]
+    assert names(f"sqlite:///{aside}") == ["new", "old"]
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert copy.exists()
+
+
+def test_a_replaced_database_that_was_not_closed_keeps_its_log(copy: Path, url: str, path: Path) -> None:
+    left = SqlStateStore.open(url)
+    make(left, "newest")
+    log = path.with_name("state.db-wal")
+    assert log.stat().st_size > 0
+    content = {file: file.read_bytes() for file in (path, log)}
+    left.close()
+    for file, before in content.items():
+        file.write_bytes(before)  # as a crash would have left them
+    aside = restore(copy, url, now=NOW)
+    assert names(url) == ["old"]
+    assert names(f"sqlite:///{aside}") == ["newest", "new", "old"]
+
+
+def test_a_folder_of_a_dead_server_serves_as_a_backup_with_its_log(url: str, path: Path, tmp_path: Path) -> None:
+    store = SqlStateStore.open(url)
+    make(store, "in the log")
+    found = tmp_path / "found"
+    found.mkdir()
+    for file in (path, path.with_name("state.db-wal")):
+        (found / file.name).write_bytes(file.read_bytes())
+    store.close()
+    elsewhere = f"sqlite:///{tmp_path}/new/state.db"
+    assert restore(found / "state.db", elsewhere, now=NOW) is None
+    assert names(elsewhere) == ["in the log"]
+
+
+def test_what_is_missing_or_damaged_or_newer_changes_nothing(copy: Path, url: str, path: Path, tmp_path: Path) -> None:
+    with closing(sqlite3.connect(copy)) as connection, connection:
+        connection.execute("UPDATE schema_version SET version_num = '9999'")
+    (tmp_path / "text").write_text("no database" * 1000)
+    (tmp_path / "half").write_bytes(copy.read_bytes()[:30_000])
+    with closing(sqlite3.connect(tmp_path / "strange.db")) as connection:
+        connection.execute("CREATE TABLE another (x)")
+    before = sorted(tmp_path.iterdir())
+    refused = {"none": NotFound, "text": Damaged, "half": Damaged, "strange.db": Damaged, "copy.db": Conflict}
+    for name, error in refused.items():
+        with pytest.raises(error, match=name):
+            restore(tmp_path / name, url, now=NOW)
+    assert sorted(tmp_path.iterdir()) == before
+    assert names(url) == ["new", "old"]
+
+
+def test_an_interrupted_restore_is_noticed_and_may_be_repeated(
+    copy: Path, url: str, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as patched:
+        patched.setattr(Path, "hardlink_to", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        with pytest.raises(KeyboardInterrupt):
+            restore(copy, url, now=NOW)
+    with pytest.raises(Damaged, match="missing"):
+        SqlStateStore.open(url, create=False)
+    assert restore(copy, url, now=NOW) is None
+    assert names(url) == ["old"]
+
+
+@pytest.mark.parametrize(
+    "given",
+    ["postgresql://ann:hunter2@db/state?sslmode=require", "postgresql://ann@db/state?sslmode=require&password=hunter2"],
+)
+def test_for_postgresql_its_own_programs_are_named_without_the_password(given: str) -> None:
+    with pytest.raises(InvalidRequest) as dump:
+        backup(given, Path("/backups/a b"))
+    with pytest.raises(InvalidRequest) as load:
+        restore(Path("/backups/a b"), given, now=NOW)
+    assert dump.value.hint == (
+        "Run: pg_dump --format=custom '--file=/backups/a b' '--dbname=postgresql://ann@db/state?sslmode=require'"
+    )
+    assert load.value.hint == (
+        "Run: pg_restore --single-transaction --no-owner '--dbname=postgresql://ann@db/state?sslmode=require' "
+        "'/backups/a b'"
+    )
+    assert "hunter2" not in str(dump.value.document()) + str(load.value.document())
