@@ -30,7 +30,7 @@ def create_app(platform: Platform) -> FastAPI:
         redoc_url=None,
         redirect_slashes=False,
         default_response_class=Response,
-        middleware=[Middleware(Envelope), Middleware(Door, platform=platform)],
+        middleware=[Middleware(Envelope), Middleware(Door)],
     )
     app.state.platform = platform
     for router in (jobs.router, storage.router, server.router, v1_compat.router):

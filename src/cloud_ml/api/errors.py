@@ -10,6 +10,7 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -83,7 +84,7 @@ def unexpected(request_id: str) -> Response:
     return refusal(500, {"error": True, "code": CloudMlError.code, "message": message, "request_id": request_id})
 
 
-def install(app: Starlette) -> None:
+def install(app: Starlette | ExceptionMiddleware) -> None:
     """Answer every error of the app by this module."""
 
     async def ours(request: Request, error: Exception) -> Response:

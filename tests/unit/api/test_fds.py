@@ -219,3 +219,18 @@ async def test_a_key_may_be_kept_out(served: Served) -> None:
     new = identities.create_key(served.member.identity.organisation, "new", legacy_signatures=False)
     answer = await send(served.as_caller(new), "GET", "/cloudml")
     assert (answer.status, "for this key" in answer.json()["message"]) == (401, True)
+
+
+async def test_a_fault_of_ours_is_answered_like_everywhere(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: str) -> None:
+        raise RuntimeError("a detail")
+
+    monkeypatch.setattr(served.platform.storage, "buckets", fail)
+    answer = await send(served.member, "GET", "/")
+    assert (answer.status, answer.json()["code"]) == (500, "internal")
+    assert "a detail" not in answer.text
+    assert answer.json()["request_id"] == answer.headers["x-request-id"]
+
+
+async def test_other_methods_are_refused(served: Served) -> None:
+    assert (await send(served.member, "PATCH", "/cloudml")).status == 405

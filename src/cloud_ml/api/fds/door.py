@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from starlette.applications import Starlette
-from starlette.routing import Route
+from starlette.middleware.exceptions import ExceptionMiddleware
+from starlette.routing import Route, Router
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from cloud_ml.api import errors
 from cloud_ml.api.fds.operations import answer
-from cloud_ml.api.platform import Platform
 from cloud_ml.auth import fds
 
 _SIGNED = fds.SCHEME.encode() + b" "
@@ -18,9 +17,10 @@ _METHODS = ["HEAD", "GET", "PUT", "POST", "DELETE"]
 class Door:
     """Plain ASGI, since it is on the way of every request."""
 
-    def __init__(self, app: ASGIApp, platform: Platform) -> None:
+    def __init__(self, app: ASGIApp) -> None:
         self._others = app
-        self._room = _room(platform)
+        self._room = ExceptionMiddleware(Router([Route("/{path:path}", answer, methods=_METHODS)]))
+        errors.install(self._room)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Handle one request."""
@@ -28,10 +28,3 @@ class Door:
             name == b"authorization" and value.startswith(_SIGNED) for name, value in scope["headers"]
         )
         await (self._room if inside else self._others)(scope, receive, send)
-
-
-def _room(platform: Platform) -> Starlette:
-    room = Starlette(routes=[Route("/{path:path}", answer, methods=_METHODS)])
-    room.state.platform = platform
-    errors.install(room)
-    return room
