@@ -13,7 +13,9 @@ from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
 from cloud_ml.controller.slots import Slots
 from cloud_ml.controller.sources import EngineSource, StoreSource
-from cloud_ml.domain.jobs.decide import Rules
+from cloud_ml.domain.jobs.decide import JobRecord, Rules
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import FenceLost, TryAgain
 from cloud_ml.settings import ControllerSettings
@@ -23,6 +25,8 @@ from cloud_ml.usecases.offload import Offload
 
 _JOBS_PER_CORE = 4
 _PRUNE_PERIOD_S = 3600.0
+_PAGE = 200
+_PLACED = tuple(phase.value for phase in Phase if phase.active or phase is Phase.QUEUED)
 logger = logging.getLogger(__name__)
 
 
@@ -61,7 +65,8 @@ class Controller:
 
     async def _lead(self, fence: Fence, lost: asyncio.Event) -> None:
         queue = KeyedQueue()
-        reconciler = await self._reconciler(queue, fence)
+        slots = await self._slots(queue)
+        reconciler = self._reconciler(slots, fence)
         tasks = [
             asyncio.create_task(StoreSource(self._store, queue, self._offload, self._settings.poll_s).run()),
             asyncio.create_task(EngineSource(self._engine, queue).run()),
@@ -78,13 +83,34 @@ class Controller:
                 task.cancel()
             await asyncio.gather(*tasks, over, return_exceptions=True)
 
-    async def _reconciler(self, queue: KeyedQueue, fence: Fence) -> TrainJobReconciler:
+    async def _slots(self, queue: KeyedQueue) -> Slots:
+        """The places as they are taken, and the line as it stands, before any job is looked at.
+
+        Otherwise jobs that happen to be looked at first would overtake older ones, or take the places of
+        those that run.
+        """
         most = self._settings.max_running_jobs or _JOBS_PER_CORE * len(os.sched_getaffinity(0))
+        slots = Slots(most, await self._engine.capacity(), queue.add)
+        after: int | None = None
+        while True:
+            jobs, after = await self._offload(self._placed, after)
+            for job in jobs:
+                slots.sync(job)
+            if after is None:
+                return slots
+
+    def _placed(self, after: int | None) -> tuple[list[JobRecord], int | None]:
+        """A page of the jobs that hold or want a place, and where the next page begins."""
+        page = self._store.list(TRAIN_JOB, indexes=_PLACED, after=after, limit=_PAGE)
+        found = (self._store.get(TRAIN_JOB, summary.key.uid) for summary in page.items)
+        return [job for job in found if job is not None], page.next
+
+    def _reconciler(self, slots: Slots, fence: Fence) -> TrainJobReconciler:
         return TrainJobReconciler(
             store=self._store,
             engine=self._engine,
             executor=self._executor,
-            slots=Slots(most, await self._engine.capacity(), queue.add),
+            slots=slots,
             rules=self._rules,
             clock=self._clock,
             offload=self._offload,

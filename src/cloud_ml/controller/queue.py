@@ -8,6 +8,7 @@ itself wakes nobody. Belongs to one event loop.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import heapq
 import itertools
 from collections import deque
@@ -62,10 +63,10 @@ class KeyedQueue:
                 if self._ready:
                     self._wake.set()  # there is more: the next worker need not wait
                 return key
-            try:
-                await asyncio.wait_for(self._wake.wait(), patience)
-            except TimeoutError:
-                continue
+            # Not wait_for: until Python 3.12 it may swallow a cancellation that meets a wake-up.
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience):
+                    await self._wake.wait()
 
     def done(self, key: str, seen: int = 0) -> None:
         """The worker has finished with the key and has looked at it as of revision ``seen``."""

@@ -53,7 +53,8 @@ class StoreSource:
                 except CloudMlError:
                     logger.warning("the change feed cannot be read; trying again", exc_info=True)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(hint.wait(), self._poll_s)
+                    async with asyncio.timeout(self._poll_s):
+                        await hint.wait()
         finally:
             unsubscribe()
 

@@ -44,7 +44,8 @@ class Watch:
         """Return soon after a change, at the latest after ``timeout_s``. Wakes for nothing now and then."""
         if not self.closed:
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._changed.wait(), timeout_s)
+                async with asyncio.timeout(timeout_s):
+                    await self._changed.wait()
         self._changed.clear()
 
 
@@ -119,7 +120,8 @@ class ChangeHub:
                 hint.clear()
                 cursor = await self._look(cursor)
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(hint.wait(), self._poll_s)
+                    async with asyncio.timeout(self._poll_s):
+                        await hint.wait()
         finally:
             unsubscribe()
             self._follower = None

@@ -47,7 +47,8 @@ class Health:
         except CloudMlError as error:
             problems["store"] = error.message
         try:
-            await asyncio.wait_for(self._engine.capacity(), _ENGINE_TIMEOUT_S)
+            async with asyncio.timeout(_ENGINE_TIMEOUT_S):
+                await self._engine.capacity()
         except CloudMlError as error:
             problems["engine"] = error.message
         except TimeoutError:

@@ -156,3 +156,19 @@ async def test_no_wake_up_is_lost_and_no_key_doubled_under_many_workers() -> Non
         assert not worker.done()
         worker.cancel()
     await asyncio.gather(*workers, return_exceptions=True)
+
+
+async def test_a_worker_that_is_cancelled_in_the_moment_of_a_wake_up_ends(queue: KeyedQueue, clock: Clock) -> None:
+    async def work() -> None:
+        while True:
+            queue.done(await queue.take())
+
+    worker = asyncio.ensure_future(work())
+    await asyncio.sleep(0)
+    queue.add("a")  # wakes the worker, which has not run yet when it is cancelled
+    for _ in range(2):
+        await asyncio.sleep(0)
+    queue.add("b")
+    worker.cancel()
+    done, _ = await asyncio.wait([worker], timeout=5)
+    assert worker in done

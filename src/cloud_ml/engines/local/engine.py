@@ -28,6 +28,7 @@ from cloud_ml.models import codec
 
 _POLL_S = 5.0
 _START_LIMIT_S = 30.0
+_ANSWER_LIMIT_S = 30.0
 _LIMIT = 1 << 20
 _LOOKS, _LOOK_S = 100, 0.01
 
@@ -223,7 +224,8 @@ class LocalEngine(Engine):
             raise EOFError("not connected")
         reader, writer = self._connection
         writer.write(json.dumps(request, separators=(",", ":")).encode() + b"\n")
-        line = await asyncio.wait_for(reader.readline(), 30)
+        async with asyncio.timeout(_ANSWER_LIMIT_S):
+            line = await reader.readline()
         if not line:
             raise EOFError("the connection was closed")
         answer: dict[str, Any] = json.loads(line)
@@ -280,7 +282,8 @@ async def _readable(descriptor: int, timeout_s: float) -> None:
     ready = loop.create_future()
     loop.add_reader(descriptor, _resolve, ready)
     try:
-        await asyncio.wait_for(ready, timeout_s)
+        async with asyncio.timeout(timeout_s):
+            await ready
     except TimeoutError:
         pass
     finally:
