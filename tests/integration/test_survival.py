@@ -247,23 +247,26 @@ class Submitter(threading.Thread):
 
 
 class Watcher(threading.Thread):
-    """Looks at jobs all the time, and notes the order of every state that it is shown."""
+    """Looks at the acknowledged jobs until each has ended, and notes the order of every state that it is shown."""
 
-    def __init__(self, client: CloudMlClient, names: list[str]) -> None:
+    def __init__(self, client: CloudMlClient, acknowledged: list[str]) -> None:
         super().__init__()
         self.seen: dict[str, list[tuple[int, int]]] = defaultdict(list)
         self.enough = threading.Event()
         self._client = client
-        self._names = names
+        self._acknowledged = acknowledged
 
     def run(self) -> None:
+        ended: set[str] = set()
         while not self.enough.is_set():
-            for name in self._names:
+            for name in [name for name in self._acknowledged if name not in ended]:
                 try:
                     job = self._client.describe_train_job(name)
                 except CloudMlError:
                     continue
                 self.seen[name].append(JobStatus(Phase(job.phase), attempt=job.attempt).order)
+                if job.finished:
+                    ended.add(name)
 
 
 def test_killed_at_random_moments_under_load(server: RealServer, client: CloudMlClient, tmp_path: Path) -> None:
@@ -277,7 +280,7 @@ def test_killed_at_random_moments_under_load(server: RealServer, client: CloudMl
     everyone = [name for some in names for name in some]
     acknowledged: list[str] = []
     submitters = [Submitter(server.client(), some, uri, acknowledged) for some in names]
-    watcher = Watcher(server.client(), everyone)
+    watcher = Watcher(server.client(), acknowledged)
     for thread in (*submitters, watcher):
         thread.start()
     for kill in range(5):
