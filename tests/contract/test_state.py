@@ -38,7 +38,7 @@ class TestSqlite(StateStoreContract):
         return lambda: SqlStateStore.open(url)
 
 
-@pytest.mark.xdist_group("postgresql")
+@pytest.mark.xdist_group("postgresql-contract")
 class TestPostgresql(StateStoreContract):
     @pytest.fixture
     def url(self, postgres: Postgres) -> str:

@@ -75,6 +75,7 @@ def restore(source: Path, url: str, *, now: datetime) -> Path | None:
             with sqlite.translated(source):
                 version = sqlite.check(draft, pages=True, name=str(source))
             migrations.check_not_newer(version, name=str(source))
+            _give(draft, to_owner_of=target.parent)
             sqlite.sync(draft)
             aside = _move_aside(target, f"{target.name}.replaced-{now:%Y%m%dT%H%M%SZ}")
             target.hardlink_to(draft)
@@ -91,6 +92,13 @@ def _fetch(source: Path, draft: Path) -> None:
         if original.exists():
             os.close(os.open(copy, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
             shutil.copyfile(original, copy)
+
+
+def _give(file: Path, *, to_owner_of: Path) -> None:
+    """Root may restore for a server that runs as somebody else, who must be able to read the result."""
+    if os.geteuid() == 0:
+        owner = to_owner_of.stat()
+        os.chown(file, owner.st_uid, owner.st_gid)
 
 
 def _move_aside(path: Path, name: str) -> Path | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 from contextlib import closing
 from datetime import UTC, datetime
@@ -84,6 +85,17 @@ def test_what_is_missing_or_damaged_or_newer_changes_nothing(copy: Path, url: st
             restore(tmp_path / name, url, now=NOW)
     assert sorted(tmp_path.iterdir()) == before
     assert names(url) == ["new", "old"]
+
+
+@pytest.mark.root
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give files away")
+def test_root_restores_for_the_owner_of_the_folder(copy: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "of somebody else"
+    folder.mkdir()
+    os.chown(folder, 1234, 2345)
+    restore(copy, f"sqlite:///{folder}/state.db", now=NOW)
+    found = (folder / "state.db").stat()
+    assert (found.st_uid, found.st_gid, found.st_mode & 0o777) == (1234, 2345, 0o600)
 
 
 def test_an_interrupted_restore_is_noticed_and_may_be_repeated(

@@ -75,9 +75,7 @@ def open_database(url: URL, *, create: bool, readers: int) -> Database:
     place = _place_of(url)
     migrator = _engine(url, place, settings=_UNHURRIED, writes=True)
     try:
-        found = _check_server(migrator, place)
-        if found is None and not create:
-            raise damaged(place, "it has none of Cloud ML's tables")
+        _check_server(migrator, place, has_tables=not create)
         found = migrations.ensure_current(migrator, name=place.name)
     finally:
         migrator.dispose()
@@ -95,8 +93,7 @@ def reader(url: URL) -> Engine:
     place = _place_of(url)
     engine = _engine(url, place, settings={**_UNHURRIED, "default_transaction_read_only": "on"})
     try:
-        if _check_server(engine, place) is None:
-            raise damaged(place, "it has none of Cloud ML's tables")
+        _check_server(engine, place, has_tables=True)
     except BaseException:
         engine.dispose()
         raise
@@ -135,11 +132,12 @@ def _place_of(url: URL) -> Place:
     return Place.of(url)
 
 
-def _check_server(engine: Engine, place: Place) -> str | None:
-    """Refuse a server or a database that cannot hold our text; returns the schema it has.
+def _check_server(engine: Engine, place: Place, *, has_tables: bool) -> None:
+    """Refuse a server or a database that cannot hold our text, or lacks tables it should have.
 
     Raises:
         InvalidRequest: It is too old, or not in UTF-8.
+        Damaged: It has none of our tables, though it should.
     """
     with engine.connect() as connection:
         version = connection.exec_driver_sql("SHOW server_version_num").scalar_one()
@@ -148,7 +146,8 @@ def _check_server(engine: Engine, place: Place) -> str | None:
             raise _refused(place, f"PostgreSQL {int(version) // 10_000}", f"PostgreSQL {OLDEST} or newer")
         if encoding != "UTF8":
             raise _refused(place, f"the encoding {encoding}", "UTF8")
-        return migrations.version_of(connection)
+        if has_tables and migrations.version_of(connection) is None:
+            raise damaged(place, "it has none of Cloud ML's tables")
 
 
 def _refused(place: Place, given: str, allowed: str) -> InvalidRequest:
