@@ -136,7 +136,7 @@ def test_a_build_that_fails(job: Job, setup: str, words: bytes) -> None:
 
 
 def test_requirements_that_exclude_each_other(job: Job) -> None:
-    with pytest.raises(EnvironmentFailed, match="six==1.16.0 and six==1.17.0"):
+    with pytest.raises(EnvironmentFailed, match=r"six==1\.16\.0 and six==1\.17\.0"):
         job.prepare(job.project(task="", requirements__txt="six==1.16.0\nsix==1.17.0\n"))
     assert b"six" in job.log
 
