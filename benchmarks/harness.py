@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.engines.local import sandbox
+from cloud_ml.engines.local import proctree, sandbox
 from cloud_ml.models.job import Job
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.config import Credentials
@@ -161,9 +161,14 @@ class Server:
 
     @property
     def pids(self) -> list[int]:
-        """The processes that stay: the server and its spawner."""
+        """The server and its spawner."""
         assert self._process is not None
         return [pid for pid in (self._process.pid, self.spawner()) if pid is not None]
+
+    @property
+    def tree(self) -> list[int]:
+        """Those, and everything below them: at rest, a supervisor that waits with its seat."""
+        return [*self.pids, *(below for pid in self.pids for below in proctree.descendants(pid))]
 
 
 @contextlib.contextmanager

@@ -57,7 +57,7 @@ def run() -> list[Figure]:
             uri = upload(client, wheel(folder, STAMP))
             finished(calls, calls.submit(train_job("first", uri)))
             time.sleep(2)  # what follows a start and an end is not idleness
-            pids = server.pids
+            pids = server.tree
             cpu, woken = busy_seconds(pids), wakeups(pids)
             time.sleep(SECONDS)
             share = 100 * (busy_seconds(pids) - cpu) / SECONDS
@@ -70,7 +70,7 @@ def run() -> list[Figure]:
         finally:
             server.stop()
     return [
-        Figure("memory (PSS) of the idle server and its spawner", memory, "MB", 120),
+        Figure("memory (PSS) of an idle server, its whole tree", memory, "MB", 120),
         Figure("CPU of the idle server, share of a core", share, "%", 0.1, note=f"{often:.1f} wake-ups/s"),
         Figure("start until it answers, hardly any job", empty, "s", 1.5),
         Figure(f"start until it answers, {JOBS} jobs", full, "s", 3),

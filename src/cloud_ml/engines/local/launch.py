@@ -61,11 +61,11 @@ class Exit:
 class Seat:
     """A forked process that has joined its limits and waits to become a command.
 
-    Moving a process into a control group makes the kernel wait for every core, some 10 ms. So a supervisor
-    takes the seat first and stages meanwhile. A seat dies with its supervisor, and serves once.
+    Moving a process into a control group makes the kernel wait for every core, some 10 ms, which a seat
+    that is taken ahead has behind it. A seat dies with its supervisor, and serves once.
 
     Args:
-        fence: What will stand around the command.
+        fence: What will stand around the command; the user is said in ``run``.
         group: The limits to join.
 
     Raises:
@@ -98,8 +98,15 @@ class Seat:
         poll.register(self._pidfd, select.POLLIN)
         return not poll.poll(0)
 
-    def run(self, view: View, command: Sequence[str], environment: Mapping[str, str]) -> Launched:
-        """Become ``command``; its output comes through ``Launched.output``.
+    def leave(self) -> None:
+        """Give the seat up and wait until it is free."""
+        os.close(self._orders)
+        os.waitpid(self._pid, 0)
+
+    def run(
+        self, view: View, command: Sequence[str], environment: Mapping[str, str], user: tuple[int, int] | None
+    ) -> Launched:
+        """Become ``command``, run by ``user``; its output comes through ``Launched.output``.
 
         Raises:
             OSError: The seat is gone.
@@ -110,7 +117,7 @@ class Seat:
                 self._bwrap, view, command, seccomp_fd=self._inner_filter, status_fd=self._inner_status
             )
         with os.fdopen(self._orders, "w", encoding="ascii") as orders:
-            json.dump([line, dict(environment), view.folder], orders)
+            json.dump([line, dict(environment), view.folder, user], orders)
             orders.write("\n")
         return Launched(self._pid, self._pidfd, self._output, self._status)
 
@@ -123,7 +130,7 @@ def launch(
     Raises:
         OSError: No process or descriptor is to be had.
     """
-    return Seat(fence, group).run(view, command, environment)
+    return Seat(fence, group).run(view, command, environment, fence.user)
 
 
 def _become(fence: Fence, group: Group | None, orders: int, output: int, kept: Sequence[int]) -> NoReturn:
@@ -144,15 +151,15 @@ def _become(fence: Fence, group: Group | None, orders: int, output: int, kept: S
             os.set_inheritable(descriptor, True)
         os.umask(0o022)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        line, environment, folder = _read_orders(orders)
+        line, environment, folder, user = _read_orders(orders)
         name = line[0]
         if not fence.bwrap:
             os.chdir(folder)
             linux.forbid_new_privileges()
-        if fence.user is not None:
+        if user is not None:
             os.setgroups([])
-            os.setresgid(fence.user[1], fence.user[1], fence.user[1])
-            os.setresuid(fence.user[0], fence.user[0], fence.user[0])
+            os.setresgid(user[1], user[1], user[1])
+            os.setresuid(user[0], user[0], user[0])
         if fence.bwrap:
             os.chdir("/")
         linux.die_with_parent(signal.SIGKILL)  # after the change of user, which clears it
@@ -164,14 +171,14 @@ def _become(fence: Fence, group: Group | None, orders: int, output: int, kept: S
         os._exit(127)
 
 
-def _read_orders(descriptor: int) -> tuple[list[str], dict[str, str], str]:
+def _read_orders(descriptor: int) -> tuple[list[str], dict[str, str], str, tuple[int, int] | None]:
     """What to become. Ends the process when there will be no orders: the supervisor is gone."""
     with os.fdopen(descriptor, "r", encoding="ascii") as orders:
         words = orders.readline()
     if not words.endswith("\n"):
         os._exit(127)
-    line, environment, folder = json.loads(words)
-    return line, environment, folder
+    line, environment, folder, user = json.loads(words)
+    return line, environment, folder, user
 
 
 def wait(launched: Launched) -> Exit:

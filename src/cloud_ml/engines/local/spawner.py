@@ -28,12 +28,14 @@ from cloud_ml.engines.local import cgroups, leftovers
 from cloud_ml.engines.local.cgroups import Group, Pool
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger
-from cloud_ml.engines.local.supervisor import rehearse, supervise
+from cloud_ml.engines.local.standby import Standby, rehearse, stand_by
 from cloud_ml.models import codec
 
 SOCKET_NAME = "spawner.sock"
 _IDLE_S = 30.0
 _TIDY_PAUSE_S = 0.05
+_QUIET_S = 0.05
+"""A supervisor is made ahead when nobody has asked for so long: what starts at present needs the cores."""
 
 
 @dataclass
@@ -57,6 +59,8 @@ class Spawner:
         hierarchy = cgroups.restore(dict(config.cgroups))
         self._pool = Pool(hierarchy) if hierarchy else None
         self._children: dict[int, _Child] = {}
+        self._standby: Standby | None = None
+        self._wanted = True  # a standby, when it is quiet
         self._selector = selectors.DefaultSelector()
         self._listener = listener
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
@@ -73,13 +77,33 @@ class Spawner:
         gc.freeze()  # what is there now stays shared with the children
         while not self._retired:
             busy = self._pool is not None and self._pool.tidy()
-            pause = 0.0 if busy else _TIDY_PAUSE_S if self._pool and self._pool.waiting else _IDLE_S
-            ready = self._selector.select(pause)
+            ready = self._selector.select(0.0 if busy else self._pause())
             for key, _ in ready:
                 key.data(key.fileobj)
             self._bury()
-            unused = not ready and not self._children and not self._connections
-            self._retired = self._retired or (unused and pause == _IDLE_S)
+            if not ready and not busy:
+                self._rest()
+        self._leave()
+
+    def _pause(self) -> float:
+        if self._pool is not None and self._pool.waiting:
+            return _TIDY_PAUSE_S
+        return _QUIET_S if self._wanted and self._connections else _IDLE_S
+
+    def _rest(self) -> None:
+        """Nothing has happened during a pause: get a supervisor ready, or leave if nobody is served."""
+        if self._wanted and self._connections:
+            self._wanted = False
+            with contextlib.suppress(OSError):  # a gang that needs one will say what is wrong
+                self._standby = self._standby or self._fork(1)
+        elif not self._children and not self._connections and self._pause() == _IDLE_S:
+            self._retired = True
+
+    def _leave(self) -> None:
+        standby, self._standby = self._standby, None
+        if standby is not None:
+            standby.dismiss()
+            self._give_back(standby.groups)
         if self._pool is not None:
             self._pool.close()
 
@@ -116,7 +140,7 @@ class Spawner:
         try:
             request = json.loads(line)
             if "ensure" in request:
-                self._spawn(codec.decode(Gang, request["ensure"], ignore_unknown=True))
+                self._spawn(request["ensure"])
             idle = not self._children and self._connections == 1
             self._retired = bool(request.get("retire")) or (idle and bool(request.get("retire_if_idle")))
         except Exception as error:
@@ -124,16 +148,37 @@ class Spawner:
             return {"ok": False, "error": str(error)}
         return {"ok": True, "pid": os.getpid(), "config": codec.encode(self._config)}
 
-    def _spawn(self, gang: Gang) -> None:
+    def _spawn(self, document: dict[str, Any]) -> None:
+        gang = codec.decode(Gang, document, ignore_unknown=True)
         if self._ledger.gate(gang.key) is not None or any(c.key == gang.key for c in self._children.values()):
             return  # claimed, or about to be
-        groups = [self._pool.take() for _ in gang.processes] if self._pool is not None else []
+        ready = self._take_standby(len(gang.processes))
+        self._children[ready.pid] = _Child(gang.key, ready.groups)
+        if not ready.tell(document):  # it has ended meanwhile, and will be buried
+            fresh = self._fork(len(gang.processes))
+            self._children[fresh.pid] = _Child(gang.key, fresh.groups)
+            fresh.tell(document)
+
+    def _take_standby(self, processes: int) -> Standby:
+        self._bury()  # one that has ended is no help
+        self._wanted = True
+        if self._standby is None or processes != 1:
+            return self._fork(processes)
+        ready, self._standby = self._standby, None
+        return ready
+
+    def _fork(self, processes: int) -> Standby:
+        """A supervisor that waits for its gang."""
+        groups = [self._pool.take() for _ in range(processes)] if self._pool is not None else []
+        orders, ours = os.pipe2(os.O_CLOEXEC)
         pid = os.fork()
         if pid == 0:
-            self._become_supervisor(gang, groups)
-        self._children[pid] = _Child(gang.key, groups)
+            os.close(ours)
+            self._become_supervisor(orders, groups)
+        os.close(orders)
+        return Standby(pid, ours, groups)
 
-    def _become_supervisor(self, gang: Gang, groups: list[Group]) -> None:
+    def _become_supervisor(self, orders: int, groups: list[Group]) -> None:
         """Continue in the forked child. Never returns."""
         code = 1
         try:
@@ -144,7 +189,9 @@ class Spawner:
                     registered.fileobj.close()
             self._selector.close()
             os.setsid()
-            supervise(gang, self._config, groups)
+            if self._standby is not None:
+                os.close(self._standby.orders)
+            stand_by(orders, self._config, groups)
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -164,21 +211,28 @@ class Spawner:
         self._selector.register(receiver, selectors.EVENT_READ, _drain)
 
     def _bury(self) -> None:
-        while self._children:
+        while self._children or self._standby is not None:
             try:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
+            if self._standby is not None and pid == self._standby.pid:  # the next gang brings a new one
+                os.close(self._standby.orders)
+                self._give_back(self._standby.groups)
+                self._standby = None
             child = self._children.pop(pid, None)
             if child is not None:
                 gate = self._ledger.gate(child.key)
                 if gate is not None and gate.pid == pid:  # not one of several that lost the race for the claim
                     self._publish_if_lost(child.key)
-                for group in child.groups:
-                    if self._pool is not None:
-                        self._pool.give_back(group)
+                self._give_back(child.groups)
+
+    def _give_back(self, groups: list[Group]) -> None:
+        for group in groups:
+            if self._pool is not None:
+                self._pool.give_back(group)
 
     def _publish_if_lost(self, key: GangKey) -> None:
         report = self._ledger.read_report(key)

@@ -46,17 +46,26 @@ class Staged:
         return {**self.variables, **plan.environment}
 
 
+@dataclass(frozen=True)
+class Ahead:
+    """What is there before the gang is known; ``seat`` is in the first control group."""
+
+    exposure: Exposure
+    seat: Seat | None = None
+
+
 class Stage:
     """Prepares one attempt."""
 
-    def __init__(self, gang: Gang, config: LocalConfig, ledger: Ledger, groups: Sequence[Group]) -> None:
+    def __init__(self, gang: Gang, config: LocalConfig, ledger: Ledger, groups: Sequence[Group], ahead: Ahead) -> None:
         self._gang = gang
         self._config = config
         self._ledger = ledger
         self._group = groups[0] if groups else None
         user = config.user(gang.tenant)
         self.fence = launch.tenant_fence(config.bwrap, filtered=config.seccomp, user=user)
-        self._exposure = Exposure(needed=user is not None)
+        self._exposure = ahead.exposure
+        self._seat = ahead.seat
         self.attempt_folder = ledger.attempt_folder(gang.key)
         self._writers: dict[str, LogWriter] = {}
 
@@ -71,15 +80,14 @@ class Stage:
         if not self.fence.bwrap:
             self._link_mounts()
 
-    def take_seat(self) -> Seat | None:
-        """A seat for the first process, taken ahead; ``None`` where that would gain nothing or cannot be."""
-        if self._group is None:
-            return None
-        try:
-            self._exposure.open()  # a seat sees only what is mounted in a table that it shares
-            return Seat(self.fence, self._group)
-        except OSError:  # the attempt may do without, or will fail with the right words later
-            return None
+    def seat(self, group: Group) -> Seat:
+        """The seat that was taken ahead, once; a fresh one if a tool's end has swept it away.
+
+        Raises:
+            OSError: No process or descriptor is to be had.
+        """
+        seat, self._seat = self._seat, None
+        return seat if seat is not None and seat.free else Seat(self.fence, group)
 
     def prepare(self) -> Staged:
         """Make the environment, or find it made.

@@ -7,7 +7,6 @@ the kernel kills the gang's processes with it.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import selectors
 import signal
@@ -16,7 +15,6 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from pathlib import Path
 from types import FrameType
 
 from cloud_ml.domain.jobs.reasons import Reason
@@ -28,12 +26,9 @@ from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.limits import Limiter, Verdict, signal_name
 from cloud_ml.engines.local.logfile import LogWriter
-from cloud_ml.engines.local.stage import Stage, Staged
+from cloud_ml.engines.local.stage import Ahead, Stage, Staged
 from cloud_ml.engines.local.watched import WatchedTree
-from cloud_ml.environments import pipconfig
 from cloud_ml.environments.base import EnvironmentFailed
-from cloud_ml.environments.catalog import BadRuntime, Catalog
-from cloud_ml.models import codec
 
 _KILL_LIMIT_S = 30.0
 _FULL_DISK_PAUSE_S = 1.0
@@ -58,14 +53,14 @@ class Task:
 class Supervisor:
     """Runs one gang from the claim to the last report."""
 
-    def __init__(self, gang: Gang, config: LocalConfig, ledger: Ledger, groups: Sequence[Group]) -> None:
+    def __init__(self, gang: Gang, config: LocalConfig, ledger: Ledger, groups: Sequence[Group], ahead: Ahead) -> None:
         self._gang = gang
         self._config = config
         self._ledger = ledger
         self._groups = list(groups)
         self._report = ObservedGang(gang.key.job_uid, gang.key.attempt, GangState.STAGING, node=config.node)
         self._staging = True
-        self._seat: launch.Seat | None = None
+        self._ahead = ahead
         self._tasks: list[Task] = []
         self._verdict: Verdict | None = None
         self._kill_at: float | None = None
@@ -74,14 +69,13 @@ class Supervisor:
 
     def run(self) -> None:
         """Supervise to the end. Returns without a trace if the gang was claimed or stopped before."""
-        stage = Stage(self._gang, self._config, self._ledger, self._groups)
-        self._seat = stage.take_seat()  # first of all: a fork is cheapest while nothing of its memory was touched
         if not self._ledger.claim(self._gang.key):
             return
         leftovers.note_groups(self._ledger, self._gang.key, self._groups)
         linux.become_subreaper()
         self._listen_to_signals()
         self._publish(stages={"claimed": _now()})
+        stage = Stage(self._gang, self._config, self._ledger, self._groups, self._ahead)
         try:
             stage.make_folders()
             self._run_staged(stage)
@@ -135,19 +129,14 @@ class Supervisor:
         for number, plan in enumerate(plans):
             group: Group = self._groups[number] if self._groups else WatchedTree()
             limiter = Limiter(self._config, plan, staged.base_memory, group, stage.attempt_folder)
-            seat = self._seat_for(stage, group)
-            launched = seat.run(staged.view, staged.command(plan), staged.environment(plan))
+            seat = stage.seat(group)
+            launched = seat.run(staged.view, staged.command(plan), staged.environment(plan), stage.fence.user)
             group.attach(launched.pid)
             observed = ObservedProcess(plan.role, plan.index, running=True, started_at=_now())
             task = Task(plan, launched, stage.writer(plan.name), limiter, observed)
             self._tasks.append(task)
             self._selector.register(launched.output, selectors.EVENT_READ, (self._read_output, task))
             self._selector.register(launched.pidfd, selectors.EVENT_READ, (self._collect, task))
-
-    def _seat_for(self, stage: Stage, group: Group) -> launch.Seat:
-        """The seat that was taken ahead of staging, once; a fresh one if a tool's end has swept it away."""
-        seat, self._seat = self._seat, None
-        return seat if seat is not None and seat.free else launch.Seat(stage.fence, group)
 
     def _run_line(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
         """Run a shell line of the user's with the first process's limits and log, to its end."""
@@ -319,22 +308,6 @@ class Supervisor:
         self._publish(
             state=GangState.EXITED, reason=reason, message=message, stages={**self._report.stages, "ended": _now()}
         )
-
-
-def supervise(gang: Gang, config: LocalConfig, groups: Sequence[Group]) -> None:
-    """Run a gang to its end in the calling process, which has just been forked for it."""
-    ledger = Ledger(Path(config.root))
-    Supervisor(gang, config, ledger, groups).run()
-
-
-def rehearse(config: LocalConfig) -> None:
-    """Do what every supervisor does first, without a gang, so that forked ones find all caches filled."""
-    with contextlib.suppress(BadRuntime):  # each attempt that needs the catalogue says so
-        Catalog.load(Path(config.runtimes_dir)).digest  # noqa: B018
-    pipconfig.read()
-    gang = ObservedGang("rehearsal", 1, GangState.STAGING, processes=(ObservedProcess("master", 0, running=True),))
-    codec.decode(ObservedGang, codec.encode(gang), ignore_unknown=True)
-    launch.tenant_fence(config.bwrap, filtered=config.seccomp, user=None)
 
 
 def _drain(receiver: socket.socket) -> None:
