@@ -168,7 +168,8 @@ class Server:
     @property
     def tree(self) -> list[int]:
         """Those, and everything below them: at rest, a supervisor that waits with its seat."""
-        return [*self.pids, *(below for pid in self.pids for below in proctree.descendants(pid))]
+        below = [child for pid in self.pids for child in proctree.descendants(pid)]
+        return list(dict.fromkeys([*self.pids, *below]))
 
 
 @contextlib.contextmanager
