@@ -125,6 +125,9 @@ def _pool() -> Iterator[cgroups.Pool | None]:
         yield pool
     finally:
         if pool is not None:
+            while pool.waiting:  # the kernel lets go of a group a moment after its last process
+                pool.tidy()
+                time.sleep(0.05)
             pool.close()
 
 
