@@ -37,8 +37,8 @@ format: $(VENV)/.develop  ## Bring the code into form
 	$(BIN)/ruff format src tests benchmarks examples docs
 	$(BIN)/ruff check --fix src tests benchmarks examples docs
 
-bench: $(VENV)/.develop  ## The figures we promise, beside their floors
-	$(BIN)/python benchmarks/run.py
+bench: $(VENV)/.develop  ## The figures we promise, beside their floors (PARTS='job_start idle' for some)
+	$(BIN)/python benchmarks/run.py $(PARTS)
 
 docs: $(VENV)/.develop  ## Build the documentation, warnings as errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+from hypothesis import Phase as HypothesisPhase
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -254,5 +255,14 @@ class JobLifecycle(RuleBasedStateMachine):
         assert all(gang.state.over for gang in self.machine.gangs.values())
 
 
-JobLifecycle.TestCase.settings = hypothesis_settings(max_examples=150, stateful_step_count=40, deadline=None)
+JobLifecycle.TestCase.settings = hypothesis_settings(
+    max_examples=150,
+    stateful_step_count=40,
+    deadline=None,
+    phases=[
+        HypothesisPhase.reuse,
+        HypothesisPhase.generate,
+        HypothesisPhase.shrink,
+    ],  # explaining a failure takes minutes
+)
 TestJobLifecycle = JobLifecycle.TestCase

@@ -63,8 +63,10 @@ class FakeEngine(Engine):
         if gang is None:
             self._put(ObservedGang(key.job_uid, key.attempt, GangState.TOMBSTONED))
             return
-        stubborn = any("stubborn" in plan.command for plan in self.machine.plans[key].processes) if gang else False
-        if not gang.state.over and not (stubborn and grace_s > 0):
+        if gang.state.over:
+            return
+        stubborn = any("stubborn" in plan.command for plan in self.machine.plans[key].processes)
+        if not (stubborn and grace_s > 0):
             self._end(key, Reason.CANCELLED, "stopped on request")
 
     async def observed(self, job_uid: str) -> Sequence[ObservedGang]:

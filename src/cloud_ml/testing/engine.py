@@ -107,6 +107,7 @@ class EngineContract:
     ) -> None:
         gang = _gang(self.printing("never"))
         await engine.stop(gang.key, grace_s=0.0)
+        await engine.stop(gang.key, grace_s=5.0)
         await engine.ensure(gang)
         await (await reopen()).ensure(gang)
         seen = await engine.observed(gang.key.job_uid)
