@@ -132,7 +132,8 @@ async def test_writing_works_in_its_own_folders_only(engine: LocalEngine, unfenc
         "    found.append(top); folders.clear()\n"
         "tell(sorted(found))"
     )
-    assert await attack(engine, program) == ["/dev", "/tmp", "/work"]
+    own = set(await attack(engine, program))
+    assert own - {"/env"} == {"/dev", "/tmp", "/work"}  # /env is the job's too, once there is an environment in it
     control = "tell([path for path in arguments if os.access(path, os.W_OK)])"
     if os.geteuid() == 0:
         assert await attack(unfenced, control, "/etc", "/usr") == ["/etc", "/usr"]
