@@ -48,7 +48,7 @@ def install(folder: Path) -> Path:
     _do([*pip, "install", "-q", "--no-deps", *_CLIENT])
     _do([*pip, "download", "-q", "--no-deps", "--no-binary", ":all:", "-d", str(folder), "cloud-ml-common==0.0.2"])
     with tarfile.open(folder / f"{_COMMON}.tar.gz") as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder, **({"filter": "data"} if hasattr(tarfile, "data_filter") else {}))
     setup = folder / _COMMON / "setup.py"
     setup.write_text(setup.read_text().replace("0.0.2", "0.2.2"))
     _do([*pip, "install", "-q", "--no-deps", str(folder / _COMMON)])

@@ -145,6 +145,10 @@ def running(options: str = "fsync = off\n") -> Iterator[Postgres]:
     programs = binaries()
     if programs is None:
         pytest.skip("PostgreSQL's programs (initdb, postgres) are not installed")
+    try:
+        pwd.getpwuid(os.geteuid())
+    except KeyError:
+        pytest.skip("PostgreSQL wants a user with a name")
     folder = Path(tempfile.mkdtemp(prefix="cloudml-pg-", dir="/tmp"))  # a socket's path has at most 107 characters
     try:
         folder.chmod(0o755)

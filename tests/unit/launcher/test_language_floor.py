@@ -37,13 +37,16 @@ def test_the_check_of_the_syntax_can_fail() -> None:
 def old_python(request: pytest.FixtureRequest) -> str:
     version = request.param
     candidates = [shutil.which(f"python{version}")]
-    if root := os.environ.get("PYENV_ROOT"):
+    if (root := os.environ.get("PYENV_ROOT")) and os.access(root, os.R_OK | os.X_OK):
         candidates += map(str, sorted(Path(root).glob(f"versions/{version}.*/bin/python{version}")))
     for candidate in filter(None, candidates):
         # A shim may be there without an interpreter behind it.
-        answer = subprocess.run(
-            [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, check=False
-        )
+        try:
+            answer = subprocess.run(
+                [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"], capture_output=True, check=False
+            )
+        except OSError:  # out of reach for this user
+            continue
         if answer.stdout.decode().strip() == version:
             return candidate
     pytest.skip(f"no Python {version} on this machine (looked for python{version} and below PYENV_ROOT)")
