@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from cloud_ml.sdk.config import Connection
     from cloud_ml.sdk.handles import JobHandle
     from cloud_ml.sdk.jobs import JobCalls
+    from cloud_ml.sdk.progress import Progress
     from cloud_ml.sdk.storage import Storage
     from cloud_ml.sdk.transport import Transport
 
@@ -100,9 +101,10 @@ class CloudMlClient:
 
     # ── train jobs ────────────────────────────────────────────────────────────────────────────
 
-    def submit_train_job(self, train_job: TrainJob) -> JobHandle:
+    def submit_train_job(self, train_job: TrainJob, *, progress: Progress | None = None) -> JobHandle:
         """Submit a job. A ``trainer_uri`` that is a local file or folder is packed and uploaded first.
 
+        ``progress`` is told how far the upload is.
         When this returns, the server has the job on disk. The request is repeated safely if an answer is lost.
 
         Raises:
@@ -111,7 +113,7 @@ class CloudMlClient:
             TooLarge: The local code is too big.
         """
         train_job.validate()
-        return self._handle(self._jobs.submit(self._with_trainer_sent(train_job)))
+        return self._handle(self._jobs.submit(self._with_trainer_sent(train_job, progress)))
 
     def get_train_job(self, name: str) -> JobHandle:
         """A job to hold on to, by name or uid.
@@ -229,12 +231,12 @@ class CloudMlClient:
 
         return JobHandle(self._jobs, job)
 
-    def _with_trainer_sent(self, job: TrainJob) -> TrainJob:
+    def _with_trainer_sent(self, job: TrainJob, progress: Progress | None) -> TrainJob:
         from cloud_ml.sdk.trainers import is_local, send_trainer
 
         if not is_local(job.trainer_uri):
             return job
-        sent = send_trainer(self.storage, job.trainer_uri, self.whoami().default_bucket)
+        sent = send_trainer(self.storage, job.trainer_uri, self.whoami().default_bucket, progress=progress)
         return dataclasses.replace(job, trainer_uri=sent.uri)
 
     def _get(self, path: str, kind: type[T]) -> T:

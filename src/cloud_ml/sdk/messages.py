@@ -10,6 +10,7 @@ from typing import Any, Self
 from urllib.parse import quote
 
 from cloud_ml.errors import CloudMlError, InvalidRequest
+from cloud_ml.sdk.progress import Progress, counted
 from cloud_ml.sdk.retries import is_repeatable
 
 READ_TIMEOUT_S = 60.0
@@ -21,12 +22,13 @@ class FileBody:
     """The content of a file as a body: read when it is sent, again for each try.
 
     ``sha256`` (lower-case hex) and ``size`` (bytes) are what is signed; a file that changes in
-    between is refused by the server.
+    between is refused by the server. ``progress`` is told of every block that is sent.
     """
 
     path: Path
     size: int
     sha256: str
+    progress: Progress | None = field(default=None, compare=False)
 
     def blocks(self) -> Iterator[bytes]:
         """Exactly ``size`` bytes of the file.
@@ -34,6 +36,9 @@ class FileBody:
         Raises:
             InvalidRequest: It cannot be read, or has become shorter.
         """
+        return counted(self._blocks(), self.progress, total=self.size)
+
+    def _blocks(self) -> Iterator[bytes]:
         left = self.size
         try:
             with self.path.open("rb") as file:

@@ -14,6 +14,7 @@ from cloud_ml.models import codec
 from cloud_ml.models.common import ObjectUri, check_bucket, parse_object_uri, refuse
 from cloud_ml.models.storage import Bucket, BucketPage, ObjectPage, StoredObject
 from cloud_ml.sdk.messages import Answer, FileBody, Request, key_path, segment
+from cloud_ml.sdk.progress import Progress, counted
 from cloud_ml.sdk.transport import Transport
 
 UPLOAD_TIMEOUT_S = 600.0
@@ -75,8 +76,10 @@ class Storage:
         """An object's content, to be read in chunks; close it, or use it in a ``with`` block."""
         return self._transport.send(Request("GET", _object_path(_object(uri)), headers={"Accept": "*/*"}))
 
-    def upload(self, source: Path | bytes, uri: str, *, only_if_absent: bool = False) -> StoredObject:
-        """Store a file or bytes, in place of what was there.
+    def upload(
+        self, source: Path | bytes, uri: str, *, only_if_absent: bool = False, progress: Progress | None = None
+    ) -> StoredObject:
+        """Store a file or bytes, in place of what was there. ``progress`` is told how far a file is.
 
         Raises:
             AlreadyExists: ``only_if_absent``, and there is such an object.
@@ -86,7 +89,7 @@ class Storage:
         request = Request(
             "PUT",
             _object_path(where),
-            body=source if isinstance(source, bytes) else file_body(source),
+            body=source if isinstance(source, bytes) else file_body(source, progress),
             headers={
                 "Content-Type": "application/octet-stream",
                 **({"If-None-Match": "*"} if only_if_absent else {}),
@@ -95,14 +98,14 @@ class Storage:
         )
         return codec.decode(StoredObject, self._transport.json(request), ignore_unknown=True)
 
-    def download(self, uri: str, target: Path) -> int:
+    def download(self, uri: str, target: Path, *, progress: Progress | None = None) -> int:
         """Write an object to a file, which appears when it is complete. Returns the size in bytes.
 
         Raises:
             InvalidRequest: The file cannot be written.
         """
         with self.open(uri) as answer:
-            return _save(answer, target)
+            return _save(answer, target, progress)
 
     def delete(self, uri: str) -> None:
         """Remove an object."""
@@ -110,8 +113,8 @@ class Storage:
             answer.read()
 
 
-def file_body(path: Path) -> FileBody:
-    """The content of ``path``, digested, ready to be signed and sent.
+def file_body(path: Path, progress: Progress | None = None) -> FileBody:
+    """The content of ``path``, digested, ready to be signed and sent; ``progress`` is told of the sending.
 
     Raises:
         InvalidRequest: It cannot be read.
@@ -119,18 +122,20 @@ def file_body(path: Path) -> FileBody:
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
-            return FileBody(path, file.tell(), digest)
+            return FileBody(path, file.tell(), digest, progress)
     except OSError as error:
         raise InvalidRequest(f"{path} cannot be read: {error.strerror}", field="file", value=str(path)) from error
 
 
-def _save(answer: Answer, target: Path) -> int:
+def _save(answer: Answer, target: Path, progress: Progress | None) -> int:
+    length = answer.headers.get("content-length", "")
+    total = int(length) if length.isdigit() else None
     partial = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
     size = 0
     try:
         try:
             with partial.open("xb") as file:
-                for chunk in answer:
+                for chunk in counted(answer, progress, total=total):
                     size += file.write(chunk)
             partial.replace(target)
         finally:

@@ -8,6 +8,7 @@ from pathlib import Path
 from cloud_ml.errors import AlreadyExists, NotFound
 from cloud_ml.models.common import refuse
 from cloud_ml.sdk.packaging import Package, packed
+from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.storage import Storage
 
 
@@ -25,8 +26,10 @@ def is_local(trainer_uri: str) -> bool:
     return "://" not in trainer_uri
 
 
-def send_trainer(storage: Storage, source: str, bucket: str) -> Sent:
+def send_trainer(storage: Storage, source: str, bucket: str, *, progress: Progress | None = None) -> Sent:
     """Pack the file or folder ``source`` and upload it, unless the server has the very same already.
+
+    ``progress`` is told how far the upload is; never, if there is none.
 
     Raises:
         InvalidRequest: It cannot be packed; see ``packaging.packed``.
@@ -36,7 +39,7 @@ def send_trainer(storage: Storage, source: str, bucket: str) -> Sent:
         raise refuse("trainer_uri", source, "fds://bucket/path: your organisation has no default bucket to upload to")
     with packed(Path(source).expanduser()) as package:
         uri = package_uri(bucket, package)
-        return Sent(uri, package.body.size, fresh=_upload_if_absent(storage, package, uri))
+        return Sent(uri, package.body.size, fresh=_upload_if_absent(storage, package, uri, progress))
 
 
 def package_uri(bucket: str, package: Package) -> str:
@@ -45,7 +48,7 @@ def package_uri(bucket: str, package: Package) -> str:
     return f"fds://{bucket}/.trainers/{digest[:2]}/{digest}/{package.name}"
 
 
-def _upload_if_absent(storage: Storage, package: Package, uri: str) -> bool:
+def _upload_if_absent(storage: Storage, package: Package, uri: str, progress: Progress | None) -> bool:
     try:
         storage.head(uri)
     except NotFound:
@@ -53,7 +56,7 @@ def _upload_if_absent(storage: Storage, package: Package, uri: str) -> bool:
     else:
         return False
     try:
-        storage.upload(package.body.path, uri, only_if_absent=True)
+        storage.upload(package.body.path, uri, only_if_absent=True, progress=progress)
     except AlreadyExists:  # somebody else sent the same bytes in the meantime
         return False
     return True
