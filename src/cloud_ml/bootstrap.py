@@ -93,6 +93,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             version=cloud_ml.__version__, isolation=dict(engine.isolation()), missing=list(engine.missing())
         ),
         settings=settings.api,
+        storage_settings=settings.storage,
     )
     first_start = bootstrap(platform.identities, platform.storage, access_key=access_key, secret=secret)
     controller = Controller(

@@ -148,6 +148,16 @@ class EnvironmentSettings:
 
 
 @dataclass(frozen=True)
+class StorageSettings:
+    """Buckets and objects."""
+
+    usage_staleness_s: float = 60.0
+    """How old a count of what a bucket holds may be. Uploads are added to it at once."""
+    usage_time_limit_s: float = 5.0
+    """How long one count may take; after that the figure is a lower bound and says so."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """All of it."""
 
@@ -156,6 +166,7 @@ class Settings:
     controller: ControllerSettings = field(default_factory=ControllerSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     environments: EnvironmentSettings = field(default_factory=EnvironmentSettings)
+    storage: StorageSettings = field(default_factory=StorageSettings)
 
     @property
     def data_dir(self) -> Path:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from cloud_ml.engines.base import Engine
 from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.base import ObjectStore
-from cloud_ml.settings import ApiSettings
+from cloud_ml.settings import ApiSettings, StorageSettings
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.changes import ChangeHub
@@ -37,6 +37,7 @@ class Platform:
     clock: Clock
     info: Callable[[], ServerInfo]
     settings: ApiSettings = field(default_factory=ApiSettings)
+    storage_settings: StorageSettings = field(default_factory=StorageSettings)
     offload: Offload = field(default_factory=Offload)
     storage: Storage = field(init=False)
     jobs: TrainJobs = field(init=False)
@@ -45,7 +46,7 @@ class Platform:
     health: Health = field(init=False)
 
     def __post_init__(self) -> None:
-        self.storage = Storage(self.store, self.objects, self.clock)
+        self.storage = Storage(self.store, self.objects, self.clock, self.storage_settings)
         self.jobs = TrainJobs(self.store, self.storage, self.catalog, self.clock, gpu_missing=self.settings.gpu_missing)
         self.hub = ChangeHub(self.store, self.offload)
         self.logs = Logs(self.store, self.engine, self.hub, self.offload)

@@ -48,6 +48,31 @@ class BucketPage:
 
 
 @dataclass(frozen=True, kw_only=True)
+class BucketUsage:
+    """What is stored in a bucket, or in it under ``prefix``, as it was counted at ``counted_at``.
+
+    Not ``complete``: there is more; the server gave up counting after a while.
+    """
+
+    bucket: str
+    prefix: str = ""
+    objects: int
+    bytes: int
+    complete: bool
+    counted_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class StorageUsage:
+    """What an organisation stores, by bucket and in all."""
+
+    items: list[BucketUsage]
+    objects: int
+    bytes: int
+    complete: bool
+
+
+@dataclass(frozen=True, kw_only=True)
 class WhoAmI:
     """Whom the server takes the caller for."""
 

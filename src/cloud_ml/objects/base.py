@@ -8,7 +8,7 @@ a thread. Nobody sees a half-written object.
 from __future__ import annotations
 
 import abc
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -42,6 +42,15 @@ class Listing:
     objects: Sequence[ObjectInfo]
     folders: Sequence[str]
     next: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Amount:
+    """How much there is: objects, and their bytes. Not ``complete``: there is more, counting was stopped."""
+
+    objects: int
+    size: int
+    complete: bool = True
 
 
 def check_object_key(key: str) -> str:
@@ -161,6 +170,13 @@ class ObjectStore(abc.ABC):
 
         Raises:
             InvalidRequest: ``limit`` is below 1.
+        """
+
+    @abc.abstractmethod
+    def amount(self, bucket: str, prefix: str = "", *, stop: Callable[[], bool] = lambda: False) -> Amount:
+        """How much is stored under keys that start with ``prefix``.
+
+        ``stop`` is asked now and then; once it says so, the answer is what was counted so far.
         """
 
     @abc.abstractmethod

@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models.common import check_bucket, refuse
-from cloud_ml.objects.base import Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
+from cloud_ml.objects.base import Amount, Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +98,13 @@ class MemoryObjectStore(ObjectStore):
             folders=[name for name in page if entries[name] is None],
             next=page[-1] if len(names) > limit else None,
         )
+
+    def amount(self, bucket: str, prefix: str = "", *, stop: Callable[[], bool] = lambda: False) -> Amount:
+        """How much is stored."""
+        with self._lock:
+            objects = self._bucket(bucket).copy()
+        found = [one.info.size for key, one in objects.items() if key.startswith(prefix)]
+        return Amount(0, 0, complete=False) if stop() else Amount(len(found), sum(found))
 
     def delete(self, bucket: str, key: str) -> bool:
         """Remove the object."""

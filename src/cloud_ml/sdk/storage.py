@@ -12,7 +12,7 @@ from pathlib import Path
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
 from cloud_ml.models.common import ObjectUri, check_bucket, parse_object_uri, refuse
-from cloud_ml.models.storage import Bucket, BucketPage, ObjectPage, StoredObject
+from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, ObjectPage, StorageUsage, StoredObject
 from cloud_ml.sdk.messages import Answer, FileBody, Request, key_path, segment
 from cloud_ml.sdk.progress import Progress, counted
 from cloud_ml.sdk.transport import Transport
@@ -41,6 +41,17 @@ class Storage:
         """Make a bucket; one that the organisation has already is success."""
         path = f"{_PATH}/{segment(check_bucket('bucket', name))}"
         return codec.decode(Bucket, self._transport.json(Request("PUT", path)), ignore_unknown=True)
+
+    def usage(self) -> StorageUsage:
+        """What the organisation stores, by bucket and in all. Figures may be a minute old."""
+        return codec.decode(StorageUsage, self._transport.json(Request("GET", f"{_PATH}/-/usage")), ignore_unknown=True)
+
+    def usage_below(self, uri: str) -> BucketUsage:
+        """How much is stored under keys that start with what ``uri`` names."""
+        where = parse_object_uri("uri", uri)
+        path = f"{_PATH}/-/usage/{segment(where.bucket)}"
+        document = self._transport.json(Request("GET", path, query={"prefix": where.key or None}))
+        return codec.decode(BucketUsage, document, ignore_unknown=True)
 
     def pages(self, uri: str, *, folders: bool = False, limit: int = 1000) -> Iterator[ObjectPage]:
         """Objects whose URI starts with ``uri``, a page at a time; with ``folders`` only one level of them."""

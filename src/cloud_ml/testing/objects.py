@@ -17,7 +17,7 @@ from threading import Barrier
 import pytest
 
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
-from cloud_ml.objects.base import Listing, ObjectStore
+from cloud_ml.objects.base import Amount, Listing, ObjectStore
 
 BUCKET = "data"
 
@@ -357,6 +357,22 @@ class ObjectStoreContract:
         self.fill(store, "a", "b")
         assert store.list(BUCKET, limit=2).next is None
         assert store.list(BUCKET, limit=1).next == "a"
+
+    # Amounts
+
+    def test_what_is_stored_is_counted(self, store: ObjectStore) -> None:
+        assert store.amount(BUCKET) == Amount(0, 0)
+        self.fill(store, "a/1", "a/22", "ab", "b")
+        assert store.amount(BUCKET) == Amount(4, 10)
+        assert store.amount(BUCKET, "a/") == Amount(2, 7)
+        assert store.amount(BUCKET, "a") == Amount(3, 9)
+        assert store.amount(BUCKET, "nothing") == Amount(0, 0)
+        with pytest.raises(NotFound):
+            store.amount("absent")
+
+    def test_counting_stops_when_told_to(self, store: ObjectStore) -> None:
+        self.fill(store, "a", "b")
+        assert not store.amount(BUCKET, stop=lambda: True).complete
 
     def test_a_limit_below_one_is_refused(self, store: ObjectStore) -> None:
         with pytest.raises(InvalidRequest, match="limit"):

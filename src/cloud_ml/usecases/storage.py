@@ -11,19 +11,22 @@ from cloud_ml.domain.records import Record
 from cloud_ml.domain.tenancy import BUCKET, SYSTEM, BucketSpec, StandingStatus
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound
 from cloud_ml.models import common
-from cloud_ml.models.storage import Bucket, ObjectPage, StoredObject
+from cloud_ml.models.storage import Bucket, BucketUsage, ObjectPage, StorageUsage, StoredObject
 from cloud_ml.objects.base import ObjectInfo, ObjectStore, ObjectWriter
+from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.counted import Counted
 from cloud_ml.usecases.identities import Organisation
 
 
 class Upload(AbstractContextManager["Upload"]):
     """An upload under way; leaving the ``with`` block without ``finish`` leaves no trace. Blocking."""
 
-    def __init__(self, writer: ObjectWriter, store: StateStore) -> None:
+    def __init__(self, writer: ObjectWriter, store: StateStore, counted: Counted) -> None:
         self._writer = writer
         self._store = store
+        self._counted = counted
 
     def write(self, chunk: bytes) -> None:
         """Add bytes."""
@@ -38,7 +41,9 @@ class Upload(AbstractContextManager["Upload"]):
         """
         if once is not None:
             self._store.remember(once)
-        return _stored(self._writer.commit())
+        info = self._writer.commit()
+        self._counted.add(info.bucket, info.size)
+        return _stored(info)
 
     def abort(self) -> None:
         """Forget the upload; harmless after ``finish``."""
@@ -59,10 +64,14 @@ class Storage:
     A bucket that belongs to somebody else and one that does not exist get the same ``NotFound``.
     """
 
-    def __init__(self, store: StateStore, objects: ObjectStore, clock: Clock) -> None:
+    def __init__(
+        self, store: StateStore, objects: ObjectStore, clock: Clock, settings: StorageSettings | None = None
+    ) -> None:
         self._store = store
         self._objects = objects
         self._clock = clock
+        self._settings = settings or StorageSettings()
+        self._counted = Counted(objects, clock, self._settings)
 
     def create_bucket(self, organisation: Organisation, name: str, *, once: Once | None = None) -> Bucket:
         """Make a bucket; one that the organisation has already is success.
@@ -154,7 +163,26 @@ class Storage:
             Conflict: The key is a folder of other objects, or one of its folders is an object.
         """
         self._own(org, bucket)
-        return Upload(self._objects.writer(bucket, key, only_if_absent=only_if_absent), self._store)
+        return Upload(self._objects.writer(bucket, key, only_if_absent=only_if_absent), self._store, self._counted)
+
+    def usage(self, org: str) -> StorageUsage:
+        """What the organisation stores, by bucket and in all; see ``Counted`` for how fresh the figures are."""
+        items = [self._counted.bucket(bucket.name) for bucket in self.buckets(org)]
+        return StorageUsage(
+            items=items,
+            objects=sum(item.objects for item in items),
+            bytes=sum(item.bytes for item in items),
+            complete=all(item.complete for item in items),
+        )
+
+    def usage_below(self, org: str, bucket: str, prefix: str = "") -> BucketUsage:
+        """What is stored in a bucket under keys that start with ``prefix``.
+
+        Raises:
+            NotFound: No such bucket for this organisation.
+        """
+        self._own(org, bucket)
+        return self._counted.below(bucket, prefix) if prefix else self._counted.bucket(bucket)
 
     def delete(self, org: str, bucket: str, key: str, *, once: Once | None = None) -> StoredObject:
         """Remove an object and return what it was.

@@ -208,3 +208,17 @@ async def test_the_original_scheme_may_upload_too(served: Served) -> None:
     refused = await served.client.send("PUT", f"{HERE}/cloudml/b", wrong, b"abd")
     assert refused.status == 401
     assert hashlib.md5(b"abd", usedforsecurity=False).hexdigest() in refused.text
+
+
+async def test_usage_is_told_by_bucket_and_prefix(served: Served) -> None:
+    for key, size in (("a/1", 3), ("a/2", 4), ("b", 5)):
+        assert (await served.member.call("PUT", f"{HERE}/cloudml/{key}", body=bytes(size))).status == 201
+    whole = (await served.member.call("GET", f"{HERE}/-/usage")).json()
+    assert (whole["objects"], whole["bytes"], whole["complete"]) == (3, 12, True)
+    assert [item["bucket"] for item in whole["items"]] == ["cloudml"]
+    part = (await served.member.call("GET", f"{HERE}/-/usage/cloudml?prefix=a%2F")).json()
+    assert (part["objects"], part["bytes"], part["prefix"]) == (2, 7, "a/")
+    await served.member.call("PUT", f"{HERE}/cloudml/c", body=bytes(8))
+    assert (await served.member.call("GET", f"{HERE}/-/usage")).json()["bytes"] == 20
+    for bucket in ("others", "nowhere"):
+        assert (await served.member.call("GET", f"{HERE}/-/usage/{bucket}")).status == 404

@@ -12,7 +12,7 @@ from cloud_ml.api.auth import Signed, SignedUpload
 from cloud_ml.api.openapi import OBJECT_BODY, answers, bytes_of
 from cloud_ml.api.routes import Here
 from cloud_ml.models import common
-from cloud_ml.models.storage import Bucket, BucketPage, ObjectPage, StoredObject
+from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, ObjectPage, StorageUsage, StoredObject
 
 router = APIRouter(prefix="/api/v1/storage", tags=["storage"], default_response_class=Response)
 
@@ -25,6 +25,18 @@ async def list_buckets(here: Here, call: Signed, org_id: str | None = None) -> R
         return BucketPage(items=here.storage.buckets(here.identities.scope(call.caller, org_id)))
 
     return documents.answer(await here.offload(page))
+
+
+@router.get("/-/usage", responses=answers(StorageUsage))
+async def usage(here: Here, call: Signed) -> Response:
+    """What the caller's organisation stores, by bucket and in all. Figures may be a minute old."""
+    return documents.answer(await here.offload(here.storage.usage, call.org))
+
+
+@router.get("/-/usage/{bucket}", responses=answers(BucketUsage))
+async def usage_of_bucket(here: Here, call: Signed, bucket: str, prefix: str = "") -> Response:
+    """What a bucket holds under keys that start with ``prefix``."""
+    return documents.answer(await here.offload(here.storage.usage_below, call.org, bucket, prefix))
 
 
 @router.put("/{bucket}", status_code=201, responses=answers(Bucket, 201))

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound
 from cloud_ml.models.common import check_bucket, refuse
-from cloud_ml.objects.base import Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
+from cloud_ml.objects.base import Amount, Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
 from cloud_ml.objects.local import emptying, tree
 from cloud_ml.objects.local.listing import walk
 from cloud_ml.objects.local.transfer import Chunks, LocalWriter, object_info
@@ -107,6 +107,17 @@ class LocalObjectStore(ObjectStore):
             raise refuse("limit", limit, "1 or more")
         with self._open(bucket) as folder:
             return self._page(folder, bucket, prefix, delimiter=delimiter, after=after, limit=limit)
+
+    def amount(self, bucket: str, prefix: str = "", *, stop: Callable[[], bool] = lambda: False) -> Amount:
+        """How much is stored; asks ``stop`` before the first object and after every 256."""
+        objects = size = 0
+        with self._open(bucket) as folder, contextlib.closing(walk(folder, prefix, "", deep=True)) as entries:
+            for _, status in entries:
+                if objects % 256 == 0 and stop():
+                    return Amount(objects, size, complete=False)
+                objects += 1
+                size += status.st_size if status else 0
+        return Amount(objects, size)
 
     def delete(self, bucket: str, key: str) -> bool:
         """Remove the object, and folders that become empty by it."""
