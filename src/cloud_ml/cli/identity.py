@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import click
 
-from cloud_ml.cli.output import echo, echo_facts, echo_json, output_option
+from cloud_ml.cli.output import echo, echo_as, echo_facts, output_option
 from cloud_ml.cli.session import Session, pass_session
 
 
 @click.command()
-@output_option("json")
+@output_option()
 @pass_session
 def whoami(session: Session, output: str | None) -> None:
     """Show whom the server takes you for."""
     me = session.client.whoami()
-    if output == "json":
-        from cloud_ml.models import codec
-
-        echo_json(codec.encode(me))
+    if echo_as(output, me, me.user):
         return
     echo_facts(
         {

@@ -1,8 +1,7 @@
-"""Jobs written down in files: JSON, TOML, and YAML where PyYAML is installed."""
+"""Jobs written down in files: JSON, TOML or YAML, by the ending of the name."""
 
 from __future__ import annotations
 
-import importlib
 import json
 import tomllib
 from pathlib import Path
@@ -35,25 +34,10 @@ def _parse(path: Path, text: str) -> Any:
     if path.suffix == ".toml":
         return tomllib.loads(text)
     if path.suffix in (".yaml", ".yml"):
-        return _parse_yaml(path, text)
+        from cloud_ml.cli.yamls import load
+
+        return load(text)
     return json.loads(text)
-
-
-def _parse_yaml(path: Path, text: str) -> Any:
-    try:
-        yaml = importlib.import_module("yaml")
-    except ModuleNotFoundError:
-        raise InvalidRequest(
-            f"{path} is YAML, which needs the package PyYAML",
-            field="filename",
-            value=str(path),
-            allowed="JSON, TOML, or YAML with PyYAML installed",
-            hint="Run `pip install pyyaml`, or write the job as JSON or TOML.",
-        ) from None
-    try:
-        return yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise ValueError(str(error).replace("\n", " ")) from error
 
 
 def _bad(path: Path, what: str) -> InvalidRequest:

@@ -1,15 +1,25 @@
-"""How commands show what they found: plain aligned tables, JSON, colours on a terminal."""
+"""How commands show what they found: tables that fit the terminal, JSON, YAML, names.
+
+::
+
+    @output_option()
+    def list_things(session: Session, output: str | None) -> None:
+        things = session.client.list_things()
+        if not echo_as(output, things, (one.name for one in things)):
+            echo_table(("NAME", "SIZE"), [(one.name, size(one.size)) for one in things])
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
 import click
+
+from cloud_ml.cli.terminal import above_the_line, columns, cut, pad, plain, wants_colours, width_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -24,59 +34,116 @@ _STATE_COLOURS = {
     "Failed": "red",
     "Stopped": "red",
 }
+_KINDS = ("table", "json", "yaml", "name")
+_YAML = "cloud_ml.cli.yaml"
 _SECRET_FIELDS = ("hdfs_krb_password", "hdfs_krb_keytab")
 
 
-def output_option(*kinds: str) -> Callable[[F], F]:
-    """The option ``-o/--output``; its value is ``None`` for the usual table."""
-    return click.option("-o", "--output", type=click.Choice(kinds), help="Another form than the usual table.")
+def output_option(*more: str) -> Callable[[F], F]:
+    """The option ``-o/--output``: ``table``, ``json``, ``yaml``, ``name``, and ``more``, such as ``wide``.
+
+    The command gets ``None`` for the usual table, and ``json`` for YAML, too: ``echo_document`` knows
+    which of the two was asked for.
+    """
+    kinds = ("table", *(one for one in more if one not in _KINDS), *_KINDS[1:])
+    help_text = "Another form than the usual table, for programs or for pipes."
+    return click.option("-o", "--output", type=click.Choice(kinds), callback=_form, help=help_text)
+
+
+def _form(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:
+    ctx.meta[_YAML] = value == "yaml"
+    return {"table": None, "yaml": "json"}.get(value or "table", value)
 
 
 def echo(text: str) -> None:
     """Print a line."""
-    click.echo(text)
+    with above_the_line():
+        click.echo(text)
 
 
 def note(text: str) -> None:
     """Tell the person in front of it something that is not the result: on standard error."""
-    click.echo(text, err=True)
+    with above_the_line():
+        click.echo(text, err=True)
 
 
-def echo_json(document: Any) -> None:
-    """Print a JSON document: indented for people, and just as good for programs."""
-    click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+def echo_as(output: str | None, found: Any, names: str | Iterable[str]) -> bool:
+    """Print ``found`` as a document, or its ``names``, if that is what was asked for; else return ``False``.
+
+    Args:
+        output: The value of ``output_option``.
+        found: JSON values, dataclasses, or a list of them.
+        names: What the next command would be given to mean the same: one, or one for each line.
+    """
+    if output == "json":
+        echo_document(_values(found))
+    elif output == "name":
+        for name in [names] if isinstance(names, str) else names:
+            echo(name)
+    else:
+        return False
+    return True
+
+
+def echo_document(document: Any) -> None:
+    """Print a document as JSON, or as YAML if ``-o yaml`` asked for it: for people, and just as good for programs."""
+    context = click.get_current_context(silent=True)
+    if context is not None and context.meta.get(_YAML):
+        from cloud_ml.cli.yamls import dump
+
+        click.echo(dump(document), nl=False)
+    else:
+        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+
+
+echo_json = echo_document
 
 
 def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, painted: int | None = None) -> None:
-    """Print rows under a header, columns two spaces apart. Column ``painted`` shows states in their colour."""
-    cells = [[_plain(cell) for cell in row] for row in rows]
-    widths = [max(map(len, column)) for column in zip(header, *cells, strict=True)]
-    click.echo("  ".join(name.ljust(width) for name, width in zip(header, widths, strict=True)).rstrip())
+    """Print rows under a header, columns two spaces apart. Column ``painted`` shows states in their colour.
+
+    On a terminal that is too narrow the widest columns are cut, with ``…``; piped output is never cut.
+    """
+    cells = [[plain(cell) for cell in row] for row in rows]
+    widths = [max(map(columns, column)) for column in zip(header, *cells, strict=True)]
+    if sys.stdout.isatty():
+        widths = narrowed(widths, [columns(name) for name in header], width_of(sys.stdout))
+    click.echo("  ".join(pad(name, width) for name, width in zip(header, widths, strict=True)).rstrip())
     for row in cells:
-        padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-        padded[-1] = row[-1]
+        shown = [pad(cut(cell, width), width) for cell, width in zip(row, widths, strict=True)]
         if painted is not None:
-            padded[painted] = paint_state(row[painted]) + padded[painted][len(row[painted]) :]
-        click.echo("  ".join(padded).rstrip())
+            state = shown[painted].rstrip()
+            shown[painted] = paint_state(state) + shown[painted][len(state) :]
+        click.echo("  ".join(shown).rstrip())
+
+
+def narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int]:
+    """``widths`` of columns, two spaces apart, made to fit ``room``: always the widest one gives way.
+
+    A column keeps the width of its header and at least eight, so that a very narrow terminal may wrap lines.
+    """
+    found = list(widths)
+    floors = [min(width, max(low, 8)) for width, low in zip(widths, least, strict=True)]
+    while sum(found) + 2 * (len(found) - 1) > room:
+        givers = [i for i, width in enumerate(found) if width > floors[i]]
+        if not givers:
+            break
+        found[max(givers, key=found.__getitem__)] -= 1
+    return found
 
 
 def echo_facts(facts: Mapping[str, Any], *, painted: str = "") -> None:
     """Print names and values, aligned; what is empty is left out. The value of ``painted`` is a state."""
-    shown = {name: _plain(str(value)) for name, value in facts.items() if value not in (None, "", [], {})}
-    width = max(map(len, shown), default=0) + 1
+    shown = {name: plain(str(value)) for name, value in facts.items() if value not in (None, "", [], {})}
+    width = max(map(columns, shown), default=0) + 1
     for name, value in shown.items():
-        click.echo(f"{(name + ':').ljust(width)} {paint_state(value) if name == painted else value}")
+        click.echo(f"{pad(name + ':', width)} {paint_state(value) if name == painted else value}")
 
 
 def paint_state(state: str) -> str:
     """A state in its colour, where colours are wanted."""
     colour = _STATE_COLOURS.get(state)
     return click.style(state, fg=colour) if colour and wants_colours() else state
-
-
-def wants_colours() -> bool:
-    """Whether standard output is a terminal whose user has not refused colours (``NO_COLOR``)."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def local_time(moment: datetime | None) -> str:
@@ -91,6 +158,11 @@ def without_secrets(spec: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _plain(text: str) -> str:
-    # Texts come from other people's jobs: control characters could rewrite the terminal.
-    return "".join(char if char.isprintable() else " " for char in text)
+def _values(found: Any) -> Any:
+    from dataclasses import is_dataclass
+
+    from cloud_ml.models import codec
+
+    if isinstance(found, (list, tuple)):
+        return [_values(one) for one in found]
+    return codec.encode(found) if is_dataclass(found) else found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.output import echo, echo_json, echo_table, local_time, note, output_option
+from cloud_ml.cli.output import echo, echo_as, echo_table, local_time, note, output_option
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ def storage() -> None:
 @storage.command()
 @click.argument("uri", required=False)
 @click.option("-r", "--recursive", is_flag=True, help="Everything below, not one level.")
-@output_option("json", "name")
+@output_option()
 @pass_session
 def ls(session: Session, uri: str | None, recursive: bool, output: str | None) -> None:
     """List buckets, or the objects whose URI starts with URI."""
@@ -101,14 +101,8 @@ def mb(session: Session, names: tuple[str, ...]) -> None:
 
 
 def _show(rows: list[tuple[str, str, str, Any]], output: str | None) -> None:
-    if output == "json":
-        from cloud_ml.models import codec
-
-        echo_json([{"folder": name} if one is None else codec.encode(one) for name, _, _, one in rows])
-    elif output == "name":
-        for name, *_ in rows:
-            echo(name)
-    else:
+    found = [{"folder": name} if one is None else one for name, _, _, one in rows]
+    if not echo_as(output, found, (row[0] for row in rows)):
         echo_table(("NAME", "SIZE", "MODIFIED"), [row[:3] for row in rows])
 
 

@@ -63,7 +63,7 @@ def test_the_version(offline: Run) -> None:
         (("jobs", "submt"), 'there is no command "submt"; did you mean submit?'),
         (("jobs", "xyzzy"), "there are cancel, delete"),
         (("jobs", "list", "--stat", "x"), "--stat"),
-        (("jobs", "list", "-o", "yaml"), "'json'"),
+        (("jobs", "list", "-o", "xml"), "'json'"),
         (("jobs", "describe"), "NAME"),
         (("--contxt", "a", "whoami"), "--context"),
     ],

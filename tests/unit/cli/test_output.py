@@ -1,11 +1,16 @@
 from __future__ import annotations
 
+import json
 import sys
 
+import click
 import pytest
+import yaml
+from click.testing import CliRunner
 
+from cloud_ml.cli import yamls
 from cloud_ml.cli.exit_codes import exit_code_of
-from cloud_ml.cli.output import echo_facts, echo_table, paint_state
+from cloud_ml.cli.output import echo_as, echo_facts, echo_table, narrowed, output_option, paint_state
 from support.fake_api import make_job
 
 
@@ -32,6 +37,60 @@ def test_tables(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr().out == "A          LONG HEADER\nwide cell  x\ny\n"
     echo_table(("A", "B"), [])
     assert capsys.readouterr().out == "A  B\n"
+
+
+def test_tables_fit_the_terminal_and_pipes_get_everything(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rows = [("a", "Failed", "x" * 100), ("b", "Running", "日本語" * 20)]
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.setattr("cloud_ml.cli.output.width_of", lambda _: 40)
+    echo_table(("NAME", "STATE", "MESSAGE"), rows, painted=1)
+    shown = capsys.readouterr().out.splitlines()
+    assert shown[1] == "a     \x1b[31mFailed\x1b[0m   " + "x" * 24 + "…"
+    assert shown[2].endswith("日本語日本語日本語日本語…")
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: False)
+    echo_table(("NAME", "STATE", "MESSAGE"), rows)
+    assert "x" * 100 in capsys.readouterr().out
+
+
+def test_the_widest_column_gives_way_first_and_none_below_its_header() -> None:
+    assert narrowed([10, 50, 20], [4, 4, 4], 200) == [10, 50, 20]
+    assert narrowed([10, 50, 20], [4, 4, 4], 60) == [10, 26, 20]
+    assert narrowed([10, 50, 20], [4, 4, 30], 10) == [8, 8, 20]
+
+
+@click.command()
+@output_option("wide")
+def _things(output: str | None) -> None:
+    jobs = [make_job("a", phase="Failed"), make_job("on")]
+    if not echo_as(output, jobs, (one.name for one in jobs)):
+        echo_table(("NAME", "STATE"), [(one.name, one.phase) for one in jobs])
+
+
+def test_every_form_of_output_says_the_same() -> None:
+    def asked(*arguments: str) -> str:
+        return CliRunner().invoke(_things, list(arguments)).output
+
+    assert asked() == asked("-o", "table") == asked("-o", "wide")
+    assert asked("-o", "name") == "a\non\n"
+    found = json.loads(asked("-o", "json"))
+    assert [one["phase"] for one in found] == ["Failed", "Queued"]
+    text = asked("-o", "yaml")
+    assert yaml.safe_load(text) == yamls.load(text) == found
+    assert "json, yaml" in asked("-o", "xml").replace("'", "").replace("|", ", ")
+
+
+def test_yaml_has_no_surprises() -> None:
+    text = "a: no\nb: 012\nc: 1:30\nd: 2026-01-31\ne: 1.5\nf: true\ng: 7\nh:\ni: 100M\n"
+    assert yamls.load(text) == {
+        "a": "no", "b": "012", "c": "1:30", "d": "2026-01-31", "e": 1.5, "f": True, "g": 7, "h": None, "i": "100M",
+    }  # fmt: skip
+    for bad in ("a: [", "a: !!python/name:os.system", "\x00"):
+        with pytest.raises(ValueError, match=r"^[^\n]+$"):
+            yamls.load(bad)
 
 
 def test_facts_leave_out_what_is_empty(capsys: pytest.CaptureFixture[str]) -> None:

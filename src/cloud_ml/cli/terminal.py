@@ -1,0 +1,98 @@
+"""What the terminal can show, and the one line on it that is drawn anew while something goes on."""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+import unicodedata
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TextIO
+
+FALLBACK_WIDTH = 80
+WIPE = "\r\x1b[K"
+
+_drawn: list[TextIO] = []
+_pen = threading.RLock()
+
+
+def wants_colours() -> bool:
+    """Whether standard output is a terminal whose user has not refused colours (``NO_COLOR``)."""
+    return _is_terminal(sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def is_live(stream: TextIO) -> bool:
+    """Whether lines may be drawn anew there: a terminal that can, and ``CLOUDML_PROGRESS`` is not ``0``."""
+    return _is_terminal(stream) and os.environ.get("TERM") != "dumb" and os.environ.get("CLOUDML_PROGRESS") != "0"
+
+
+def width_of(stream: TextIO) -> int:
+    """The columns of a terminal; 80 where it does not say."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or FALLBACK_WIDTH
+    except (OSError, ValueError, AttributeError):
+        return FALLBACK_WIDTH
+
+
+def draw(stream: TextIO, line: str) -> None:
+    """Show ``line`` in place of the one drawn before. It must fit the width."""
+    with _pen:
+        stream.write(WIPE + line)
+        stream.flush()
+        _drawn[:] = [stream]
+
+
+def wipe() -> None:
+    """Remove the line that was drawn, if there is one."""
+    with _pen:
+        if _drawn:
+            stream = _drawn.pop()
+            stream.write(WIPE)
+            stream.flush()
+
+
+@contextmanager
+def above_the_line() -> Iterator[None]:
+    """Within this, what is written stands above the drawn line: nobody draws meanwhile."""
+    with _pen:
+        wipe()
+        yield
+
+
+def plain(text: str) -> str:
+    """``text`` without control characters: it comes from other people's jobs and could rewrite the terminal."""
+    return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
+
+
+def columns(text: str) -> int:
+    """How many columns ``text`` takes: wide characters take two, combining ones none."""
+    return len(text) if text.isascii() else sum(map(_columns_of, text))
+
+
+def cut(text: str, width: int) -> str:
+    """``text`` in at most ``width`` columns; what had to be cut ends in ``…``."""
+    if columns(text) <= width:
+        return text
+    taken, kept = 0, []
+    for char in text:
+        taken += _columns_of(char)
+        if taken > width - 1:
+            break
+        kept.append(char)
+    return "".join(kept).rstrip() + "…" if width > 0 else ""
+
+
+def pad(text: str, width: int) -> str:
+    """``text`` filled with spaces to ``width`` columns."""
+    return text + " " * (width - columns(text))
+
+
+def _columns_of(char: str) -> int:
+    if unicodedata.combining(char):
+        return 0
+    return 2 if unicodedata.east_asian_width(char) in "WF" else 1
+
+
+def _is_terminal(stream: TextIO | None) -> bool:
+    return stream is not None and not stream.closed and stream.isatty()

@@ -1,0 +1,128 @@
+"""Bars and spinners: what they show, where, and what they leave behind."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import sys
+import termios
+
+import pytest
+
+from cloud_ml.cli import figures
+from cloud_ml.cli.progress import bar, bar_line, spinner
+
+MIB = 2**20
+SHOW = """
+import sys
+from cloud_ml.cli.output import echo, note
+from cloud_ml.cli.progress import bar, spinner
+with bar("Uploading a.tar.gz", 4096) as progress:
+    progress(1024, None)
+    note("halfway")
+    progress(4096, None)
+with spinner("Queued") as say:
+    echo("a result")
+    say("Running")
+echo("the end")
+"""
+
+
+def _on_a_terminal(code: str, *, columns: int = 80, **environment: str) -> str:
+    """What a terminal of ``columns`` gets to see from a program."""
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    inherited = {"PATH": os.environ["PATH"], "TERM": "xterm", "PYTHONIOENCODING": "utf-8"}
+    command = [sys.executable, "-c", code]
+    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=inherited | environment) as process:
+        os.close(theirs)
+        seen = b""
+        while True:
+            try:
+                chunk = os.read(ours, 65536)
+            except OSError:  # the other side of the terminal is closed
+                break
+            if not chunk:
+                break
+            seen += chunk
+        assert process.wait() == 0
+    os.close(ours)
+    return seen.decode()
+
+
+def test_a_terminal_sees_lines_that_are_drawn_anew_and_gone_at_the_end() -> None:
+    seen = _on_a_terminal(SHOW)
+    assert "Uploading a.tar.gz  ━" in seen
+    assert "100%  4.0 KiB of 4.0 KiB" in seen
+    assert "⠋ Queued  0:00" in seen
+    lines = [line.rpartition("\r\x1b[K")[2] for line in seen.replace("\r\n", "\n").split("\n")]
+    assert [line for line in lines if line] == ["halfway", "a result", "the end"]
+
+
+@pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"CLOUDML_PROGRESS": "0"}])
+def test_dumb_terminals_and_those_who_refuse_see_lines_only(environment: dict[str, str]) -> None:
+    assert _on_a_terminal(SHOW, **environment) == "halfway\r\na result\r\nthe end\r\n"
+
+
+@pytest.mark.parametrize("columns", [12, 30, 50, 200])
+def test_a_line_never_takes_more_than_the_terminal_has(columns: int) -> None:
+    code = "from cloud_ml.cli.progress import bar\nwith bar('x' * 60, 100) as progress: progress(50, None)"
+    seen = _on_a_terminal(code, columns=columns)
+    drawn = [part for part in seen.split("\r\x1b[K") if part]
+    assert drawn
+    assert all(len(line) < columns for line in drawn)
+
+
+def test_without_a_terminal_nothing_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with bar("Uploading", 10) as progress, spinner("Queued") as say:
+        progress(5, None)
+        say("Running")
+    assert capsys.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize(
+    ("width", "line"),
+    [
+        (80, "Uploading a  ━━━━━━━━━╌╌╌╌╌╌╌╌╌╌   50%  1.0 MiB of 2.0 MiB  512 KiB/s  0:02 left"),
+        (60, "Uploading a   50%  1.0 MiB of 2.0 MiB  512 KiB/s  0:02 left"),
+        (40, "Uploading a   50%  1.0 MiB of 2.0 MiB"),
+        (20, "Uploading a   50%"),
+        (8, "Uploadi…"),
+    ],
+)
+def test_the_less_room_the_less_it_tells(width: int, line: str) -> None:
+    shown = bar_line("Uploading a", MIB, 2 * MIB, 512 * 1024, width=width)
+    assert len(shown) <= width
+    assert shown == line
+
+
+def test_bars_in_words_of_plain_terminals_and_without_a_total() -> None:
+    assert bar_line("x", 1, 2, None, width=40, fancy=False) == "x  #########----------   50%  1 B of 2 B"
+    assert bar_line("x", 2048, None, 1024, width=40) == "x  2.0 KiB  1.0 KiB/s"
+    assert bar_line("x", 5, 0, None, width=40) == "x  5 B"
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (1023, "1023 B"), (1536, "1.5 KiB"), (99.9 * MIB, "99.9 MiB"), (120 * 2**30, "120 GiB")],
+)
+def test_sizes(count: float, text: str) -> None:
+    assert figures.size(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (-1, "0 ms"), (0.04, "40 ms"), (0.9999, "1.0 s"), (3.21, "3.2 s"), (59.97, "1 m 00 s"), (80, "1 m 20 s"),
+        (7500, "2 h 05 m"), (273600, "3 d 04 h"),
+    ],
+)  # fmt: skip
+def test_spans(seconds: float, text: str) -> None:
+    assert figures.span(seconds) == text
+
+
+def test_clocks() -> None:
+    assert [figures.clock(seconds) for seconds in (5, 65, 3723)] == ["0:05", "1:05", "1:02:03"]
