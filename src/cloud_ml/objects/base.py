@@ -9,20 +9,24 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Protocol, Self, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from cloud_ml.models.common import check_key, refuse
+
+if TYPE_CHECKING:
+    from cloud_ml.objects.multipart import MultipartUploads
 
 
 @dataclass(frozen=True, slots=True)
 class ObjectInfo:
     """What is known of an object without reading it. ``size`` in bytes.
 
-    ``etag`` changes whenever the content does.
+    ``etag`` changes whenever the content does. ``sha256`` is the content's, in lower-case hex, where it is
+    known without reading: after a write, and often beside a read.
     """
 
     bucket: str
@@ -30,6 +34,7 @@ class ObjectInfo:
     size: int
     modified: datetime
     etag: str
+    sha256: str | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,6 +117,11 @@ class ObjectStore(abc.ABC):
     name a bucket raise ``NotFound`` when it does not exist.
     """
 
+    @property
+    @abc.abstractmethod
+    def multipart(self) -> MultipartUploads:
+        """Uploads in parts."""
+
     @abc.abstractmethod
     def create_bucket(self, bucket: str, *, tenant: int | None = None) -> None:
         """Make a bucket; one that exists is success.
@@ -121,7 +131,7 @@ class ObjectStore(abc.ABC):
 
     @abc.abstractmethod
     def delete_bucket(self, bucket: str) -> None:
-        """Remove an empty bucket; one that is gone is success.
+        """Remove an empty bucket, and the uploads in parts that were under way; one that is gone is success.
 
         Raises:
             Conflict: There are objects in it.
@@ -147,6 +157,14 @@ class ObjectStore(abc.ABC):
             InvalidRequest: ``start`` or ``length`` is negative.
             NotFound: No such object.
             Unavailable: While iterating: somebody with direct access cut the file short.
+        """
+
+    @abc.abstractmethod
+    def digest(self, bucket: str, key: str) -> ObjectInfo:
+        """The object's facts, ``sha256`` among them: read and computed if nobody has noted it down.
+
+        Raises:
+            NotFound: No such object.
         """
 
     @abc.abstractmethod

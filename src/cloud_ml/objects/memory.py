@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -11,6 +12,8 @@ from datetime import UTC, datetime
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models.common import check_bucket, refuse
 from cloud_ml.objects.base import Amount, Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
+from cloud_ml.objects.memory_multipart import MemoryMultipartUploads
+from cloud_ml.objects.multipart import MultipartUploads
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +34,12 @@ class MemoryObjectStore(ObjectStore):
         self._buckets: dict[str, dict[str, _Object]] = {}
         self._lock = threading.Lock()
         self._versions = itertools.count(1)
+        self._multipart = MemoryMultipartUploads(self, clock)
+
+    @property
+    def multipart(self) -> MultipartUploads:
+        """Uploads in parts."""
+        return self._multipart
 
     def create_bucket(self, bucket: str, *, tenant: int | None = None) -> None:
         """Make a bucket; ``tenant`` means nothing here."""
@@ -44,6 +53,8 @@ class MemoryObjectStore(ObjectStore):
             if self._buckets.get(bucket):
                 raise Conflict(f"the bucket {bucket} holds objects", field="bucket", value=bucket)
             self._buckets.pop(bucket, None)
+        for upload in self._multipart.all(bucket):
+            self._multipart.drop(bucket, upload.id)
 
     def buckets(self) -> Sequence[str]:
         """Every bucket's name, sorted."""
@@ -69,6 +80,10 @@ class MemoryObjectStore(ObjectStore):
             raise NotFound(f"there is no object {key} in {bucket}", field="key", value=key)
         piece = found.content[start : None if length is None else start + length]
         return found.info, iter([piece] if piece else [])
+
+    def digest(self, bucket: str, key: str) -> ObjectInfo:
+        """The object's facts; every one knows its digest here."""
+        return self.read(bucket, key)[0]
 
     def writer(self, bucket: str, key: str, *, only_if_absent: bool = False) -> ObjectWriter:
         """Begin an upload."""
@@ -119,7 +134,8 @@ class MemoryObjectStore(ObjectStore):
             _check_place(objects, key)
             if only_if_absent and key in objects:
                 raise AlreadyExists(f"there is an object {key} in {bucket} already", field="key", value=key)
-            info = ObjectInfo(bucket, key, len(content), self._clock(), f"{next(self._versions):x}")
+            digest = hashlib.sha256(content).hexdigest()
+            info = ObjectInfo(bucket, key, len(content), self._clock(), f"{next(self._versions):x}", digest)
             objects[key] = _Object(info, content)
             return info
 

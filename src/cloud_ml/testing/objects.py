@@ -18,6 +18,7 @@ import pytest
 
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.objects.base import Amount, Listing, ObjectStore
+from cloud_ml.testing.multipart import MultipartContract
 
 BUCKET = "data"
 
@@ -32,7 +33,7 @@ def keys(listing: Listing) -> list[str]:
     return [info.key for info in listing.objects]
 
 
-class ObjectStoreContract:
+class ObjectStoreContract(MultipartContract):
     """Everything an object store promises."""
 
     @pytest.fixture(autouse=True)

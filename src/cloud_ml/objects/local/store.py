@@ -6,15 +6,18 @@ import contextlib
 import itertools
 import os
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound
 from cloud_ml.models.common import check_bucket, refuse
 from cloud_ml.objects.base import Amount, Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
-from cloud_ml.objects.local import emptying, tree
+from cloud_ml.objects.local import emptying, noted, tree
 from cloud_ml.objects.local.listing import walk
+from cloud_ml.objects.local.multipart import LocalMultipartUploads
 from cloud_ml.objects.local.transfer import Chunks, LocalWriter, object_info
 from cloud_ml.objects.local.uploads import Uploads
+from cloud_ml.objects.multipart import MultipartUploads
 
 
 class LocalObjectStore(ObjectStore):
@@ -37,7 +40,16 @@ class LocalObjectStore(ObjectStore):
             # Others may pass (to their own folder, which they know by name) but not look around.
             self._root.mkdir(mode=0o711, parents=True, exist_ok=True)
             self._uploads.folder.mkdir(mode=0o700, exist_ok=True)
+            parts = self._root / ".parts"
+            parts.mkdir(mode=0o700, exist_ok=True)
+        self._multipart = LocalMultipartUploads(parts, self._uploads, self._begin)
         self._uploads.sweep()
+        self._multipart.sweep()
+
+    @property
+    def multipart(self) -> MultipartUploads:
+        """Uploads in parts."""
+        return self._multipart
 
     def create_bucket(self, bucket: str, *, tenant: int | None = None) -> None:
         """Make a bucket; one that exists is success, and one that a crash has left half made is finished."""
@@ -56,6 +68,9 @@ class LocalObjectStore(ObjectStore):
             with tree.opened_path(self._root) as root, emptying.in_use_is_conflict(bucket):
                 os.rmdir(bucket, dir_fd=root)
                 os.fsync(root)
+            for upload in self._multipart.all(bucket):
+                with contextlib.suppress(NotFound):  # it ends at this moment
+                    self._multipart.drop(bucket, upload.id)
 
     def buckets(self) -> Sequence[str]:
         """Every bucket's name, sorted."""
@@ -74,19 +89,26 @@ class LocalObjectStore(ObjectStore):
         self, bucket: str, key: str, *, start: int = 0, length: int | None = None
     ) -> tuple[ObjectInfo, Iterator[bytes]]:
         """The object's facts and its bytes; the iterator also has ``close``."""
-        check_object_key(key)
         check_range(start, length)
-        *folders, name = tree.key_parts(key)
-        with self._folder(bucket, key, folders) as (_, folder):
-            descriptor = None if folder is None else tree.open_file(folder, name)
-        if descriptor is None:
-            raise NotFound(f"there is no object {key} in {bucket}", field="key", value=key)
-        info = object_info(bucket, key, os.fstat(descriptor))
+        descriptor = self._open_object(bucket, key)
+        info = replace(object_info(bucket, key, os.fstat(descriptor)), sha256=noted.noted(descriptor))
         most = max(info.size - start, 0)
         return info, Chunks(descriptor, f"{bucket}/{key}", start, most if length is None else min(length, most))
 
+    def digest(self, bucket: str, key: str) -> ObjectInfo:
+        """The object's facts and digest, noted on the file, or computed and noted now."""
+        descriptor = self._open_object(bucket, key)
+        try:
+            sha256 = noted.digest(descriptor)
+            return replace(object_info(bucket, key, os.fstat(descriptor)), sha256=sha256)
+        finally:
+            os.close(descriptor)
+
     def writer(self, bucket: str, key: str, *, only_if_absent: bool = False) -> ObjectWriter:
         """Begin an upload."""
+        return self._begin(bucket, key, only_if_absent)
+
+    def _begin(self, bucket: str, key: str, only_if_absent: bool) -> LocalWriter:
         check_object_key(key)
         *folders, name = tree.key_parts(key)
         with (
@@ -145,6 +167,20 @@ class LocalObjectStore(ObjectStore):
             folders=[key for key, status in page if not status],
             next=page[-1][0] if len(found) > limit else None,
         )
+
+    def _open_object(self, bucket: str, key: str) -> int:
+        """The object's file, open.
+
+        Raises:
+            NotFound: No such object.
+        """
+        check_object_key(key)
+        *folders, name = tree.key_parts(key)
+        with self._folder(bucket, key, folders) as (_, folder):
+            descriptor = None if folder is None else tree.open_file(folder, name)
+        if descriptor is None:
+            raise NotFound(f"there is no object {key} in {bucket}", field="key", value=key)
+        return descriptor
 
     @contextlib.contextmanager
     def _open(self, bucket: str) -> Iterator[int]:

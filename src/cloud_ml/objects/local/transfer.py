@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound, OutOfSpace, Unavailable
 from cloud_ml.objects.base import ObjectInfo, ObjectWriter
-from cloud_ml.objects.local import tree
+from cloud_ml.objects.local import noted, tree
 from cloud_ml.objects.local.uploads import UploadFile, Uploads
 
 CHUNK = 1 << 18
@@ -65,12 +67,14 @@ class LocalWriter(ObjectWriter):
         self._key = key
         self._only_if_absent = only_if_absent
         self._open_bucket = open_bucket
+        self._digest = hashlib.sha256()
         with tree.translated(bucket, key):
             self._upload: UploadFile | None = uploads.begin()
 
     def write(self, chunk: bytes) -> None:
         """Add bytes."""
         upload, left = self._running(), memoryview(chunk)
+        self._digest.update(chunk)
         try:
             with tree.translated(self._bucket, self._key):
                 while left:
@@ -79,6 +83,11 @@ class LocalWriter(ObjectWriter):
             self.abort()
             raise
 
+    @property
+    def sha256(self) -> str:
+        """The digest of what was written so far."""
+        return self._digest.hexdigest()
+
     def commit(self) -> ObjectInfo:
         """Make the object visible, durable and whole."""
         upload = self._running()
@@ -86,9 +95,11 @@ class LocalWriter(ObjectWriter):
             with tree.translated(self._bucket, self._key), self._open_bucket() as bucket:
                 owner = tree.Owner.of(bucket)
                 owner.adopt(upload.descriptor)
+                noted.note(upload.descriptor, self.sha256)
                 os.fsync(upload.descriptor)
                 self._place(upload, bucket, owner)
-                return object_info(self._bucket, self._key, os.fstat(upload.descriptor))
+                info = object_info(self._bucket, self._key, os.fstat(upload.descriptor))
+                return replace(info, sha256=self.sha256)
         finally:
             self.abort()
 

@@ -32,7 +32,7 @@ class Uploads:
         """A new, empty, locked file."""
         while True:
             name = secrets.token_hex(16).encode()
-            descriptor = os.open(self._path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
+            descriptor = os.open(self.path(name), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             # Between its making and its locking, a server that starts may take the file for a leftover.
             if _lock(descriptor) and os.fstat(descriptor).st_nlink:
                 return UploadFile(descriptor, name)
@@ -41,7 +41,7 @@ class Uploads:
     def discard(self, upload: UploadFile) -> None:
         """Forget an upload; its file may have moved on to its place already."""
         with contextlib.suppress(OSError):  # what a read-only disk keeps, the next start removes
-            self._path(upload.name).unlink()
+            self.path(upload.name).unlink()
         os.close(upload.descriptor)
 
     def sweep(self) -> None:
@@ -55,7 +55,8 @@ class Uploads:
                 finally:
                     os.close(descriptor)
 
-    def _path(self, name: bytes) -> Path:
+    def path(self, name: bytes) -> Path:
+        """Where the file of an upload lies."""
         return self.folder / name.decode()
 
 

@@ -1,0 +1,250 @@
+"""Uploads in parts as folders beside the buckets: ``<id>/about`` and a file for each part.
+
+A part's file carries number and digest in its name, so what is kept can be told without reading it. The
+lock of ``about`` orders those who keep a part, join or give up; it dies with its process.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
+from pathlib import Path
+
+from cloud_ml.errors import Conflict
+from cloud_ml.objects.base import ObjectInfo, check_object_key
+from cloud_ml.objects.local import tree
+from cloud_ml.objects.local.transfer import LocalWriter
+from cloud_ml.objects.local.uploads import UploadFile, Uploads
+from cloud_ml.objects.multipart import (
+    Declared,
+    Multipart,
+    MultipartUploads,
+    Part,
+    PartWriter,
+    check_chosen,
+    check_digest,
+    check_part_number,
+    check_upload_id,
+    no_upload,
+)
+
+_PART = re.compile(r"(\d{5})\.([0-9a-f]{64})")
+_ABOUT = "about"
+_BLOCK = 1 << 20
+_BEGINNING_S = 3600.0
+
+WriterOf = Callable[[str, str, bool], LocalWriter]
+
+
+class LocalMultipartUploads(MultipartUploads):
+    """Below ``folder``, which no job sees.
+
+    Args:
+        folder: Where they are kept, on the buckets' file system.
+        drafts: Where parts grow until they are whole.
+        writer: Begins an upload of an object: bucket, key, only if absent.
+    """
+
+    def __init__(self, folder: Path, drafts: Uploads, writer: WriterOf) -> None:
+        self.folder = folder
+        self._drafts = drafts
+        self._writer = writer
+
+    def begin(self, upload: str, bucket: str, key: str, declared: Declared) -> Multipart:
+        """Begin an upload, or find it under way."""
+        check_upload_id(upload)
+        check_object_key(key)
+        self._writer(bucket, key, False).abort()  # may the object be placed at all?
+        about = json.dumps({"bucket": bucket, "key": key, **asdict(declared)})
+        place = self.folder / upload
+        with tree.translated(bucket, key):
+            place.mkdir(mode=0o700, exist_ok=True)
+            draft = self._drafts.begin()
+            try:
+                os.write(draft.descriptor, about.encode())
+                os.fsync(draft.descriptor)
+                with contextlib.suppress(FileExistsError):
+                    os.link(self._drafts.path(draft.name), place / _ABOUT)
+                _sync(place)
+                _sync(self.folder)
+            finally:
+                self._drafts.discard(draft)
+        found = self._read(upload)
+        if found is None or (found.bucket, found.key, found.declared) != (bucket, key, declared):
+            raise Conflict(f"the upload {upload} is one of another object", field="upload", value=upload)
+        return found
+
+    def get(self, bucket: str, upload: str) -> Multipart:
+        """An upload."""
+        found = self._read(check_upload_id(upload))
+        if found is None or found.bucket != bucket:
+            raise no_upload(upload)
+        return found
+
+    def all(self, bucket: str | None = None) -> Sequence[Multipart]:
+        """The uploads under way."""
+        found = (self._read(path.name) for path in self.folder.iterdir())
+        mine = (one for one in found if one is not None and bucket in (None, one.bucket))
+        return sorted(mine, key=lambda one: (one.bucket, one.key, one.id))
+
+    def parts(self, bucket: str, upload: str) -> Sequence[Part]:
+        """The parts that are kept."""
+        self.get(bucket, upload)
+        return sorted(self._kept(upload), key=lambda part: part.number)
+
+    def writer(self, bucket: str, upload: str, number: int) -> PartWriter:
+        """Take in a part."""
+        check_part_number(number)
+        self.get(bucket, upload)
+        return _LocalPartWriter(self, bucket, upload, number, self._drafts)
+
+    def join(
+        self, bucket: str, upload: str, parts: Sequence[Part] | None = None, *, only_if_absent: bool = False
+    ) -> ObjectInfo:
+        """Copy the parts together. The copy is read back from the disk and so checked as it will lie there."""
+        about = self.get(bucket, upload)
+        with self.locked(upload):
+            chosen = check_chosen(self.parts(bucket, upload), parts, about.declared)
+            with self._writer(bucket, about.key, only_if_absent) as whole:
+                for part in chosen:
+                    for block in _blocks(self.folder / upload / _name(part)):
+                        whole.write(block)
+                check_digest(whole.sha256, about.declared)
+                info = whole.commit()
+            self._remove(upload)
+        return info
+
+    def drop(self, bucket: str, upload: str) -> None:
+        """Forget an upload and its parts."""
+        self.get(bucket, upload)
+        with self.locked(upload):
+            self._remove(upload)
+
+    def keep(self, upload: str, draft: Path, part: Part) -> None:
+        """Put a part that is whole among the others; for its writer.
+
+        Raises:
+            NotFound: The upload is over.
+        """
+        with self.locked(upload):
+            place = self.folder / upload
+            draft.replace(place / _name(part))
+            for older in place.glob(f"{part.number:05d}.*"):
+                if older.name != _name(part):
+                    older.unlink(missing_ok=True)
+            _sync(place)
+
+    def sweep(self) -> None:
+        """Remove what a crash has left of uploads that were over. One that begins at this moment is left alone."""
+        old = time.time() - _BEGINNING_S
+        for place in self.folder.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if not (place / _ABOUT).exists() and place.stat().st_mtime < old:
+                    shutil.rmtree(place, ignore_errors=True)
+
+    @contextlib.contextmanager
+    def locked(self, upload: str) -> Iterator[None]:
+        """Nobody else changes the upload meanwhile."""
+        try:
+            descriptor = os.open(self.folder / upload / _ABOUT, os.O_RDONLY | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            raise no_upload(upload) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            if not os.fstat(descriptor).st_nlink:
+                raise no_upload(upload)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _remove(self, upload: str) -> None:
+        place = self.folder / upload
+        (place / _ABOUT).unlink(missing_ok=True)  # first: without it there is no upload any more
+        shutil.rmtree(place, ignore_errors=True)
+
+    def _read(self, upload: str) -> Multipart | None:
+        place = self.folder / upload
+        try:
+            about = json.loads((place / _ABOUT).read_bytes())
+            touched = datetime.fromtimestamp(place.stat().st_mtime, UTC)
+        except (FileNotFoundError, NotADirectoryError):
+            return None
+        bucket, key = about.pop("bucket"), about.pop("key")
+        return Multipart(upload, bucket, key, Declared(**about), touched)
+
+    def _kept(self, upload: str) -> Iterator[Part]:
+        for path in (self.folder / upload).iterdir():
+            if match := _PART.fullmatch(path.name):
+                with contextlib.suppress(FileNotFoundError):  # replaced in this moment
+                    yield Part(int(match[1]), path.stat().st_size, match[2])
+
+
+class _LocalPartWriter(PartWriter):
+    def __init__(self, uploads: LocalMultipartUploads, bucket: str, upload: str, number: int, drafts: Uploads) -> None:
+        self._uploads = uploads
+        self._bucket = bucket
+        self._id = upload
+        self._number = number
+        self._drafts = drafts
+        self._digest = hashlib.sha256()
+        with tree.translated(bucket):
+            self._draft: UploadFile | None = drafts.begin()
+
+    def write(self, chunk: bytes) -> None:
+        draft, left = self._running(), memoryview(chunk)
+        self._digest.update(chunk)
+        try:
+            with tree.translated(self._bucket):
+                while left:
+                    left = left[os.write(draft.descriptor, left) :]
+        except BaseException:
+            self.abort()
+            raise
+
+    def commit(self) -> Part:
+        draft = self._running()
+        try:
+            with tree.translated(self._bucket):
+                os.fsync(draft.descriptor)
+                part = Part(self._number, os.fstat(draft.descriptor).st_size, self._digest.hexdigest())
+                self._uploads.keep(self._id, self._drafts.path(draft.name), part)
+            return part
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        draft, self._draft = self._draft, None
+        if draft is not None:
+            self._drafts.discard(draft)
+
+    def _running(self) -> UploadFile:
+        if self._draft is None:
+            raise ValueError("the part is over")
+        return self._draft
+
+
+def _name(part: Part) -> str:
+    return f"{part.number:05d}.{part.sha256}"
+
+
+def _blocks(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        while block := file.read(_BLOCK):
+            yield block
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

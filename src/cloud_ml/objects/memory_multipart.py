@@ -1,0 +1,133 @@
+"""Uploads in parts, in memory."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+from cloud_ml.errors import Conflict
+from cloud_ml.objects.base import ObjectInfo, ObjectStore, check_object_key
+from cloud_ml.objects.multipart import (
+    Declared,
+    Multipart,
+    MultipartUploads,
+    Part,
+    PartWriter,
+    check_chosen,
+    check_digest,
+    check_part_number,
+    check_upload_id,
+    no_upload,
+)
+
+
+@dataclass
+class _Upload:
+    about: Multipart
+    parts: dict[int, bytes] = field(default_factory=dict)
+    joining: threading.Lock = field(default_factory=threading.Lock)
+
+
+class MemoryMultipartUploads(MultipartUploads):
+    """Dictionaries of bytes."""
+
+    def __init__(self, store: ObjectStore, clock: Callable[[], datetime]) -> None:
+        self._store = store
+        self._clock = clock
+        self._uploads: dict[str, _Upload] = {}
+        self._lock = threading.Lock()
+
+    def begin(self, upload: str, bucket: str, key: str, declared: Declared) -> Multipart:
+        """Begin an upload, or find it under way."""
+        check_upload_id(upload)
+        check_object_key(key)
+        self._store.writer(bucket, key).abort()
+        fresh = _Upload(Multipart(upload, bucket, key, declared, self._clock()))
+        with self._lock:
+            about = self._uploads.setdefault(upload, fresh).about
+        if (about.bucket, about.key, about.declared) != (bucket, key, declared):
+            raise Conflict(f"the upload {upload} is one of another object", field="upload", value=upload)
+        return about
+
+    def get(self, bucket: str, upload: str) -> Multipart:
+        """An upload."""
+        return self._find(bucket, upload).about
+
+    def all(self, bucket: str | None = None) -> Sequence[Multipart]:
+        """The uploads under way."""
+        with self._lock:
+            found = [one.about for one in self._uploads.values() if bucket in (None, one.about.bucket)]
+        return sorted(found, key=lambda one: (one.bucket, one.key, one.id))
+
+    def parts(self, bucket: str, upload: str) -> Sequence[Part]:
+        """The parts that are kept."""
+        found = self._find(bucket, upload)
+        with self._lock:
+            kept = sorted(found.parts.items())
+        return [Part(number, len(content), hashlib.sha256(content).hexdigest()) for number, content in kept]
+
+    def writer(self, bucket: str, upload: str, number: int) -> PartWriter:
+        """Take in a part."""
+        check_part_number(number)
+        self._find(bucket, upload)
+        return _MemoryPartWriter(self, bucket, upload, number)
+
+    def join(
+        self, bucket: str, upload: str, parts: Sequence[Part] | None = None, *, only_if_absent: bool = False
+    ) -> ObjectInfo:
+        """Put the parts together."""
+        found = self._find(bucket, upload)
+        with found.joining:
+            self._find(bucket, upload)
+            chosen = check_chosen(self.parts(bucket, upload), parts, found.about.declared)
+            whole = b"".join(found.parts[part.number] for part in chosen)
+            check_digest(hashlib.sha256(whole).hexdigest(), found.about.declared)
+            info = self._store.put(bucket, found.about.key, whole, only_if_absent=only_if_absent)
+            self.drop(bucket, upload)
+            return info
+
+    def drop(self, bucket: str, upload: str) -> None:
+        """Forget an upload and its parts."""
+        self._find(bucket, upload)
+        with self._lock:
+            self._uploads.pop(upload, None)
+
+    def keep(self, bucket: str, upload: str, number: int, content: bytes) -> None:
+        """Keep a part that is whole; for its writer."""
+        found = self._find(bucket, upload)
+        with self._lock:
+            found.parts[number] = content
+            found.about = replace(found.about, touched=self._clock())
+
+    def _find(self, bucket: str, upload: str) -> _Upload:
+        check_upload_id(upload)
+        with self._lock:
+            found = self._uploads.get(upload)
+        if found is None or found.about.bucket != bucket:
+            raise no_upload(upload)
+        return found
+
+
+class _MemoryPartWriter(PartWriter):
+    def __init__(self, uploads: MemoryMultipartUploads, bucket: str, upload: str, number: int) -> None:
+        self._uploads = uploads
+        self._where = (bucket, upload, number)
+        self._chunks: list[bytes] | None = []
+
+    def write(self, chunk: bytes) -> None:
+        if self._chunks is None:
+            raise ValueError("the part is over")
+        self._chunks.append(bytes(chunk))
+
+    def commit(self) -> Part:
+        if self._chunks is None:
+            raise ValueError("the part is over")
+        content, self._chunks = b"".join(self._chunks), None
+        self._uploads.keep(*self._where, content)
+        return Part(self._where[2], len(content), hashlib.sha256(content).hexdigest())
+
+    def abort(self) -> None:
+        self._chunks = None

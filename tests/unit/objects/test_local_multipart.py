@@ -1,0 +1,75 @@
+"""What is particular to folders: restarts, leftovers, notes of digests."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.errors import OutOfSpace
+from cloud_ml.objects.local import LocalObjectStore
+from cloud_ml.objects.local.transfer import LocalWriter
+from cloud_ml.objects.multipart import Declared
+
+BUCKET, ID = "data", "0" * 32
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalObjectStore:
+    store = LocalObjectStore(tmp_path / "objects")
+    store.create_bucket(BUCKET)
+    return store
+
+
+def begin(store: LocalObjectStore) -> None:
+    store.multipart.begin(ID, BUCKET, "folder/a", Declared())
+    for number, content in ((1, b"abc"), (2, b"def")):
+        with store.multipart.writer(BUCKET, ID, number) as part:
+            part.write(content)
+            part.commit()
+
+
+def test_an_upload_goes_on_after_a_restart(store: LocalObjectStore, tmp_path: Path) -> None:
+    begin(store)
+    again = LocalObjectStore(tmp_path / "objects")
+    assert [part.number for part in again.multipart.parts(BUCKET, ID)] == [1, 2]
+    again.multipart.join(BUCKET, ID)
+    assert again.get(BUCKET, "folder/a") == b"abcdef"
+    assert list((tmp_path / "objects" / ".parts").iterdir()) == []
+    assert list((tmp_path / "objects" / ".uploads").iterdir()) == []
+
+
+def test_what_a_crash_left_of_an_upload_that_was_over_is_swept(store: LocalObjectStore, tmp_path: Path) -> None:
+    begin(store)
+    folder = tmp_path / "objects" / ".parts" / ID
+    (folder / "about").unlink()
+    os.utime(folder, (0, 0))
+    LocalObjectStore(tmp_path / "objects")
+    assert not folder.exists()
+
+
+def test_no_space_for_the_whole_keeps_the_parts(store: LocalObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin(store)
+    with monkeypatch.context() as patched:
+
+        def full(*_: object) -> None:
+            raise OutOfSpace("the disk is full")
+
+        patched.setattr(LocalWriter, "write", full)
+        with pytest.raises(OutOfSpace):
+            store.multipart.join(BUCKET, ID)
+    assert store.multipart.join(BUCKET, ID).size == 6
+
+
+def test_a_digest_is_noted_until_a_job_writes(store: LocalObjectStore) -> None:
+    store.put(BUCKET, "a", b"abc")
+    file = store.folder(BUCKET) / "a"
+    if not os.listxattr(file):
+        pytest.skip("this file system keeps no attributes")
+    assert store.read(BUCKET, "a")[0].sha256 == hashlib.sha256(b"abc").hexdigest()
+    file.write_bytes(b"xyz")
+    assert store.read(BUCKET, "a")[0].sha256 is None
+    assert store.digest(BUCKET, "a").sha256 == hashlib.sha256(b"xyz").hexdigest()
+    assert store.read(BUCKET, "a")[0].sha256 == hashlib.sha256(b"xyz").hexdigest()
