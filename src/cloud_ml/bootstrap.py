@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import cloud_ml
@@ -24,6 +25,7 @@ from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.recipes.single import SingleProcess
 from cloud_ml.settings import Settings
+from cloud_ml.state import rules
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.first_start import FirstStart, bootstrap
@@ -79,6 +81,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         settings.database_url,
         create=not data_folder.has_been_used(data),
         readers=settings.server.database_readers,
+        retention=_retention(settings),
     )
     objects = LocalObjectStore(data / "objects", (lambda tenant: tenant_base + tenant) if switches_user else None)
     engine = LocalEngine(findings, network=settings.engine.network)
@@ -116,6 +119,11 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         offload=platform.offload,
     )
     return Server(settings, platform, controller, engine, first_start, lock)
+
+
+def _retention(settings: Settings) -> rules.Retention:
+    days = settings.server.audit_retention_days
+    return rules.Retention(audit=timedelta(days=days) if days else None)
 
 
 def write_credentials(server: Server, endpoint: str) -> Path:

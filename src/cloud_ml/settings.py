@@ -64,6 +64,8 @@ class ServerSettings:
     """A proxy in front speaks TLS: listening beyond loopback without a certificate is then right."""
     shutdown_timeout_s: float = 8.0
     """How long open requests may take to end on SIGTERM. Followers of logs are cut off at once."""
+    audit_retention_days: int = 365
+    """How long the audit log keeps who did what; 0 keeps it for ever."""
     log_format: str = "auto"
     """``json``, ``text``, or ``auto``: text on a terminal, JSON otherwise."""
 

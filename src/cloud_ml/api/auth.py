@@ -10,6 +10,7 @@ from typing import Annotated, Any
 from fastapi import Depends
 from starlette.requests import HTTPConnection, Request
 
+from cloud_ml.api import auditing
 from cloud_ml.api.platform import Platform
 from cloud_ml.auth import claims, fds, legacy, signature
 from cloud_ml.auth.claims import Claim
@@ -17,6 +18,7 @@ from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import TooLarge, Unauthenticated
 from cloud_ml.state.base import Once
 from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.permissions import permit_change
 
 _SAFE = frozenset({"GET", "HEAD"})
 _ORIGINAL = frozenset({legacy.SCHEME, fds.SCHEME})
@@ -129,10 +131,11 @@ async def admit_upload(request: Request, *, read: Reader = claims.read) -> Uploa
 
 
 async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Claim, Identity]:
-    """Check time and signature, before a byte of the body is taken in.
+    """Check time, signature and whether the caller may change anything, before a byte of the body is taken in.
 
     Raises:
         Unauthenticated: They do not convince.
+        Forbidden: The request changes something and the caller may only look.
     """
     platform = platform_of(request)
     rules = platform.settings
@@ -159,12 +162,16 @@ async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Cla
         raise Unauthenticated(legacy.WRONG)
     if claim.scheme in _ORIGINAL and not caller.legacy_signatures:
         raise _legacy_is_off("for this key")
+    if mutation:
+        auditing.begin(request, caller, platform.clock())
+        permit_change(caller)
     return claim, caller
 
 
 def _once(request: Request, claim: Claim) -> Once:
     window_s = platform_of(request).settings.signature_window_s
-    return Once(claim.once_token(request.method, _target(request)), claims.forget_at(claim, window_s))
+    token = claim.once_token(request.method, _target(request))
+    return Once(token, claims.forget_at(claim, window_s), auditing.entry_of(request))
 
 
 def _target(request: Request) -> str:

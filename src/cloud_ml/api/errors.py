@@ -14,6 +14,7 @@ from starlette.middleware.exceptions import ExceptionMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 
+from cloud_ml.api import auditing
 from cloud_ml.auth.signature import SCHEME
 from cloud_ml.errors import (
     AlreadyExists,
@@ -91,6 +92,9 @@ def install(app: Starlette | ExceptionMiddleware) -> None:
         assert isinstance(error, CloudMlError)
         if status_of(error) in (500, 502):
             logger.error("%s: %s", type(error).__name__, error, extra={"path": request.url.path})
+        if auditing.entry_of(request) is not None:
+            platform = request.app.state.platform
+            await auditing.refused(request, error, platform.store, platform.offload)
         return answer(error)
 
     async def of_the_framework(request: Request, error: Exception) -> Response:

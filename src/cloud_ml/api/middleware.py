@@ -27,7 +27,7 @@ class Envelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = secrets.token_hex(8)
+        request_id = scope["request_id"] = secrets.token_hex(8)
         extra = [(b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
         began = False
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from cloud_ml.domain.records import Kind
@@ -12,10 +14,47 @@ SYSTEM = "system"
 
 
 class Role(StrEnum):
-    """What a key may do. An admin may name other organisations; a member sees its own."""
+    """What a user may do: see ``ALLOWED``. An admin is one of the whole platform, an owner of an organisation."""
 
     ADMIN = "admin"
+    OWNER = "owner"
     MEMBER = "member"
+    VIEWER = "viewer"
+
+
+class Operation(StrEnum):
+    """What may be allowed or not, in the words of a refusal."""
+
+    LOOK = "look at jobs, storage and quotas"
+    RUN_JOBS = "submit, start, cancel or delete jobs"
+    CHANGE_STORAGE = "change buckets and objects"
+    MANAGE_OWN_KEYS = "manage keys of one's own"
+    APPLY_FOR_QUOTA = "apply for quota"
+    MANAGE_ORGANISATION = "manage users and keys, or read the audit log"
+    MANAGE_PLATFORM = "manage organisations and quotas"
+
+
+_VIEWER = frozenset({Operation.LOOK})
+_MEMBER = _VIEWER | {Operation.RUN_JOBS, Operation.CHANGE_STORAGE, Operation.MANAGE_OWN_KEYS}
+_OWNER = _MEMBER | {Operation.APPLY_FOR_QUOTA, Operation.MANAGE_ORGANISATION}
+
+ALLOWED: Mapping[Role, frozenset[Operation]] = {
+    Role.VIEWER: _VIEWER,
+    Role.MEMBER: _MEMBER,
+    Role.OWNER: _OWNER,
+    Role.ADMIN: frozenset(Operation),
+}
+"""The one table of rights. All but an admin's end at the own organisation, beyond which nothing is seen to exist."""
+
+
+def permits(role: Role, operation: Operation) -> bool:
+    """Whether the role may do this."""
+    return operation in ALLOWED[role]
+
+
+def may_change(role: Role) -> bool:
+    """Whether the role may change anything at all."""
+    return ALLOWED[role] != _VIEWER
 
 
 class Standing(StrEnum):
@@ -39,17 +78,33 @@ class OrganisationSpec:
     number: int
     mail: str = ""
     default_bucket: str = ""
+    enabled: bool = True
+
+
+@dataclass(frozen=True)
+class UserSpec:
+    """A person or a program. The record's name is the user's, within the organisation that is the record's."""
+
+    role: Role = Role.MEMBER
+    mail: str = ""
+    enabled: bool = True
 
 
 @dataclass(frozen=True)
 class AccessKeySpec:
-    """A signing key. The record's name is the access key; ``secret`` never leaves the server."""
+    """A signing key. The record's name is the access key; ``secret`` leaves the server once, when it is made.
+
+    What the key may do is its user's role. ``role`` is what the user gets who is made for a key that was
+    there before users were.
+    """
 
     org: str
     user: str
     secret: str
     role: Role = Role.MEMBER
     legacy_signatures: bool = True
+    enabled: bool = True
+    expires_at: datetime | None = None
 
     def __repr__(self) -> str:
         return f"AccessKeySpec(org={self.org!r}, user={self.user!r}, secret=…, role={self.role!r})"
@@ -71,5 +126,6 @@ class OrganisationNumberSpec:
 
 ORGANISATION = Kind("organisation", OrganisationSpec, StandingStatus)
 ORGANISATION_NUMBER = Kind("organisation_number", OrganisationNumberSpec, StandingStatus)
+USER = Kind("user", UserSpec, StandingStatus)
 ACCESS_KEY = Kind("access_key", AccessKeySpec, StandingStatus)
 BUCKET = Kind("bucket", BucketSpec, StandingStatus)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
+from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.records import Event, Kind, Record, Summary
 
 S = TypeVar("S")
@@ -24,11 +25,13 @@ class Once:
     """Makes a mutation happen at most once: ``token`` is inserted as a unique row in its transaction.
 
     A request's (key, nonce) goes here, so that a replayed request is refused by any server, also
-    after a crash. Rows may be dropped after ``expires_at``.
+    after a crash. Rows may be dropped after ``expires_at``. The ``entry`` goes into the audit log in
+    the same transaction: what happened is on record, and what did not is not.
     """
 
     token: str
     expires_at: datetime
+    entry: AuditEntry | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,6 +219,18 @@ class StateStore(abc.ABC):
         """
 
     @abc.abstractmethod
+    def add_audit(self, entry: AuditEntry) -> None:
+        """Add an entry to the audit log by itself: for what was refused, or happened outside of requests."""
+
+    @abc.abstractmethod
+    def audit(self, wanted: AuditFilter, *, after: int | None = None, limit: int = 50) -> Page[AuditEntry]:
+        """Entries of the audit log, newest first; ``after`` is the cursor of the page before.
+
+        Raises:
+            InvalidRequest: ``limit`` is out of range.
+        """
+
+    @abc.abstractmethod
     def changes(self, after: int, *, limit: int = 1000) -> Sequence[Change]:
         """What changed after revision ``after``, oldest first; deletions included.
 
@@ -246,7 +261,7 @@ class StateStore(abc.ABC):
 
     @abc.abstractmethod
     def prune(self, now: datetime) -> None:
-        """Drop expired ``Once`` rows and old marks of deletion."""
+        """Drop expired ``Once`` rows, old marks of deletion and old entries of the audit log."""
 
     @abc.abstractmethod
     def close(self) -> None:

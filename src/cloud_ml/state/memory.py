@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, TypeVar
 
+from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.records import Event, Key, Kind, Record, Summary
 from cloud_ml.errors import CloudMlError, Unavailable
 from cloud_ml.state import rules
@@ -51,6 +52,8 @@ class MemoryStateStore(StateStore):
         self._keys: dict[tuple[str, str, str], tuple[str, datetime]] = {}
         self._tokens: dict[str, datetime] = {}
         self._leases: dict[str, Lease] = {}
+        self._audit: list[AuditEntry] = []
+        self._audit_id = 0
         self._revision = 0
         self._event_id = 0
         self._failure: CloudMlError | None = None
@@ -91,7 +94,7 @@ class MemoryStateStore(StateStore):
             row = self._put(_Row(line, 1, revision, None, *texts), events)
             if idempotency_key is not None:
                 self._keys[org, kind.name, idempotency_key] = (key.uid, now)
-            self._use_up(once)
+            self._use_up(once, name)
         self._wakeups.notify()
         return _record(kind, row)
 
@@ -153,7 +156,7 @@ class MemoryStateStore(StateStore):
             if changed != spec:
                 text = rules.to_text(kind.decode_spec, changed)
                 row = self._update(row, now, events, spec=text, generation=row.generation + 1)
-            self._use_up(once)
+            self._use_up(once, row.summary.key.name)
         self._wakeups.notify()
         return _record(kind, row)
 
@@ -174,7 +177,7 @@ class MemoryStateStore(StateStore):
                 row = self._update(
                     row, now, events, summary=replace(row.summary, deleting=True), delete_requested_at=now
                 )
-            self._use_up(once)
+            self._use_up(once, row.summary.key.name)
         self._wakeups.notify()
         return _record(kind, row)
 
@@ -229,7 +232,20 @@ class MemoryStateStore(StateStore):
         """See ``StateStore.remember``."""
         with self._writing():
             self._check_unseen(once)
-            self._use_up(once)
+            self._use_up(once, "")
+
+    def add_audit(self, entry: AuditEntry) -> None:
+        """See ``StateStore.add_audit``."""
+        with self._writing():
+            self._note(entry)
+
+    def audit(self, wanted: AuditFilter, *, after: int | None = None, limit: int = 50) -> Page[AuditEntry]:
+        """See ``StateStore.audit``."""
+        rules.check_page(limit, None)
+        with self._reading():
+            entries = self._audit[::-1]
+        found = [one for one in entries if wanted.wants(one) and (after is None or one.id < after)]
+        return Page(tuple(found[:limit]), found[limit - 1].id if len(found) > limit else None)
 
     def changes(self, after: int, *, limit: int = 1000) -> Sequence[Change]:
         """See ``StateStore.changes``."""
@@ -271,6 +287,8 @@ class MemoryStateStore(StateStore):
             self._tokens = {token: at for token, at in self._tokens.items() if at > now}
             self._deletions = [(change, at) for change, at in self._deletions if at > now - keep.deletions]
             self._keys = {key: use for key, use in self._keys.items() if use[1] > now - keep.idempotency_keys}
+            if keep.audit is not None:
+                self._audit = [entry for entry in self._audit if entry.at > now - keep.audit]
 
     def close(self) -> None:
         """See ``StateStore.close``."""
@@ -327,9 +345,15 @@ class MemoryStateStore(StateStore):
         if once is not None and once.token in self._tokens:
             raise rules.seen_before()
 
-    def _use_up(self, once: Once | None) -> None:
+    def _use_up(self, once: Once | None, name: str) -> None:
         if once is not None:
             self._tokens[once.token] = once.expires_at
+            if once.entry is not None:
+                self._note(once.entry.about(name))
+
+    def _note(self, entry: AuditEntry) -> None:
+        self._audit_id += 1
+        self._audit.append(replace(rules.audited(entry), id=self._audit_id))
 
     def _check_fence(self, fence: Fence | None) -> None:
         if fence is not None:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar
 
+from cloud_ml.domain.audit import MOST_CHARACTERS, AuditEntry
 from cloud_ml.domain.records import Kind
 from cloud_ml.errors import AlreadyExists, Conflict, FenceLost, InvalidRequest, NotFound, StaleRevision, Unauthenticated
 from cloud_ml.models import codec
@@ -30,6 +31,8 @@ class Retention:
     """So long is a repeated submit recognised by its key."""
     deletions: timedelta = timedelta(days=7)
     """So long may a follower of the feed be away and still hear of every deletion."""
+    audit: timedelta | None = timedelta(days=365)
+    """So long is it known who did what; ``None`` means for ever."""
 
 
 RETENTION = Retention()
@@ -84,6 +87,15 @@ def printable(text: str) -> str:
     Sentences may quote what a user's process wrote, and no transition may fail for that.
     """
     return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def audited(entry: AuditEntry) -> AuditEntry:
+    """The entry as it is stored: its texts bounded, without what databases refuse."""
+    values = {field.name: getattr(entry, field.name) for field in fields(entry)}
+    texts: dict[str, Any] = {
+        name: printable(text)[:MOST_CHARACTERS] for name, text in values.items() if isinstance(text, str)
+    }
+    return replace(entry, **texts)
 
 
 def next_lease(current: Lease | None, name: str, holder: str, *, ttl_s: float, now: datetime) -> Lease | None:

@@ -43,6 +43,7 @@ def bootstrap(
             "an access key and its secret are given together or not at all",
             field="secret_key" if secret is None else "access_key",
         )
+    identities.adopt()
     organisation = _organisation(identities)
     storage.create_bucket(organisation, BUCKET_NAME)
     if access_key is not None and secret is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -15,16 +15,18 @@ from cloud_ml.domain.tenancy import (
     ORGANISATION,
     ORGANISATION_NUMBER,
     SYSTEM,
+    USER,
     AccessKeySpec,
     OrganisationNumberSpec,
     OrganisationSpec,
     Role,
     Standing,
     StandingStatus,
+    UserSpec,
 )
 from cloud_ml.errors import AlreadyExists, Forbidden, InvalidRequest, NotFound
 from cloud_ml.models import common
-from cloud_ml.state.base import StateStore
+from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
 
 _CACHE_LIMIT = 10_000
@@ -51,6 +53,7 @@ class Identity:
     user: str
     role: Role = Role.MEMBER
     legacy_signatures: bool = True
+    expires_at: datetime | None = None
 
     @property
     def org(self) -> str:
@@ -79,21 +82,22 @@ class Identities:
 
     def cached(self, access_key: str) -> Identity | None:
         """The identity if it was looked up a moment ago; never blocks."""
-        entry = self._keys.get(access_key)
-        return entry[1] if entry is not None and entry[0] > self._clock() else None
+        entry, now = self._keys.get(access_key), self._clock()
+        return entry[1] if entry is not None and entry[0] > now and not _expired(entry[1].expires_at, now) else None
 
     def find(self, access_key: str) -> Identity | None:
-        """The holder of the key; ``None`` when it is unknown or may not be used (or its organisation may not)."""
+        """The holder of the key; ``None`` when it is unknown, or it, its user or its organisation may not be used."""
         if (known := self.cached(access_key)) is not None:
             return known
+        self._keys.pop(access_key, None)
         key = self._store.find(ACCESS_KEY, SYSTEM, access_key) if _plausible(access_key) else None
-        if key is None or not _usable(key):
-            self._keys.pop(access_key, None)
+        if key is None or not usable(key) or _expired(key.spec.expires_at, self._clock()):
             return None
+        user = self._store.find(USER, key.spec.org, key.spec.user)
         organisation = self._store.find(ORGANISATION, SYSTEM, key.spec.org)
-        if organisation is None or not _usable(organisation):
+        if user is None or organisation is None or not (usable(user) and usable(organisation)):
             return None
-        return self._keep(_identity(key, _organisation(organisation)))
+        return self._keep(identity(key, _organisation(organisation), user.spec.role))
 
     def organisation(self, name: str) -> Organisation:
         """The organisation of that name.
@@ -135,7 +139,25 @@ class Identities:
             raise NotFound(f"there is no organisation {org_id[:40]}", field="org_id", value=org_id[:40])
         return claim.spec.org
 
-    def create_organisation(self, name: str, *, mail: str = "", default_bucket: str = "") -> Organisation:
+    def named(self, caller: Identity, name: str | None) -> Organisation:
+        """The organisation that a request names, by name or number; the caller's own if it names none.
+
+        Raises:
+            NotFound: It is absent or not the caller's; the two look the same.
+        """
+        own = caller.organisation
+        if not name or name in (own.name, str(own.number)):
+            return own
+        if caller.admin and len(name) <= 63 and common.NAME.fullmatch(name):
+            if self._store.find(ORGANISATION, SYSTEM, name) is not None:
+                return self.organisation(name)
+            if name.isdigit() and (claim := self._store.find(ORGANISATION_NUMBER, SYSTEM, name)) is not None:
+                return self.organisation(claim.spec.org)
+        raise NotFound(f"there is no organisation {name[:63]}", field="org", value=name[:63])
+
+    def create_organisation(
+        self, name: str, *, mail: str = "", default_bucket: str = "", once: Once | None = None
+    ) -> Organisation:
         """Make an organisation with a number that nobody else has or ever had.
 
         Raises:
@@ -147,7 +169,14 @@ class Identities:
             raise InvalidRequest(f"the name {name} is reserved", field="org", value=name, allowed="another name")
         spec = OrganisationSpec(number=self._claim_number(name), mail=mail, default_bucket=default_bucket)
         record = self._store.create(
-            ORGANISATION, org=SYSTEM, name=name, owner=name, spec=spec, status=StandingStatus(), now=self._clock()
+            ORGANISATION,
+            org=SYSTEM,
+            name=name,
+            owner=name,
+            spec=spec,
+            status=StandingStatus(),
+            now=self._clock(),
+            once=once,
         )
         return _organisation(record)
 
@@ -160,8 +189,11 @@ class Identities:
         access_key: str | None = None,
         secret: str | None = None,
         legacy_signatures: bool = True,
+        expires_at: datetime | None = None,
+        idempotency_key: str | None = None,
+        once: Once | None = None,
     ) -> Identity:
-        """Make a key; both halves are generated when not given.
+        """Make a key, and its user with that role if there is none; both halves are generated when not given.
 
         Raises:
             AlreadyExists: The access key is taken.
@@ -175,7 +207,9 @@ class Identities:
             secret=secret or secrets.token_urlsafe(30),
             role=role,
             legacy_signatures=legacy_signatures,
+            expires_at=expires_at,
         )
+        holder = self._ensure_user(organisation.name, user, role)
         record = self._store.create(
             ACCESS_KEY,
             org=SYSTEM,
@@ -184,8 +218,17 @@ class Identities:
             spec=spec,
             status=StandingStatus(),
             now=self._clock(),
+            title=user,
+            idempotency_key=idempotency_key,
+            once=once,
         )
-        return _identity(record, organisation)
+        return identity(record, organisation, holder.spec.role)
+
+    def adopt(self) -> None:
+        """Make the users of keys that were there before users were. Repeating it changes nothing."""
+        for line in self._all(ACCESS_KEY):
+            if not line.title and (key := self._store.get(ACCESS_KEY, line.key.uid)) is not None:
+                self._ensure_user(key.spec.org, key.spec.user, key.spec.role)
 
     def keys(self, organisation: Organisation) -> Sequence[Identity]:
         """The organisation's keys that may be used, oldest first."""
@@ -202,8 +245,22 @@ class Identities:
         record = self._store.find(ACCESS_KEY, SYSTEM, access_key)
         if record is None:
             raise NotFound(f"there is no access key {access_key}", field="access_key", value=access_key)
-        self._store.change_spec(ACCESS_KEY, record.key.uid, lambda spec: _with_secret(spec, secret), now=self._clock())
+        self._store.change_spec(
+            ACCESS_KEY, record.key.uid, lambda spec: replace(spec, secret=secret), now=self._clock()
+        )
         self.clear()
+
+    def _ensure_user(self, org: str, name: str, role: Role) -> Record[UserSpec, StandingStatus]:
+        if (found := self._store.find(USER, org, name)) is not None:
+            return found
+        try:
+            return self._store.create(
+                USER, org=org, name=name, owner=org, spec=UserSpec(role), status=StandingStatus(), now=self._clock()
+            )
+        except AlreadyExists:  # another server was faster
+            if (found := self._store.find(USER, org, name)) is None:
+                raise
+            return found
 
     def clear(self) -> None:
         """Forget what was looked up."""
@@ -252,8 +309,17 @@ def _plausible(access_key: str) -> bool:
     return _ACCESS_KEY.fullmatch(access_key) is not None
 
 
-def _usable(record: Record[AccessKeySpec, StandingStatus] | Record[OrganisationSpec, StandingStatus]) -> bool:
-    return record.status.phase is Standing.ACTIVE and record.delete_requested_at is None
+def usable(
+    record: Record[AccessKeySpec, StandingStatus]
+    | Record[OrganisationSpec, StandingStatus]
+    | Record[UserSpec, StandingStatus],
+) -> bool:
+    """Whether nobody has disabled it or asked for its removal."""
+    return record.spec.enabled and record.status.phase is Standing.ACTIVE and record.delete_requested_at is None
+
+
+def _expired(at: datetime | None, now: datetime) -> bool:
+    return at is not None and at <= now
 
 
 def _organisation(record: Record[OrganisationSpec, StandingStatus]) -> Organisation:
@@ -261,17 +327,15 @@ def _organisation(record: Record[OrganisationSpec, StandingStatus]) -> Organisat
     return Organisation(record.key.name, spec.number, spec.mail, spec.default_bucket)
 
 
-def _identity(record: Record[AccessKeySpec, StandingStatus], organisation: Organisation) -> Identity:
+def identity(record: Record[AccessKeySpec, StandingStatus], organisation: Organisation, role: Role) -> Identity:
+    """The holder of a key whose user has that role."""
     spec = record.spec
     return Identity(
         access_key=record.key.name,
         secret=spec.secret,
         organisation=organisation,
         user=spec.user,
-        role=spec.role,
+        role=role,
         legacy_signatures=spec.legacy_signatures,
+        expires_at=spec.expires_at,
     )
-
-
-def _with_secret(spec: AccessKeySpec, secret: str) -> AccessKeySpec:
-    return AccessKeySpec(spec.org, spec.user, secret, spec.role, spec.legacy_signatures)

@@ -11,6 +11,7 @@ from cloud_ml.domain.jobs.phases import WIRE_STATES, JobStatus, Phase
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.records import Event, EventType, Summary
+from cloud_ml.domain.tenancy import Operation
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import common
@@ -20,6 +21,7 @@ from cloud_ml.usecases import admission
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.storage import Storage
 
 
@@ -62,10 +64,12 @@ class TrainJobs:
             once: The request's mark against replay.
 
         Raises:
+            Forbidden: The caller's role may not submit.
             InvalidRequest: The server cannot do what a field asks for.
             AlreadyExists: The name is taken; ``same_spec`` tells whether by an equal job.
             Conflict: The idempotency key was used for another job, or for one that is gone.
         """
+        permit(caller, Operation.RUN_JOBS)
         admission.check_offered(job, self._catalog)
         admitted = admission.fit(job_specs.from_wire(job), capacity, gpu_missing=self._gpu_missing)
         self._check_bucket(caller.org, job.fds_bucket)
@@ -151,6 +155,7 @@ class TrainJobs:
             NotFound: There is no such job.
             Conflict: It has ended or is being stopped.
         """
+        permit(caller, Operation.RUN_JOBS)
         record = self.find(scope, name)
         if record.delete_requested_at or record.status.phase.terminal or record.spec.desired is Desired.STOPPED:
             raise Conflict(
@@ -167,6 +172,7 @@ class TrainJobs:
             NotFound: There is no such job.
             Conflict: It has ended by itself.
         """
+        permit(caller, Operation.RUN_JOBS)
         record = self.find(scope, name)
         if record.spec.desired is Desired.STOPPED:
             return self._unchanged(record, once)
@@ -180,6 +186,7 @@ class TrainJobs:
         Raises:
             NotFound: There is no such job.
         """
+        permit(caller, Operation.RUN_JOBS)
         record = self.find(scope, name)
         if record.delete_requested_at is not None:
             return self._unchanged(record, once)

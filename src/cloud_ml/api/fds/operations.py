@@ -66,6 +66,7 @@ async def answer(request: Request) -> Response:
     asked = Asked.of(request)
     for operation in OPERATIONS:
         if operation.fits(asked):
+            request.scope["cloud_ml.operation"] = operation.run
             return await operation.run(asked)
     await asked.signed()
     what = f"{request.method} of {asked.level.value}"

@@ -1,4 +1,4 @@
-"""Marks that outlive what they were set for: tokens, idempotency keys, deletions."""
+"""Marks that outlive what they were set for: tokens, idempotency keys, deletions. And the broom for all that ages."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, inse
 from cloud_ml.domain.records import Kind
 from cloud_ml.state import rules
 from cloud_ml.state.base import Once
-from cloud_ml.state.sql.tables import deletions, idempotency_keys, once_tokens
+from cloud_ml.state.sql.tables import audit, deletions, idempotency_keys, once_tokens
 
 _SEEN = select(once_tokens.c.expires_at).where(once_tokens.c.token == bindparam("this"))
 _INSERT_TOKEN = insert(once_tokens)
@@ -70,6 +70,8 @@ def drop_some(connection: Connection, now: datetime, retention: rules.Retention)
         _drop(connection, deletions, deletions.c.deleted_at <= now - retention.deletions),
         _drop(connection, idempotency_keys, idempotency_keys.c.used_at <= now - retention.idempotency_keys),
     ]
+    if retention.audit is not None:
+        dropped.append(_drop(connection, audit, audit.c.at <= now - retention.audit))
     return max(dropped) == _CHUNK
 
 

@@ -1,7 +1,7 @@
 """``SqlStateStore``: the contract of ``state.base`` on a SQL database. Each method is one transaction.
 
 What a transaction does is said here; how rows are read and written is said in the rooms beside:
-``records``, ``listing``, ``events``, ``changes``, ``marks``, ``leases``, ``counters``.
+``records``, ``listing``, ``events``, ``changes``, ``marks``, ``audit``, ``leases``, ``counters``.
 """
 
 from __future__ import annotations
@@ -14,10 +14,12 @@ from typing import Any, Self, TypeVar
 from sqlalchemy import Connection, Row
 from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
+from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.records import Event, Kind, Record, Summary
 from cloud_ml.errors import Unavailable
 from cloud_ml.state import rules
 from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
+from cloud_ml.state.sql import audit as audit_rows
 from cloud_ml.state.sql import changes, counters, leases, listing, marks, records
 from cloud_ml.state.sql import events as event_rows
 from cloud_ml.state.sql.dialects import Database, open_database
@@ -127,7 +129,7 @@ class SqlStateStore(StateStore):
             row = records.add(connection, {**values, "number": position.revision, "revision": position.revision})
             _append(connection, uid, events, position)
             marks.add_key(connection, kind, org, idempotency_key, uid=uid, now=now)
-            marks.add_token(connection, once)
+            _use_up(connection, once, name)
             return row
 
         return records.decode(kind, self._writer.run(work))
@@ -270,9 +272,19 @@ class SqlStateStore(StateStore):
 
         def work(connection: Connection) -> None:
             marks.check_unseen(connection, once)
-            marks.add_token(connection, once)
+            _use_up(connection, once, "")
 
         self._writer.run(work, wake=False)
+
+    def add_audit(self, entry: AuditEntry) -> None:
+        """See ``StateStore.add_audit``."""
+        self._writer.run(lambda c: audit_rows.append(c, entry), wake=False)
+
+    def audit(self, wanted: AuditFilter, *, after: int | None = None, limit: int = 50) -> Page[AuditEntry]:
+        """See ``StateStore.audit``."""
+        rules.check_page(limit, None)
+        with self._reading() as connection:
+            return audit_rows.page(connection, wanted, after=after, limit=limit)
 
     def changes(self, after: int, *, limit: int = 1000) -> Sequence[Change]:
         """See ``StateStore.changes``."""
@@ -338,8 +350,14 @@ def _mutable(connection: Connection, kind: Kind[Any, Any], uid: str, once: Once 
     row = records.get(connection, kind, uid)
     if row is None:
         raise rules.not_found(kind, uid)
-    marks.add_token(connection, once)
+    _use_up(connection, once, row.name)
     return row
+
+
+def _use_up(connection: Connection, once: Once | None, name: str) -> None:
+    """Note the token of a mutation, and in the audit log whose it was."""
+    marks.add_token(connection, once)
+    audit_rows.append_of(connection, once, name)
 
 
 def _append(connection: Connection, uid: str, said: Sequence[Event], position: counters.Position) -> None:

@@ -123,6 +123,26 @@ once_tokens = Table(
     sqlite_with_rowid=False,
 )
 
+audit = Table(
+    "audit",
+    metadata,
+    Column("id", Number, primary_key=True, autoincrement=True),
+    Column("at", Moment, nullable=False),
+    Column("org", Text, nullable=False),
+    Column("user", Text, nullable=False),
+    Column("key", Text, nullable=False),
+    Column("address", Text, nullable=False),
+    Column("request", Text, nullable=False),
+    Column("operation", Text, nullable=False),
+    Column("target", Text, nullable=False),
+    Column("outcome", Text, nullable=False),
+    Index("audit_by_time", "at"),
+    Index("audit_by_org", "org", "id"),
+    Index("audit_by_target", "target", "id"),
+    sqlite_autoincrement=True,  # an id is never given twice, also after the newest entries were dropped
+)
+"""Who did what. Ids grow in the order of commits, since writers pass one by one."""
+
 leases = Table(
     "leases",
     metadata,

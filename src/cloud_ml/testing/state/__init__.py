@@ -18,10 +18,14 @@ from __future__ import annotations
 import pytest
 
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{part}" for part in ("records", "repeats", "lists", "feed", "leases", "races", "durability"))
+    *(
+        f"{__name__}.{part}"
+        for part in ("records", "repeats", "lists", "feed", "leases", "races", "durability", "audits")
+    )
 )
 
-from cloud_ml.testing.state.durability import DurabilityContract  # noqa: E402 - rewriting comes first
+from cloud_ml.testing.state.audits import AuditContract  # noqa: E402 - rewriting comes first
+from cloud_ml.testing.state.durability import DurabilityContract  # noqa: E402
 from cloud_ml.testing.state.feed import FeedContract  # noqa: E402
 from cloud_ml.testing.state.leases import LeaseContract  # noqa: E402
 from cloud_ml.testing.state.lists import ListContract  # noqa: E402
@@ -40,5 +44,6 @@ class StateStoreContract(
     LeaseContract,
     RaceContract,
     DurabilityContract,
+    AuditContract,
 ):
     """Everything a state store promises."""

@@ -1,0 +1,69 @@
+"""Who did what, when and from where: entries that are written once and never changed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+DONE = "done"
+"""The outcome of what was carried out. Every other outcome is the code of an error."""
+
+MOST_CHARACTERS = 512
+"""Longest text of an entry; targets may hold whatever a path holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One request that changes something, or was refused when it tried. Holds no secret.
+
+    ``org``, ``user`` and ``key`` are the caller's; ``operation`` is such as ``jobs.submit``; ``target`` is
+    what it was about, by name; ``request`` is the id that the answer carried.
+    """
+
+    at: datetime
+    org: str
+    user: str
+    key: str
+    address: str
+    request: str
+    operation: str
+    target: str = ""
+    outcome: str = DONE
+    id: int = 0
+
+    def about(self, name: str) -> AuditEntry:
+        """The entry with its target, if none is known yet."""
+        return self if self.target else replace(self, target=name)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which entries are wanted. ``operation`` and ``target`` are beginnings; ``since`` is included, ``until`` not."""
+
+    org: str | None = None
+    user: str | None = None
+    key: str | None = None
+    operation: str | None = None
+    target: str | None = None
+    outcome: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+
+    def wants(self, entry: AuditEntry) -> bool:
+        """Whether the entry is one of them."""
+        same = all(
+            wish is None or wish == fact
+            for wish, fact in (
+                (self.org, entry.org),
+                (self.user, entry.user),
+                (self.key, entry.key),
+                (self.outcome, entry.outcome),
+            )
+        )
+        return (
+            same
+            and entry.operation.startswith(self.operation or "")
+            and entry.target.startswith(self.target or "")
+            and (self.since is None or entry.at >= self.since)
+            and (self.until is None or entry.at < self.until)
+        )

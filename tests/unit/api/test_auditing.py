@@ -1,0 +1,105 @@
+"""Every door leaves the same trace, in the transaction of the change."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloud_ml.domain.audit import AuditEntry, AuditFilter
+from cloud_ml.domain.tenancy import Role
+from cloud_ml.errors import OutOfSpace
+from support.platform import Served
+
+pytestmark = pytest.mark.anyio
+
+
+def entries(served: Served) -> list[AuditEntry]:
+    return list(served.store.audit(AuditFilter()).items)
+
+
+def told(served: Served) -> list[tuple[str, str, str]]:
+    return [(entry.operation, entry.target, entry.outcome) for entry in entries(served)]
+
+
+async def test_who_when_from_where_what_and_under_which_request(served: Served) -> None:
+    answer = await served.member.call("POST", "/api/v1/jobs", served.job(job_name="linear"))
+    (entry,) = entries(served)
+    assert entry == AuditEntry(
+        at=served.clock(),
+        org="default",
+        user="mei",
+        key=served.member.identity.access_key,
+        address="127.0.0.1",
+        request=answer.headers["x-request-id"],
+        operation="jobs.submit",
+        target="linear",
+        outcome="done",
+        id=entry.id,
+    )
+
+
+async def test_both_surfaces_tell_the_same(served: Served) -> None:
+    v1 = "/cloud_ml/v1/train"
+    await served.member.call("POST", "/api/v1/jobs", served.job(job_name="a", save_mode=True))
+    await served.member.call("POST", "/api/v1/jobs/a/start")
+    await served.member.call("DELETE", "/api/v1/jobs/a")
+    await served.member.original("POST", v1, served.job(job_name="b", save_mode=True))
+    await served.member.original("GET", f"{v1}/b/start")
+    await served.admin.original("DELETE", f"{v1}/b?org_id=1")
+    found = told(served)[::-1]
+    assert [operation for operation, _, _ in found] == ["jobs.submit", "jobs.start", "jobs.delete"] * 2
+    assert [target for _, target, _ in found] == ["a", "a", "a", "b", "b", "b@1"]
+
+
+async def test_storage_is_told_by_bucket_and_key(served: Served) -> None:
+    await served.member.call("PUT", "/api/v1/storage/scratch")
+    await served.member.call("PUT", "/api/v1/storage/scratch/a/b.txt", body=b"hello")
+    await served.member.call("DELETE", "/api/v1/storage/scratch/a/b.txt")
+    assert [(operation, target) for operation, target, _ in told(served)[::-1]] == [
+        ("storage.create_bucket", "scratch"),
+        ("storage.upload", "scratch/a/b.txt"),
+        ("storage.delete", "scratch/a/b.txt"),
+    ]
+
+
+async def test_a_refusal_is_told_with_its_code(served: Served) -> None:
+    await served.stranger.call("POST", "/api/v1/jobs/nobody/cancel")
+    await served.member.call("POST", "/api/v1/jobs", served.job(job_name="Wrong_Name"))
+    assert told(served) == [("jobs.submit", "", "invalid"), ("jobs.cancel", "nobody", "not_found")]
+
+
+async def test_reads_and_strangers_without_a_key_leave_nothing(served: Served) -> None:
+    await served.member.call("GET", "/api/v1/jobs")
+    await served.member.original("POST", "/cloud_ml/v1/quota", {})
+    wrong = served.member.sign("POST", "/api/v1/jobs/x/cancel") | {"Authorization": "CLOUDML1-HMAC-SHA256 " + "0" * 64}
+    assert (await served.client.send("POST", "/api/v1/jobs/x/cancel", wrong)).status == 401
+    assert entries(served) == []
+
+
+async def test_a_replay_is_on_record_as_what_it_is(served: Served) -> None:
+    headers = served.member.sign("PUT", "/api/v1/storage/scratch")
+    assert [(await served.client.send("PUT", "/api/v1/storage/scratch", headers)).status for _ in "ab"] == [201, 401]
+    assert [outcome for _, _, outcome in told(served)] == ["unauthenticated", "done"]
+
+
+async def test_a_viewer_is_stopped_at_every_door_and_may_look(served: Served) -> None:
+    await served.submitted(job_name="linear")
+    organisation = served.platform.identities.organisation("default")
+    viewer = served.as_caller(served.platform.identities.create_key(organisation, "vic", role=Role.VIEWER))
+    assert (await viewer.call("GET", "/api/v1/jobs/linear")).status == 200
+    answers = [
+        await viewer.call("POST", "/api/v1/jobs", served.job()),
+        await viewer.call("DELETE", "/api/v1/jobs/linear"),
+        await viewer.call("PUT", "/api/v1/storage/cloudml/x", body=b"x"),
+        await viewer.call("PUT", "/api/v1/storage/scratch"),
+        await viewer.original("POST", "/cloud_ml/v1/train", served.job()),
+        await viewer.original("GET", "/cloud_ml/v1/train/linear/start"),
+    ]
+    assert {(answer.status, answer.json()["code"], answer.json()["allowed"]) for answer in answers} == {
+        (403, "forbidden", "admin or owner or member")
+    }
+    assert [outcome for _, _, outcome in told(served)[:6]] == ["forbidden"] * 6
+
+
+async def test_an_answer_does_not_depend_on_the_note_of_a_refusal(served: Served) -> None:
+    served.store.fail_writes(OutOfSpace("the disk is full"))
+    assert (await served.member.call("POST", "/api/v1/jobs/none/cancel")).status == 404
