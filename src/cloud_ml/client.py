@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar
 from cloud_ml.models.train_job import TrainJob
 
 if TYPE_CHECKING:
-    from cloud_ml.models.job import Job, JobEvent, JobSummary
+    from cloud_ml.models.job import Job, JobEvent, JobSummary, JobTasks
     from cloud_ml.models.storage import ServerInfo, WhoAmI
     from cloud_ml.sdk.config import Connection
     from cloud_ml.sdk.handles import JobHandle
@@ -150,6 +150,14 @@ class CloudMlClient:
             NotFound: There is no such job.
         """
         return self._jobs.events(name, after=after)
+
+    def train_job_tasks(self, name: str) -> JobTasks:
+        """The tasks of a job's current attempt and what they use now.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        return self._jobs.tasks(name)
 
     def train_job_logs(
         self,

@@ -168,6 +168,16 @@ class RealServer:
         }
 
     @property
+    def known(self) -> dict[str, str]:
+        """The variables that tell a client of the server and hand it the administrator's key."""
+        keys = self.credentials
+        return {
+            "CLOUDML_ENDPOINT": self.endpoint,
+            "CLOUDML_ACCESS_KEY": keys["access_key"],
+            "CLOUDML_SECRET_KEY": keys["secret_key"],
+        }
+
+    @property
     def command(self) -> list[str]:
         """The program, for those who start it themselves."""
         return [str(CLOUDML)]
@@ -187,14 +197,7 @@ class RealServer:
         self, *arguments: str, home: Path | None = None, folder: Path | None = None, **variables: str
     ) -> subprocess.Popen[str]:
         """Start ``cloudml``; with a ``home`` given, only what is found there tells of the server."""
-        known = {}
-        if home is None:
-            keys = self.credentials
-            known = {
-                "CLOUDML_ENDPOINT": self.endpoint,
-                "CLOUDML_ACCESS_KEY": keys["access_key"],
-                "CLOUDML_SECRET_KEY": keys["secret_key"],
-            }
+        known = self.known if home is None else {}
         return subprocess.Popen(
             [str(CLOUDML), *arguments],
             env=self.environment(home or self.user_home, **known | variables),

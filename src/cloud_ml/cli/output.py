@@ -57,13 +57,13 @@ def _form(ctx: click.Context, _parameter: click.Parameter, value: str | None) ->
 
 def echo(text: str) -> None:
     """Print a line."""
-    with above_the_line():
+    with above_the_line(sys.stdout):
         click.echo(text)
 
 
 def note(text: str) -> None:
     """Tell the person in front of it something that is not the result: on standard error."""
-    with above_the_line():
+    with above_the_line(sys.stderr):
         click.echo(text, err=True)
 
 

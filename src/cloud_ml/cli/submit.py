@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from cloud_ml.cli import exit_codes
+from cloud_ml.cli.advice import next_step
+from cloud_ml.cli.defaults import looks_like_code, module_for, name_for
 from cloud_ml.cli.job_options import RESOURCES, field_options, given_fields
-from cloud_ml.cli.output import echo, echo_json, note, output_option, without_secrets
+from cloud_ml.cli.output import echo, echo_as, echo_document, note, output_option, without_secrets
+from cloud_ml.cli.progress import bar, spinner
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.errors import InvalidRequest
+from cloud_ml.errors import AlreadyExists, InvalidRequest
 
 if TYPE_CHECKING:
     from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.sdk.handles import JobHandle
+    from cloud_ml.sdk.progress import Progress
 
+_BEHIND = "cloud_ml.cli.submit.behind"
+_MOST_NAMES = 20
 REQUIRED = ("job_name", "module_name", "trainer_uri")
 
 
@@ -26,8 +34,10 @@ class SubmitCommand(click.Command):
     """Says where the trainer's arguments go when one of them was taken for an option of ours."""
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        before, after = (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
+        ctx.meta[_BEHIND] = after
         try:
-            return super().parse_args(ctx, args)
+            return super().parse_args(ctx, before)
         except click.NoSuchOption as error:
             told = f"{error.message} Arguments of the trainer go behind `--`."
             raise click.NoSuchOption(error.option_name, told, error.possibilities, ctx=error.ctx) from None
@@ -59,7 +69,7 @@ def _refuse_argo_mode(_ctx: click.Context, _parameter: click.Parameter, value: b
 @click.option("-argo", "--argo_mode", is_flag=True, hidden=True, expose_value=False, callback=_refuse_argo_mode)
 @click.option("-W", "--watch", is_flag=True, help="Follow the log, then exit as the job did.")
 @click.option("--dry-run", is_flag=True, help="Check everything here and print the job; nothing is sent.")
-@output_option("json", "name")
+@output_option()
 @pass_session
 def submit(
     session: Session,
@@ -79,11 +89,14 @@ def submit(
     r"""Submit a train job.
 
     \b
+    cloudml jobs submit .
     cloudml jobs submit linear trainer.task ./linear -- --epochs 3
     cloudml jobs submit -n linear -m trainer.task -u fds://cloudml/linear.tar.gz -c 0.5 -M 100M
 
     NAME, MODULE and URI are taken in this order for those that neither an option nor the job file
-    gives. A local folder or file is packed and uploaded, unless the server has it already.
+    gives. A local folder or file is packed and uploaded, unless the server has it already. With the
+    URI alone, the name comes from the folder or file and the module from the code, where it leaves
+    no doubt: a script, trainer.task, a package with a __main__.py.
     """  # fmt: skip
     from cloud_ml.cli.jobfile import read_job_file
     from cloud_ml.models import codec
@@ -94,34 +107,60 @@ def submit(
     fields |= _roles(cluster_spec, distributed, fields)
     fields |= _pairs_field("environment", fields, environment)
     fields |= _pairs_field("labels", fields, labels)
-    job = codec.decode(TrainJob, with_words(fields, words))
+    fields = with_words(fields, words, click.get_current_context().meta.get(_BEHIND, ()))
+    named = "job_name" in fields
+    job = codec.decode(TrainJob, with_defaults(fields))
     if dry_run:
         _rehearse(job)
         return 0
-    return _send(session, job, watch=watch, output=output)
+    return send(session, job, named=named, watch=watch, output=output)
 
 
-def with_words(fields: dict[str, Any], words: Sequence[str]) -> dict[str, Any]:
+def with_words(fields: dict[str, Any], words: Sequence[str], behind: Sequence[str] = ()) -> dict[str, Any]:
     """``fields`` completed from what stands on the command line without an option.
 
-    The first words are the name, the module and the URI, as far as these are missing; the others are
+    The first words are the name, the module and the URI, as far as these are missing; with fewer words
+    than that, one that looks like code is the URI. The others, and what stands ``behind`` a ``--``, are
     the trainer's arguments.
 
     Raises:
-        UsageError: One of the three is missing, or arguments are given in two ways.
+        UsageError: There is no code, or arguments are given in two ways.
     """
     fields, words = dict(fields), list(words)
+    missing = [name for name in REQUIRED if name not in fields]
+    if words and len(words) < len(missing) and missing[-1] == "trainer_uri" and looks_like_code(words[-1]):
+        fields["trainer_uri"] = words.pop()
     for name in REQUIRED:
-        if name in fields:
-            continue
-        if not words:
-            missing = ", ".join(one for one in REQUIRED if one not in fields)
-            raise click.UsageError(f"missing: {missing}. Usual is: cloudml jobs submit NAME MODULE URI")
-        fields[name] = words.pop(0)
-    if words:
+        if name not in fields and words:
+            fields[name] = words.pop(0)
+    if "trainer_uri" not in fields:
+        missing_now = ", ".join(one for one in REQUIRED if one not in fields)
+        raise click.UsageError(
+            f"missing: {missing_now}. Usual is: cloudml jobs submit NAME MODULE URI, "
+            "or in the folder of the code: cloudml jobs submit ."
+        )
+    arguments = [*words, *behind]
+    if arguments:
         if "job_args" in fields:
-            raise click.UsageError(f"arguments are given twice: as job_args and as {' '.join(words)!r}")
-        fields["job_args"] = words
+            raise click.UsageError(f"arguments are given twice: as job_args and as {' '.join(arguments)!r}")
+        fields["job_args"] = arguments
+    return fields
+
+
+def with_defaults(fields: dict[str, Any]) -> dict[str, Any]:
+    """``fields`` with the name and the module that the code suggests, where none is given.
+
+    Raises:
+        InvalidRequest: It suggests none, or several.
+    """
+    uri = fields.get("trainer_uri")
+    if not isinstance(uri, str) or not uri:
+        return fields  # refused by the job itself
+    fields = dict(fields)
+    if "module_name" not in fields:
+        fields["module_name"] = module_for(uri)
+    if "job_name" not in fields:
+        fields["job_name"] = name_for(uri)
     return fields
 
 
@@ -180,27 +219,64 @@ def _rehearse(job: TrainJob) -> None:
         with packed(Path(job.trainer_uri).expanduser()) as package:
             body = package.body
             note(f"{job.trainer_uri} would be sent as {package.name}: {body.size} bytes, sha256 {body.sha256}")
-    echo_json(without_secrets(codec.encode(job)))
+    echo_document(without_secrets(codec.encode(job)))
 
 
-def _send(session: Session, job: TrainJob, *, watch: bool, output: str | None) -> int:
-    handle = session.client.submit_train_job(job)
-    if output == "json":
-        from cloud_ml.models import codec
+def send(session: Session, job: TrainJob, *, named: bool, watch: bool, output: str | None) -> int:
+    """Submit a job, say so, and follow it if that is asked for; returns the exit code.
 
-        echo_json({**codec.encode(handle.job), "spec": without_secrets(handle.job.spec)})
-    elif output == "name":
-        echo(handle.name)
-    elif watch:
-        note(f"{handle.name} is submitted ({handle.phase}). Ctrl-C ends the output, not the job.")
-    else:
-        echo(f"{handle.name} is submitted ({handle.phase})")
-        if handle.phase == "Saved":
-            note(f"Start it: cloudml jobs start {handle.name}")
+    With ``named`` false the name is ours: where it is taken, a number is put behind it.
+    """
+    handle = _submitted(session, job, named=named)
+    from cloud_ml.models import codec
+
+    document = {**codec.encode(handle.job), "spec": without_secrets(handle.job.spec)}
+    if not echo_as(output, document, handle.name):
+        if watch:
+            note(f"{handle.name} is submitted ({handle.phase}). Ctrl-C ends the output, not the job.")
         else:
-            note(f"Follow it: cloudml jobs logs {handle.name} -f")
+            echo(f"{handle.name} is submitted ({handle.phase})")
+            note(next_step(handle.job) if handle.phase == "Saved" else f"Follow it: cloudml jobs logs {handle.name} -f")
     if not watch or handle.phase == "Saved":
         return 0
     from cloud_ml.cli.watching import watch as follow
 
-    return follow(handle)
+    return follow(session.client, handle)
+
+
+def _submitted(session: Session, job: TrainJob, *, named: bool) -> JobHandle:
+    first = job.job_name
+    for number in range(2, _MOST_NAMES + 1):
+        try:
+            with sending(job.trainer_uri) as progress:
+                return session.client.submit_train_job(job, progress=progress)
+        except AlreadyExists as error:
+            if named:
+                error.hint = error.hint or "Choose another name, or remove that job: cloudml jobs delete " + first
+                raise
+            job.job_name = f"{first}-{number}"
+    raise AlreadyExists(
+        f"{first} and {_MOST_NAMES - 1} names like it are taken", field="job_name", hint="Give one: -n NAME."
+    )
+
+
+@contextmanager
+def sending(trainer_uri: str) -> Iterator[Progress]:
+    """Show that code is packed, then how far its upload is; nothing for code that is on the server."""
+    from cloud_ml.sdk.trainers import is_local
+
+    if not is_local(trainer_uri):
+        yield lambda _done, _total: None
+        return
+    label = Path(trainer_uri).expanduser().resolve().name
+    with ExitStack() as shown:
+        shown.enter_context(spinner(f"Packing {label}"))
+        bars: list[Progress] = []
+
+        def tell(done: int, total: int | None) -> None:
+            if not bars:
+                shown.pop_all().close()
+                bars.append(shown.enter_context(bar(f"Uploading {label}", total)))
+            bars[0](done, total)
+
+        yield tell

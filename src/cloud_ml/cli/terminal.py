@@ -14,6 +14,7 @@ FALLBACK_WIDTH = 80
 WIPE = "\r\x1b[K"
 
 _drawn: list[TextIO] = []
+_unfinished: list[TextIO] = []
 _pen = threading.RLock()
 
 
@@ -36,8 +37,10 @@ def width_of(stream: TextIO) -> int:
 
 
 def draw(stream: TextIO, line: str) -> None:
-    """Show ``line`` in place of the one drawn before. It must fit the width."""
+    """Show ``line`` in place of the one drawn before. It must fit the width. Behind half a line nothing is shown."""
     with _pen:
+        if _unfinished:
+            return
         stream.write(WIPE + line)
         stream.flush()
         _drawn[:] = [stream]
@@ -53,11 +56,18 @@ def wipe() -> None:
 
 
 @contextmanager
-def above_the_line() -> Iterator[None]:
-    """Within this, what is written stands above the drawn line: nobody draws meanwhile."""
+def above_the_line(stream: TextIO, *, ends_line: bool = True, goes_on: bool = False) -> Iterator[None]:
+    """Within this, what is written to ``stream`` stands above the drawn line: nobody draws meanwhile.
+
+    ``ends_line`` says whether the text ends its line, ``goes_on`` whether it goes on with the line before it.
+    """
     with _pen:
         wipe()
+        if _unfinished and not goes_on:
+            stream.write("\n")
+            stream.flush()
         yield
+        _unfinished[:] = [stream] if not ends_line and _is_terminal(stream) else []
 
 
 def plain(text: str) -> str:

@@ -66,6 +66,37 @@ class Job:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobTask:
+    """A task of the current attempt and what it uses: ``cores`` and memory as last sampled, peaks of the samples.
+
+    While a task is young there is no sample yet, and the figures are null.
+    """
+
+    name: str
+    running: bool
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    sampled_at: datetime | None = None
+    cores: float | None = None
+    memory_bytes: int | None = None
+    memory_peak_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    cpu_limit: float | None = None
+    processes: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobTasks:
+    """What the engine sees of a job's current attempt. ``stages`` says when it reached each of its stages."""
+
+    attempt: int
+    stages: Mapping[str, datetime] = field(default_factory=dict)
+    items: list[JobTask]
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobSummary:
     """A line of the list of jobs."""
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator
 
 from cloud_ml.errors import CloudMlError
-from cloud_ml.models.job import Job
+from cloud_ml.models.job import Job, JobTasks
 from cloud_ml.sdk.follow import follow_log
 from cloud_ml.sdk.jobs import LONG_POLL_S, JobCalls
 from cloud_ml.sdk.messages import Answer
@@ -63,6 +63,12 @@ class JobHandle:
         self.job = self._calls.get(self.uid)
         return self.job
 
+    def await_change(self, timeout: float | None = None) -> Job:
+        """The job as soon as it has changed, at the latest after ``timeout`` seconds (or half a minute)."""
+        wait_s = LONG_POLL_S if timeout is None else min(timeout, LONG_POLL_S)
+        self.job = self._calls.get(self.uid, newer_than=self.job.revision, wait_s=wait_s)
+        return self.job
+
     def wait(self, timeout: float | None = None) -> Job:
         """Wait until the job has ended, well or not; the caller looks at ``succeeded``.
 
@@ -79,6 +85,10 @@ class JobHandle:
                 raise WaitTimedOut(f"{self.name} is still {self.phase} after {timeout:g} s")
             self.job = self._calls.get(self.uid, newer_than=self.job.revision, wait_s=min(left, LONG_POLL_S))
         return self.job
+
+    def tasks(self) -> JobTasks:
+        """The tasks of the current attempt and what they use now."""
+        return self._calls.tasks(self.uid)
 
     def logs(
         self,

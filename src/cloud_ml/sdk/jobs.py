@@ -9,7 +9,7 @@ from itertools import chain, islice
 from typing import Any
 
 from cloud_ml.models import codec
-from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary
+from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, JobTasks
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Answer, Request, segment
 from cloud_ml.sdk.transport import Transport
@@ -64,6 +64,11 @@ class JobCalls:
         """What happened to the job, in order, behind the event with the id ``after``."""
         document = self.transport.json(Request("GET", f"{_job_path(name)}/events", query={"after": after or None}))
         return codec.decode(JobEvents, document, ignore_unknown=True).items
+
+    def tasks(self, name: str) -> JobTasks:
+        """The tasks of the job's current attempt and what they use now."""
+        document = self.transport.json(Request("GET", f"{_job_path(name)}/tasks"))
+        return codec.decode(JobTasks, document, ignore_unknown=True)
 
     def log(
         self,

@@ -95,7 +95,7 @@ async def test_the_list_is_narrowed_by_state(served: Served) -> None:
     assert [line["uid"] for line in listed] == [job["uid"]]
 
 
-@pytest.mark.parametrize("path", ["", "/events", "/logs", "/logs?follow=true"])
+@pytest.mark.parametrize("path", ["", "/events", "/tasks", "/logs", "/logs?follow=true"])
 async def test_a_job_of_somebody_else_is_as_absent_as_none(served: Served, path: str) -> None:
     job = await served.submitted(job_name="linear")
     answers = {
@@ -229,3 +229,9 @@ async def test_followers_end_when_the_server_goes_down(served: Served) -> None:
     async with served.member.open("/api/v1/jobs/linear/logs?follow=true") as exchange:
         served.platform.hub.close()
         assert await asyncio.wait_for(anext(exchange.chunks(), b"end"), 5) == b"end"
+
+
+async def test_a_job_that_has_not_started_has_no_tasks_yet(served: Served) -> None:
+    await served.submitted(job_name="linear")
+    answer = await served.member.call("GET", "/api/v1/jobs/linear/tasks")
+    assert (answer.status, answer.json()) == (200, {"attempt": 1, "stages": {}, "items": []})

@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import pty
-import struct
-import subprocess
 import sys
-import termios
 
 import pytest
 
 from cloud_ml.cli import figures
 from cloud_ml.cli.progress import bar, bar_line, spinner
+from support.terminal import left_over, on_a_terminal
 
 MIB = 2**20
 SHOW = """
 import sys
 from cloud_ml.cli.output import echo, note
 from cloud_ml.cli.progress import bar, spinner
+from cloud_ml.cli.terminal import above_the_line
 with bar("Uploading a.tar.gz", 4096) as progress:
     progress(1024, None)
     note("halfway")
@@ -27,30 +24,21 @@ with bar("Uploading a.tar.gz", 4096) as progress:
 with spinner("Queued") as say:
     echo("a result")
     say("Running")
-echo("the end")
+sys.stdout.write("half a line")
+sys.stdout.flush()
+with above_the_line(sys.stdout, ends_line=False):
+    pass
+with spinner("Nothing is drawn behind half a line"):
+    pass
+note("the end")
 """
 
 
 def _on_a_terminal(code: str, *, columns: int = 80, **environment: str) -> str:
-    """What a terminal of ``columns`` gets to see from a program."""
-    ours, theirs = pty.openpty()
-    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
-    inherited = {"PATH": os.environ["PATH"], "TERM": "xterm", "PYTHONIOENCODING": "utf-8"}
-    command = [sys.executable, "-c", code]
-    with subprocess.Popen(command, stdout=theirs, stderr=theirs, env=inherited | environment) as process:
-        os.close(theirs)
-        seen = b""
-        while True:
-            try:
-                chunk = os.read(ours, 65536)
-            except OSError:  # the other side of the terminal is closed
-                break
-            if not chunk:
-                break
-            seen += chunk
-        assert process.wait() == 0
-    os.close(ours)
-    return seen.decode()
+    inherited = {"PATH": os.environ["PATH"], "PYTHONIOENCODING": "utf-8"}
+    ran = on_a_terminal([sys.executable, "-c", code], columns=columns, environment=inherited | environment)
+    assert ran.code == 0
+    return ran.seen
 
 
 def test_a_terminal_sees_lines_that_are_drawn_anew_and_gone_at_the_end() -> None:
@@ -58,13 +46,12 @@ def test_a_terminal_sees_lines_that_are_drawn_anew_and_gone_at_the_end() -> None
     assert "Uploading a.tar.gz  ━" in seen
     assert "100%  4.0 KiB of 4.0 KiB" in seen
     assert "⠋ Queued  0:00" in seen
-    lines = [line.rpartition("\r\x1b[K")[2] for line in seen.replace("\r\n", "\n").split("\n")]
-    assert [line for line in lines if line] == ["halfway", "a result", "the end"]
+    assert left_over(seen) == ["halfway", "a result", "half a line", "the end"]
 
 
 @pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"CLOUDML_PROGRESS": "0"}])
 def test_dumb_terminals_and_those_who_refuse_see_lines_only(environment: dict[str, str]) -> None:
-    assert _on_a_terminal(SHOW, **environment) == "halfway\r\na result\r\nthe end\r\n"
+    assert _on_a_terminal(SHOW, **environment) == "halfway\r\na result\r\nhalf a line\r\nthe end\r\n"
 
 
 @pytest.mark.parametrize("columns", [12, 30, 50, 200])

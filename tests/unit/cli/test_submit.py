@@ -160,6 +160,7 @@ def test_a_rehearsal_sends_nothing_and_shows_no_secret(offline: Run, tmp_path: P
     ("arguments", "words"),
     [
         (("linear",), "missing: module_name, trainer_uri"),
+        ((), "cloudml jobs submit ."),
         (("a", "b", URI, "--epochs", "3"), "go behind `--`"),
         (("a", "b", URI, "-a", "x", "--", "y"), "given twice"),
         (("a", "b", URI, "--env", "NOPE_NOT_SET"), "NAME=VALUE"),
@@ -219,19 +220,42 @@ def test_watching_ends_as_the_job_did(run: Run, api: FakeApi, outcome: dict[str,
 
 
 @pytest.mark.parametrize(
-    ("fields", "words", "found"),
+    ("fields", "words", "behind", "found"),
     [
-        ({}, ["n", "m", "u"], {"job_name": "n", "module_name": "m", "trainer_uri": "u"}),
+        ({}, ["n", "m", "u"], [], {"job_name": "n", "module_name": "m", "trainer_uri": "u"}),
         (
             {"job_name": "x"},
             ["m", "u", "1"],
-            {"job_name": "x", "module_name": "m", "trainer_uri": "u", "job_args": ["1"]},
+            ["--y"],
+            {"job_name": "x", "module_name": "m", "trainer_uri": "u", "job_args": ["1", "--y"]},
         ),
-        ({"trainer_uri": "."}, ["n", "m"], {"job_name": "n", "module_name": "m", "trainer_uri": "."}),
+        ({"trainer_uri": "."}, ["n", "m"], [], {"job_name": "n", "module_name": "m", "trainer_uri": "."}),
+        ({"trainer_uri": "."}, [], ["--x"], {"trainer_uri": ".", "job_args": ["--x"]}),
+        ({}, ["."], [], {"trainer_uri": "."}),
+        ({}, ["n", "train.py"], ["1"], {"job_name": "n", "trainer_uri": "train.py", "job_args": ["1"]}),
+        ({"module_name": "m"}, ["fds://b/x.whl"], [], {"module_name": "m", "trainer_uri": "fds://b/x.whl"}),
     ],
 )
-def test_words_fill_what_is_missing(fields: dict[str, str], words: list[str], found: dict[str, object]) -> None:
-    assert with_words(fields, words) == found
+def test_words_fill_what_is_missing(
+    fields: dict[str, str], words: list[str], behind: list[str], found: dict[str, object]
+) -> None:
+    assert with_words(fields, words, behind) == found
+
+
+def test_the_current_folder_is_submitted_under_its_name_and_again_under_a_number(
+    run: Run, api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "My Übung"
+    folder.mkdir()
+    (folder / "train.py").write_text("print(1)")
+    monkeypatch.chdir(folder)
+    assert run("jobs", "submit", "-u", ".", "-o", "name", "--", "--epochs", "3").stdout == "my-ubung\n"
+    assert run("jobs", "submit", ".", "-o", "name").stdout == "my-ubung-2\n"
+    assert run("jobs", "submit", "train.py", "-o", "name").stdout == "train\n"
+    first = api.jobs["my-ubung"].spec
+    assert (first["module_name"], first["job_args"]) == ("train", ["--epochs", "3"])
+    again = run("jobs", "submit", "my-ubung", "train", ".")
+    assert (again.exit_code, "cloudml jobs delete my-ubung" in again.stderr) == (1, True)
 
 
 def test_pairs() -> None:

@@ -14,10 +14,11 @@ from cloud_ml.api.openapi import JOB_BODY, answers, bytes_of
 from cloud_ml.api.routes import Here
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.models import codec, common
-from cloud_ml.models.job import Job, JobEvents, JobPage
+from cloud_ml.models.job import Job, JobEvents, JobPage, JobTasks
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases import views
 from cloud_ml.usecases.logs import Selection
+from cloud_ml.usecases.tasks import tasks_of
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response)
 
@@ -125,6 +126,13 @@ async def events(
         return JobEvents(items=[views.event(event) for event in here.jobs.events(record, after=after)])
 
     return documents.answer(await here.offload(said))
+
+
+@router.get("/{name}/tasks", responses=answers(JobTasks))
+async def tasks(here: Here, call: Signed, name: str, org_id: str | None = None) -> Response:
+    """The tasks of the current attempt and what they use now."""
+    record = await _find(here, call, name, org_id)
+    return documents.answer(await tasks_of(record, here.engine))
 
 
 @router.get("/{name}/logs", responses=bytes_of("text/plain"))

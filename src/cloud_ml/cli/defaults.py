@@ -1,0 +1,102 @@
+"""What ``jobs submit`` takes for granted: a job's name and module, from the code that it is given."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from pathlib import Path
+
+from cloud_ml.errors import InvalidRequest
+
+_ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".whl", ".py")
+_VERSION = re.compile(r"-v?\d+(\.\w+)*([-+.].*)?$")
+_USUAL = ("main", "train", "task")
+_NOT_RUN = re.compile(r"(setup|conftest|noxfile|tasks|__init__|__main__|test_.*|.*_test)\.py")
+_PARTS = re.compile(r"[^\W\d]\w*", re.ASCII)
+_MOST_SHOWN = 8
+
+
+def looks_like_code(word: str) -> bool:
+    """Whether a word on the command line names code rather than a job or a module: a URI, a path, an archive."""
+    return "://" in word or "/" in word or word in (".", "..") or word.endswith(_ARCHIVES) or word.startswith("~")
+
+
+def name_for(trainer_uri: str) -> str:
+    """A name for a job: that of the folder or file, without version and ending, spelled as names are.
+
+    Raises:
+        InvalidRequest: Nothing is left of it.
+    """
+    if "://" in trainer_uri:
+        last = trainer_uri.rstrip("/").rpartition("/")[2]
+    else:
+        last = Path(trainer_uri).expanduser().resolve().name
+    bare = next((last.removesuffix(ending) for ending in _ARCHIVES if last.endswith(ending)), last)
+    bare = _VERSION.sub("", bare) if bare != last else bare
+    plain = unicodedata.normalize("NFKD", bare).encode("ascii", "ignore").decode().lower()
+    name = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:50].rstrip("-")
+    if not name:
+        raise InvalidRequest(
+            f"no name for the job can be made of {last!r}", field="job_name", hint="Give one: --job_name NAME."
+        )
+    return name
+
+
+def module_for(trainer_uri: str) -> str:
+    """The module to run, if the code leaves no doubt about it.
+
+    That is: the script itself; of a folder ``trainer.task``, its one package with a ``__main__.py``, its one
+    script, or the one among its scripts that is called main, train or task.
+
+    Raises:
+        InvalidRequest: There are several, none, or nothing to look at; names what was found.
+    """
+    if "://" in trainer_uri:
+        raise _unclear(f"which module of {trainer_uri} is to run?", [])
+    place = Path(trainer_uri).expanduser()
+    if place.suffix == ".py" and not place.is_dir():
+        return place.stem
+    if not place.is_dir():
+        raise _unclear(f"which module of {place.name} is to run?", [])
+    found = _candidates(place.resolve())
+    if len(found) == 1:
+        return found[0]
+    if not found:
+        raise _unclear(f"no module to run was found in {trainer_uri}", [])
+    raise _unclear(f"{trainer_uri} holds several modules that could be run", found)
+
+
+def _candidates(folder: Path) -> list[str]:
+    if (folder / "__init__.py").is_file() and not _is_project(folder):
+        packages = [folder]  # the folder is sent as the package itself
+    else:
+        roots = [folder, *([folder / "src"] if (folder / "src").is_dir() else [])]
+        packages = [one for root in roots for one in sorted(root.iterdir()) if (one / "__init__.py").is_file()]
+    packages = [one for one in packages if _PARTS.fullmatch(one.name) and one.name not in ("tests", "test", "docs")]
+    if tasks := [f"{one.name}.task" for one in packages if one.name == "trainer" and (one / "task.py").is_file()]:
+        return tasks
+    runnable = [one.name for one in packages if (one / "__main__.py").is_file()]
+    scripts = [] if folder in packages else _scripts(folder)
+    if runnable or scripts:
+        usual = [one for one in scripts if one in _USUAL]
+        return runnable + (usual if len(usual) == 1 and not runnable else scripts)
+    return [f"{one.name}.{name}" for one in packages for name in _USUAL if (one / f"{name}.py").is_file()]
+
+
+def _scripts(folder: Path) -> list[str]:
+    files = [one for one in sorted(folder.glob("*.py")) if not _NOT_RUN.fullmatch(one.name)]
+    return [one.stem for one in files if _PARTS.fullmatch(one.stem)]
+
+
+def _is_project(folder: Path) -> bool:
+    return (folder / "pyproject.toml").is_file() or (folder / "setup.py").is_file()
+
+
+def _unclear(what: str, found: list[str]) -> InvalidRequest:
+    shown = ", ".join(found[:_MOST_SHOWN]) + (", …" if len(found) > _MOST_SHOWN else "")
+    return InvalidRequest(
+        what + (f": {shown}" if found else ""),
+        field="module_name",
+        allowed=shown or "the name of a Python module, such as trainer.task",
+        hint=f"Say which: -m {found[0] if found else 'trainer.task'}.",
+    )

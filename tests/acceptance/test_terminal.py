@@ -1,0 +1,88 @@
+"""The command line as a person at a terminal sees it, against a real server."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.client import CloudMlClient
+from support.server import RealServer, eventually
+from support.terminal import Seen, left_over, on_a_terminal
+
+SCRIPT = """
+import pathlib, sys, time
+print("half", end="", flush=True)
+go = pathlib.Path(sys.argv[1])
+while not go.exists():
+    time.sleep(0.01)
+print(" a line")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    place = tmp_path / "shown"
+    place.mkdir()
+    (place / "train.py").write_text(SCRIPT)
+    return place
+
+
+def _cloudml(server: RealServer, *words: str, **more: object) -> Seen:
+    environment = server.environment(server.user_home, **server.known, PYTHONIOENCODING="utf-8")
+    return on_a_terminal([*server.command, *words], environment=environment, **more)  # type: ignore[arg-type]
+
+
+def test_a_folder_is_submitted_and_watched_to_its_end(server: RealServer, folder: Path) -> None:
+    def go(seen: str, _pid: int) -> bytes:
+        if "half" in seen:
+            server.bucket("shown-go").touch()
+        return b""
+
+    shown = _cloudml(server, "jobs", "submit", ".", "-W", "--", "fds://cloudml/shown-go", cwd=str(folder), react=go)
+    assert shown.code == 0
+    assert "Uploading shown  " in shown.seen
+    assert "shown: Starting: preparing the environment" in shown.seen
+    lines = left_over(shown.seen)
+    assert lines[0] == "shown is submitted (Queued). Ctrl-C ends the output, not the job."
+    assert "half a line" in lines
+    assert lines[-1].startswith("shown succeeded after ")
+    assert not [line for line in lines if "Starting:" in line or "Uploading" in line]
+
+
+def test_interrupting_ends_the_watching_and_says_how_to_go_on(
+    server: RealServer, client: CloudMlClient, folder: Path
+) -> None:
+    def enough(seen: str, pid: int) -> bytes:
+        if "half" in seen and "No longer" not in seen:
+            os.kill(pid, signal.SIGINT)
+        return b""
+
+    words = ["jobs", "submit", "interrupted", "train", ".", "-W", "--", "/never"]
+    shown = _cloudml(server, *words, cwd=str(folder), react=enough)
+    assert shown.code == 130
+    assert "the job goes on" in shown.seen
+    assert "cloudml jobs logs interrupted -f" in shown.seen
+    assert client.describe_train_job("interrupted").phase == "Running"
+    client.delete_train_job("interrupted")
+
+
+def test_what_a_running_task_uses_is_told(server: RealServer, client: CloudMlClient, folder: Path) -> None:
+    server.cli("jobs", "submit", "using", "train", str(folder), "-c", "0.5", "-M", "200M", "--", "/never").good()
+    handle = client.get_train_job("using")
+
+    def sampled() -> bool:
+        items = handle.tasks().items
+        return bool(items) and items[0].memory_bytes is not None
+
+    eventually(sampled, "its memory was sampled")
+    tasks = handle.tasks()
+    (task,) = tasks.items
+    assert (task.name, task.running, task.cpu_limit, task.exit_code) == ("master-0", True, 0.5, None)
+    assert task.memory_bytes is not None
+    assert task.memory_limit_bytes == 200 * 2**20
+    assert 0 < task.memory_bytes <= (task.memory_peak_bytes or 0) < 200 * 2**20
+    assert set(tasks.stages) >= {"claimed", "environment", "started"}
+    handle.delete()

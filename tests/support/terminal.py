@@ -1,0 +1,63 @@
+"""Programs on a real pseudo-terminal."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pty
+import struct
+import subprocess
+import termios
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+DRAWN_ANEW = "\r\x1b[K"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A program that has ended, and every byte that its terminal got."""
+
+    code: int
+    seen: str
+
+
+def on_a_terminal(
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    columns: int = 80,
+    cwd: str | None = None,
+    react: Callable[[str, int], bytes] = lambda _seen, _pid: b"",
+) -> Seen:
+    """Run a program on a terminal of ``columns``.
+
+    ``react`` is given all that was seen so far, whenever there is more, and the process; it returns what to type.
+    """
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 24, columns, 0, 0))
+    surroundings = {"TERM": "xterm", **environment}
+    seen = b""
+    with subprocess.Popen(
+        command, stdin=theirs, stdout=theirs, stderr=theirs, env=surroundings, cwd=cwd, start_new_session=True
+    ) as process:
+        os.close(theirs)
+        while True:
+            try:
+                chunk = os.read(ours, 65536)
+            except OSError:  # the other side of the terminal is closed
+                break
+            if not chunk:
+                break
+            seen += chunk
+            if typed := react(seen.decode(errors="replace"), process.pid):
+                os.write(ours, typed)
+        code = process.wait()
+    os.close(ours)
+    return Seen(code, seen.decode())
+
+
+def left_over(seen: str) -> list[str]:
+    """The lines that stay on the screen: without what was drawn anew or wiped, and without empty ones."""
+    lines = [line.rpartition(DRAWN_ANEW)[2] for line in seen.replace("\r\n", "\n").split("\n")]
+    return [line for line in lines if line]

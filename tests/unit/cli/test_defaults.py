@@ -1,0 +1,89 @@
+"""The name and the module of a job, taken from its code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.cli.defaults import looks_like_code, module_for, name_for
+from cloud_ml.errors import InvalidRequest
+
+
+def _made(folder: Path, files: str) -> str:
+    for name in files.split():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch()
+    return str(folder)
+
+
+@pytest.mark.parametrize(
+    ("files", "module"),
+    [
+        ("train.py", "train"),
+        ("anything.py setup.py conftest.py test_it.py requirements.txt", "anything"),
+        ("main.py model.py data.py", "main"),
+        ("setup.py trainer/__init__.py trainer/task.py trainer/model.py", "trainer.task"),
+        ("trainer/__init__.py trainer/task.py helper.py", "trainer.task"),
+        ("pyproject.toml src/linear/__init__.py src/linear/__main__.py tests/__init__.py", "linear"),
+        ("pyproject.toml src/linear/__init__.py src/linear/train.py src/linear/model.py", "linear.train"),
+        ("linear/__init__.py linear/__main__.py", "linear"),
+        ("my-notes.py run.py", "run"),
+    ],
+)
+def test_a_folder_that_leaves_no_doubt(tmp_path: Path, files: str, module: str) -> None:
+    assert module_for(_made(tmp_path, files)) == module
+
+
+def test_a_package_itself_and_a_script(tmp_path: Path) -> None:
+    assert module_for(_made(tmp_path / "linear", "__init__.py __main__.py")) == "linear"
+    assert module_for(_made(tmp_path / "trainer", "__init__.py task.py")) == "trainer.task"
+    assert module_for(str(tmp_path / "train.py")) == "train"
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ("a.py b.py", "several modules that could be run: a, b"),
+        ("main.py train.py", "main, train"),
+        ("README.md", "no module to run was found"),
+        ("model/__init__.py model/layers.py", "no module to run was found"),
+    ],
+)
+def test_a_folder_that_leaves_doubt_is_refused_with_what_was_found(tmp_path: Path, files: str, words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words) as caught:
+        module_for(_made(tmp_path, files))
+    assert caught.value.field == "module_name"
+    assert "-m " in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize("uri", ["fds://cloudml/a.tar.gz", "dist/a-1.0.tar.gz"])
+def test_what_cannot_be_looked_into_needs_a_module(uri: str) -> None:
+    with pytest.raises(InvalidRequest, match="which module"):
+        module_for(uri)
+
+
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        ("fds://cloudml/mine/linear-1.0.tar.gz", "linear"),
+        ("fds://cloudml/linear_model-2.1.0.post1-py3-none-any.whl", "linear-model"),
+        ("/x/My Übung (2)", "my-ubung-2"),
+        ("/x/train.py", "train"),
+        ("/x/" + "a" * 80, "a" * 50),
+        ("/x/v1.2", "v1-2"),
+    ],
+)
+def test_names(uri: str, name: str) -> None:
+    assert name_for(uri) == name
+
+
+def test_a_name_of_nothing_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="日本"):
+        name_for("/x/日本")
+
+
+def test_code_is_told_from_names() -> None:
+    assert all(map(looks_like_code, [".", "./x", "a/b", "fds://b/k", "train.py", "x.tar.gz", "~me"]))
+    assert not any(map(looks_like_code, ["linear", "trainer.task", "a-b"]))
