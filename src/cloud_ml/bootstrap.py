@@ -106,6 +106,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             store=store,
             objects=objects,
             storage=platform.storage,
+            uploads=platform.uploads,
             engine=engine,
             recipe=SingleProcess(),
             packages=Packages(objects, data / "packages"),

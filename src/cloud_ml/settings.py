@@ -34,6 +34,8 @@ _LEAST = {
     "controller.workers": 1,
     "controller.poll_s": 0.1,
     "controller.lease_ttl_s": 1,
+    "storage.upload_part_limit_bytes": MIB,
+    "storage.uploads_per_bucket": 1,
     "engine.log_limit_bytes": 4096,
     "engine.usage_period_s": 0.1,
     "engine.max_processes": 1,
@@ -155,6 +157,12 @@ class StorageSettings:
 
     usage_staleness_s: float = 60.0
     """How old a count of what a bucket holds may be. Uploads are added to it at once."""
+    upload_expiry_s: float = 604_800.0
+    """How long an upload in parts is kept after its last part."""
+    upload_part_limit_bytes: int = GIB
+    """Largest part of an upload in parts. Other uploads are not bound by it."""
+    uploads_per_bucket: int = 1000
+    """Most uploads in parts that may be under way to one bucket."""
     usage_time_limit_s: float = 5.0
     """How long one count may take; after that the figure is a lower bound and says so."""
 

@@ -220,10 +220,17 @@ assert [one.object_name for one in client.list_next_batch_of_objects(page).objec
 assert [one.size for one in client.list_all_objects("scratch", "a b/", "")] == [10]
 client.delete_object("scratch", "c")
 assert not client.does_object_exists("scratch", "c")
-settings.set_threshold_size(5)
+settings.set_threshold_size(20)
+settings.set_part_size(16)
+client.put_object("scratch", "parts", b"0123456789" * 5)
+assert b"".join(client.get_object("scratch", "parts").stream) == b"0123456789" * 5
+begun = client.init_multipart_upload("scratch", "given up")
+client.upload_part("scratch", "given up", begun.upload_id, 1, b"x")
+client.abort_multipart_upload("scratch", "given up", begun.upload_id)
+client.delete_object("scratch", "parts")
 for refused, message in (
     (lambda: client.rename_object("scratch", u"a b/\\u6a21", "d"), "no PUT of an object with renameTo"),
-    (lambda: client.put_object("scratch", "big", b"0123456789"), "cloudml storage cp"),
+    (lambda: client.upload_part("scratch", "given up", begun.upload_id, 2, b"x"), "there is no upload"),
 ):
     try:
         refused()

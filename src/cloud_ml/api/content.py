@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import re
 from collections.abc import Iterator, Mapping
 from email.utils import format_datetime
+from typing import Protocol, TypeVar
 
 from starlette.responses import Response
 
 from cloud_ml.api import errors, ranges, streams
 from cloud_ml.api.auth import UploadCall
 from cloud_ml.api.platform import Platform
+from cloud_ml.errors import Conflict
 from cloud_ml.models import common
 from cloud_ml.models.storage import StoredObject
-from cloud_ml.usecases.storage import Upload
+from cloud_ml.state.base import Once
+
+T = TypeVar("T")
+Kept_co = TypeVar("Kept_co", covariant=True)
 
 BYTES = "application/octet-stream"
 
@@ -26,40 +33,47 @@ _NEVER_A_PAGE = {
 """What users store may be HTML: it must not run in the origin of the console."""
 
 
-async def head(here: Platform, org: str, bucket: str, key: str) -> Response:
-    """What is known of an object, in headers.
+async def head(here: Platform, org: str, bucket: str, key: str, *, digest: bool = False) -> Response:
+    """What is known of an object, in headers; with ``digest`` its SHA-256, for which it may have to be read.
 
     Raises:
         NotFound: No such object.
     """
-    stored = await here.offload(here.storage.head, org, bucket, key)
+    stored = await here.offload(here.storage.head, org, bucket, key, digest=digest)
     return Response(None, 200, {**_headers(stored), "Content-Length": str(stored.size)}, media_type=BYTES)
 
 
-async def send(here: Platform, org: str, bucket: str, key: str, asked: str | None) -> Response:
+async def send(
+    here: Platform, org: str, bucket: str, key: str, *, range_: str | None, if_match: str | None = None
+) -> Response:
     """An object's bytes, or the one range of them that the header ``Range`` asks for.
+
+    With ``if_match``, the value of ``If-Match``, only of that version; otherwise the answer is 412.
 
     Raises:
         NotFound: No such object.
     """
 
-    def begin() -> tuple[StoredObject, ranges.Span | None, Iterator[bytes]]:
-        if asked is None:
+    def begin() -> tuple[StoredObject, ranges.Span | None, Closable]:
+        if range_ is None:
             stored, chunks = here.storage.read(org, bucket, key)
-            return stored, None, chunks
-        return _part(here, org, bucket, key, asked)
+            return stored, None, Closable(chunks)
+        return _part(here, org, bucket, key, range_)
 
     try:
         stored, span, chunks = await here.offload(begin)
     except ranges.Unsatisfiable as error:
         return _out_of_range(error)
+    if if_match is not None and not _matches(if_match, stored):
+        await here.offload(chunks.close)
+        return _changed(if_match, stored)
     headers = _headers(stored) | {"Content-Length": str(span.length if span else stored.size)}
     if span:
         headers["Content-Range"] = f"bytes {span.start}-{span.end}/{stored.size}"
     return streams.blocking(chunks, here.offload, status=206 if span else 200, headers=headers, media_type=BYTES)
 
 
-async def receive(here: Platform, call: UploadCall, under_way: Upload) -> StoredObject:
+async def receive(here: Platform, call: UploadCall, under_way: Sink[T]) -> T:
     """Write the body down as it comes, in pieces that are worth a trip to a thread.
 
     The object is there as a whole or not at all.
@@ -72,7 +86,7 @@ async def receive(here: Platform, call: UploadCall, under_way: Upload) -> Stored
         call.digest(piece)
         under_way.write(piece)
 
-    def finish(piece: bytes) -> StoredObject:
+    def finish(piece: bytes) -> T:
         keep(piece)
         call.check()
         return under_way.finish(call.once)
@@ -95,9 +109,42 @@ def etag(stored: StoredObject) -> Mapping[str, str]:
     return {"ETag": f'"{stored.etag}"'}
 
 
+def wants_digest(header: str | None) -> bool:
+    """Whether ``Want-Repr-Digest`` (RFC 9530) asks for a SHA-256."""
+    return header is not None and re.search(r"sha-256\s*=\s*[1-9]", header) is not None
+
+
+class Sink(Protocol[Kept_co]):
+    """What takes in a body: an object, or a part of one."""
+
+    def write(self, chunk: bytes) -> None:
+        """Add bytes."""
+
+    def finish(self, once: Once | None) -> Kept_co:
+        """Keep what was written."""
+
+    def abort(self) -> None:
+        """Forget what was written; harmless after ``finish``."""
+
+
+class Closable(Iterator[bytes]):
+    """Chunks that can be let go of, whatever store they come from."""
+
+    def __init__(self, chunks: Iterator[bytes]) -> None:
+        self._chunks = chunks
+
+    def __next__(self) -> bytes:
+        return next(self._chunks)
+
+    def close(self) -> None:
+        """Let go of what is behind them."""
+        if (close := getattr(self._chunks, "close", None)) is not None:
+            close()
+
+
 def _part(
     here: Platform, org: str, bucket: str, key: str, asked: str
-) -> tuple[StoredObject, ranges.Span | None, Iterator[bytes]]:
+) -> tuple[StoredObject, ranges.Span | None, Closable]:
     """The range of one version of the object: should it be replaced in between by a shorter one, look again."""
     size = here.storage.head(org, bucket, key).size
     while True:
@@ -105,12 +152,29 @@ def _part(
         start, length = (span.start, span.length) if span else (0, None)
         stored, chunks = here.storage.read(org, bucket, key, start=start, length=length)
         if stored.size == size:
-            return stored, span, chunks
+            return stored, span, Closable(chunks)
         size = stored.size
 
 
 def _headers(stored: StoredObject) -> dict[str, str]:
-    return {**etag(stored), "Last-Modified": format_datetime(stored.modified, usegmt=True), **_NEVER_A_PAGE}
+    headers = {**etag(stored), "Last-Modified": format_datetime(stored.modified, usegmt=True), **_NEVER_A_PAGE}
+    if stored.sha256:
+        headers["Repr-Digest"] = f"sha-256=:{base64.b64encode(bytes.fromhex(stored.sha256)).decode()}:"
+    return headers
+
+
+def _matches(header: str, stored: StoredObject) -> bool:
+    return header.strip() == "*" or f'"{stored.etag}"' in [tag.strip() for tag in header.split(",")]
+
+
+def _changed(header: str, stored: StoredObject) -> Response:
+    problem = Conflict(
+        f'the object is another one by now: its ETag is "{stored.etag}"',
+        field="If-Match",
+        value=header[:200],
+        hint="begin anew",
+    )
+    return errors.refusal(412, problem.document(), etag(stored))
 
 
 def _out_of_range(error: ranges.Unsatisfiable) -> Response:

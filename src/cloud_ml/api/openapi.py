@@ -23,6 +23,16 @@ JOB_BODY: dict[str, Any] = {
 }
 """A route whose body is a job. Routes read it with our own codec, whose refusals name what was meant."""
 
+_BODIES: dict[str, type] = {_TRAIN_JOB: TrainJob}
+
+
+def body_of(model: type) -> dict[str, Any]:
+    """A route whose body is a ``model`` in JSON, read with our own codec."""
+    _BODIES[model.__name__] = model
+    reference = {"$ref": _REFERENCE.format(model=model.__name__)}
+    return {"requestBody": {"required": True, "content": {"application/json": {"schema": reference}}}}
+
+
 OBJECT_BODY: dict[str, Any] = {
     "requestBody": {
         "required": True,
@@ -50,7 +60,7 @@ class Error:
     same_spec: bool | None = None
 
 
-def answers(model: type, status: int = 200) -> dict[int | str, dict[str, Any]]:
+def answers(model: type | None, status: int = 200) -> dict[int | str, dict[str, Any]]:
     """The documented answers of a route: ``model`` when all is well, else an ``Error``."""
     return {status: {"model": model}, "default": {"model": Error, "description": "Refused, or failed"}}
 
@@ -76,10 +86,11 @@ def _document(app: FastAPI) -> dict[str, Any]:
     from pydantic import TypeAdapter  # noqa: PLC0415 -- only here
 
     document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
-    schema = TypeAdapter(TrainJob).json_schema(ref_template=_REFERENCE)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
-    schemas.update(schema.pop("$defs", {}))
-    schemas[_TRAIN_JOB] = schema
+    for name, model in _BODIES.items():
+        schema = TypeAdapter(model).json_schema(ref_template=_REFERENCE)
+        schemas.update(schema.pop("$defs", {}))
+        schemas[name] = schema
     document["components"]["securitySchemes"] = {
         _SCHEME: {
             "type": "apiKey",

@@ -19,6 +19,7 @@ from cloud_ml.usecases.logs import Logs
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.storage import Storage
 from cloud_ml.usecases.train_jobs import TrainJobs
+from cloud_ml.usecases.uploads import Uploads
 
 
 @dataclass
@@ -41,12 +42,14 @@ class Platform:
     offload: Offload = field(default_factory=Offload)
     storage: Storage = field(init=False)
     jobs: TrainJobs = field(init=False)
+    uploads: Uploads = field(init=False)
     hub: ChangeHub = field(init=False)
     logs: Logs = field(init=False)
     health: Health = field(init=False)
 
     def __post_init__(self) -> None:
         self.storage = Storage(self.store, self.objects, self.clock, self.storage_settings)
+        self.uploads = Uploads(self.storage, self.store, self.objects, self.clock, self.storage_settings)
         self.jobs = TrainJobs(self.store, self.storage, self.catalog, self.clock, gpu_missing=self.settings.gpu_missing)
         self.hub = ChangeHub(self.store, self.offload)
         self.logs = Logs(self.store, self.engine, self.hub, self.offload)

@@ -18,6 +18,7 @@ from cloud_ml.recipes.base import PlanContext, Recipe
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.uploads import Uploads
 
 logger = logging.getLogger(__name__)
 
@@ -31,6 +32,7 @@ class Executor:
         store: StateStore,
         objects: ObjectStore,
         storage: Storage,
+        uploads: Uploads,
         engine: Engine,
         recipe: Recipe,
         packages: Packages,
@@ -40,6 +42,7 @@ class Executor:
         self._store = store
         self._objects = objects
         self._storage = storage
+        self._uploads = uploads
         self._engine = engine
         self._recipe = recipe
         self._packages = packages
@@ -64,8 +67,9 @@ class Executor:
             logger.info("job deleted", extra={"job": key.name, "uid": key.uid})
 
     async def tidy(self) -> None:
-        """Drop copies of trainers that nobody has used for long."""
+        """Drop copies of trainers that nobody has used for long, and uploads that nobody went on with."""
         await self._offload(self._packages.prune)
+        await self._offload(self._uploads.sweep)
 
     def _plan(self, job: JobRecord, attempt: int, places: Places) -> Gang:
         organisation = self._store.find(ORGANISATION, SYSTEM, job.key.org)

@@ -112,9 +112,13 @@ class AccessKeySpec:
 
 @dataclass(frozen=True)
 class BucketSpec:
-    """A bucket. The record's name is the bucket's; names are unique over all organisations."""
+    """A bucket. The record's name is the bucket's; names are unique over all organisations.
+
+    ``owner`` is the user who made it, also the record's title, so that lists can show it.
+    """
 
     org: str
+    owner: str = ""
 
 
 @dataclass(frozen=True)

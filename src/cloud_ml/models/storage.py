@@ -8,13 +8,14 @@ from datetime import datetime
 
 @dataclass(frozen=True, kw_only=True)
 class StoredObject:
-    """An object. ``size`` in bytes; ``etag`` changes with the content."""
+    """An object. ``size`` in bytes; ``etag`` changes with the content; ``sha256`` where it is known."""
 
     bucket: str
     key: str
     size: int
     modified: datetime
     etag: str
+    sha256: str | None = None
 
     @property
     def uri(self) -> str:
@@ -33,11 +34,12 @@ class ObjectPage:
 
 @dataclass(frozen=True, kw_only=True)
 class Bucket:
-    """A bucket of the caller's organisation."""
+    """A bucket of the caller's organisation. ``owner`` is the user who made it."""
 
     name: str
     org: str
     created_at: datetime
+    owner: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -45,6 +47,66 @@ class BucketPage:
     """Every bucket that the caller may see."""
 
     items: list[Bucket]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CopyObject:
+    """What to copy within the server: from an object to a key, maybe of another bucket of the organisation."""
+
+    source_bucket: str
+    source_key: str
+    bucket: str
+    key: str
+    only_if_absent: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BeginUpload:
+    """An upload in parts. With ``sha256``, to begin the same again is to go on; what is declared is checked."""
+
+    key: str
+    size: int | None = None
+    sha256: str | None = None
+    part_size: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadPart:
+    """A part that has arrived. ``size`` in bytes."""
+
+    number: int
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadInParts:
+    """An upload under way. Every part that arrives puts ``expires_at`` off."""
+
+    id: str
+    bucket: str
+    key: str
+    size: int | None
+    sha256: str | None
+    part_size: int | None
+    parts: list[UploadPart] = field(default_factory=list)
+    expires_at: datetime
+
+
+@dataclass(frozen=True, kw_only=True)
+class UploadPage:
+    """The uploads under way, without their parts."""
+
+    items: list[UploadInParts]
+
+
+@dataclass(frozen=True, kw_only=True)
+class CompleteUpload:
+    """Which parts make the object (all of them, if left out), and what the whole must be."""
+
+    sha256: str | None = None
+    parts: list[UploadPart] | None = None
+    only_if_absent: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -9,9 +9,9 @@ from typing import Self
 
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.tenancy import BUCKET, SYSTEM, BucketSpec, StandingStatus
-from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound
+from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import common
-from cloud_ml.models.storage import Bucket, BucketUsage, ObjectPage, StorageUsage, StoredObject
+from cloud_ml.models.storage import Bucket, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
 from cloud_ml.objects.base import ObjectInfo, ObjectStore, ObjectWriter
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
@@ -43,7 +43,7 @@ class Upload(AbstractContextManager["Upload"]):
             self._store.remember(once)
         info = self._writer.commit()
         self._counted.add(info.bucket, info.size)
-        return _stored(info)
+        return stored_object(info)
 
     def abort(self) -> None:
         """Forget the upload; harmless after ``finish``."""
@@ -73,8 +73,10 @@ class Storage:
         self._settings = settings or StorageSettings()
         self._counted = Counted(objects, clock, self._settings)
 
-    def create_bucket(self, organisation: Organisation, name: str, *, once: Once | None = None) -> Bucket:
-        """Make a bucket; one that the organisation has already is success.
+    def create_bucket(
+        self, organisation: Organisation, name: str, *, owner: str = "", once: Once | None = None
+    ) -> Bucket:
+        """Make a bucket; one that the organisation has already is success. ``owner`` is the user who asks.
 
         The record claims the name before the folder is made: a crash in between is healed by asking again.
 
@@ -85,7 +87,7 @@ class Storage:
         common.check_bucket("bucket", name)
         record = self._store.find(BUCKET, SYSTEM, name)
         if record is None:
-            record = self._claim(organisation, name, once)
+            record = self._claim(organisation, name, owner, once)
         elif once is not None:
             self._store.remember(once)
         if record.spec.org != organisation.name:
@@ -100,7 +102,7 @@ class Storage:
         while True:
             page = self._store.list(BUCKET, org=SYSTEM, after=after, limit=1000)
             found.extend(
-                Bucket(name=item.key.name, org=item.owner, created_at=item.created_at)
+                Bucket(name=item.key.name, org=item.owner, created_at=item.created_at, owner=item.title)
                 for item in page.items
                 if org in (None, item.owner)
             )
@@ -124,23 +126,68 @@ class Storage:
         Raises:
             NotFound: No such bucket for this organisation.
         """
-        self._own(org, bucket)
+        self.check_own(org, bucket)
         listing = self._objects.list(bucket, prefix, delimiter=delimiter, after=after, limit=limit)
         return ObjectPage(
-            objects=[_stored(info) for info in listing.objects], folders=list(listing.folders), next=listing.next
+            objects=[stored_object(info) for info in listing.objects], folders=list(listing.folders), next=listing.next
         )
 
-    def head(self, org: str, bucket: str, key: str) -> StoredObject:
-        """What is known of an object.
+    def delete_bucket(self, organisation: Organisation, name: str, *, once: Once | None = None) -> Bucket:
+        """Remove an empty bucket, with the uploads to it that are under way; its name is free again.
+
+        Raises:
+            NotFound: No such bucket for this organisation.
+            Conflict: There are objects in it, or it is where the organisation's trainers go.
+        """
+        record = self._store.find(BUCKET, SYSTEM, name) if self.owns(organisation.name, name) else None
+        if record is None:
+            raise _no_bucket(name)
+        if name == organisation.default_bucket:
+            raise Conflict(
+                f"{name} is the default bucket of {organisation.name}: trainers are uploaded to it",
+                field="bucket",
+                value=name,
+            )
+        if once is not None:
+            self._store.remember(once)
+        self._objects.delete_bucket(name)
+        self._store.delete(BUCKET, record.key.uid, fence=None)
+        return _bucket(record)
+
+    def copy(self, org: str, wanted: CopyObject, *, once: Once | None = None) -> StoredObject:
+        """Copy an object within the server, to a key of a bucket of the same organisation. Appears as a whole.
+
+        Raises:
+            NotFound: No such object or bucket for this organisation.
+            Conflict: The key cannot be placed.
+            AlreadyExists: The copy was to be new and is not.
+        """
+        chunks = self.read(org, wanted.source_bucket, wanted.source_key)[1]
+        try:
+            with self.upload(org, wanted.bucket, wanted.key, only_if_absent=wanted.only_if_absent) as upload:
+                for chunk in chunks:
+                    upload.write(chunk)
+                return upload.finish(once)
+        finally:
+            if (close := getattr(chunks, "close", None)) is not None:
+                close()
+
+    def head(self, org: str, bucket: str, key: str, *, digest: bool = False) -> StoredObject:
+        """What is known of an object; with ``digest`` its SHA-256, for which it may have to be read.
 
         Raises:
             NotFound: No such object.
         """
-        self._own(org, bucket)
+        self.check_own(org, bucket)
+        if digest:
+            try:
+                return stored_object(self._objects.digest(bucket, key))
+            except NotFound:
+                raise absent(bucket, key) from None
         info = self._objects.head(bucket, key)
         if info is None:
             raise absent(bucket, key)
-        return _stored(info)
+        return stored_object(info)
 
     def read(
         self, org: str, bucket: str, key: str, *, start: int = 0, length: int | None = None
@@ -150,9 +197,9 @@ class Storage:
         Raises:
             NotFound: No such object.
         """
-        self._own(org, bucket)
+        self.check_own(org, bucket)
         info, chunks = self._objects.read(bucket, key, start=start, length=length)
-        return _stored(info), chunks
+        return stored_object(info), chunks
 
     def upload(self, org: str, bucket: str, key: str, *, only_if_absent: bool = False) -> Upload:
         """Begin an upload.
@@ -162,7 +209,7 @@ class Storage:
             InvalidRequest: The key can be no path.
             Conflict: The key is a folder of other objects, or one of its folders is an object.
         """
-        self._own(org, bucket)
+        self.check_own(org, bucket)
         return Upload(self._objects.writer(bucket, key, only_if_absent=only_if_absent), self._store, self._counted)
 
     def usage(self, org: str) -> StorageUsage:
@@ -181,7 +228,7 @@ class Storage:
         Raises:
             NotFound: No such bucket for this organisation.
         """
-        self._own(org, bucket)
+        self.check_own(org, bucket)
         return self._counted.below(bucket, prefix) if prefix else self._counted.bucket(bucket)
 
     def delete(self, org: str, bucket: str, key: str, *, once: Once | None = None) -> StoredObject:
@@ -198,20 +245,32 @@ class Storage:
             raise absent(bucket, key)
         return was
 
-    def _own(self, org: str, bucket: str) -> None:
-        if not self.owns(org, bucket):
-            raise NotFound(f"there is no bucket {bucket[:63]}", field="bucket", value=bucket[:63])
+    def check_own(self, org: str, bucket: str) -> None:
+        """Refuse a bucket that is not the organisation's.
 
-    def _claim(self, organisation: Organisation, name: str, once: Once | None) -> Record[BucketSpec, StandingStatus]:
+        Raises:
+            NotFound: It is not, or there is none.
+        """
+        if not self.owns(org, bucket):
+            raise _no_bucket(bucket)
+
+    def note_added(self, info: ObjectInfo) -> None:
+        """An object came in by another way than ``upload``; counts at once."""
+        self._counted.add(info.bucket, info.size)
+
+    def _claim(
+        self, organisation: Organisation, name: str, owner: str, once: Once | None
+    ) -> Record[BucketSpec, StandingStatus]:
         try:
             return self._store.create(
                 BUCKET,
                 org=SYSTEM,
                 name=name,
                 owner=organisation.name,
-                spec=BucketSpec(org=organisation.name),
+                spec=BucketSpec(org=organisation.name, owner=owner),
                 status=StandingStatus(),
                 now=self._clock(),
+                title=owner,
                 once=once,
             )
         except AlreadyExists:  # claimed since we looked
@@ -226,9 +285,22 @@ def absent(bucket: str, key: str) -> NotFound:
     return NotFound(f"there is no object fds://{bucket}/{key}", field="key", value=key)
 
 
+def _no_bucket(name: str) -> NotFound:
+    return NotFound(f"there is no bucket {name[:63]}", field="bucket", value=name[:63])
+
+
 def _bucket(record: Record[BucketSpec, StandingStatus]) -> Bucket:
-    return Bucket(name=record.key.name, org=record.spec.org, created_at=record.created_at)
+    spec = record.spec
+    return Bucket(name=record.key.name, org=spec.org, created_at=record.created_at, owner=spec.owner)
 
 
-def _stored(info: ObjectInfo) -> StoredObject:
-    return StoredObject(bucket=info.bucket, key=info.key, size=info.size, modified=info.modified, etag=info.etag)
+def stored_object(info: ObjectInfo) -> StoredObject:
+    """An object's facts as the surfaces tell them."""
+    return StoredObject(
+        bucket=info.bucket,
+        key=info.key,
+        size=info.size,
+        modified=info.modified,
+        etag=info.etag,
+        sha256=info.sha256,
+    )

@@ -3,39 +3,19 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
-from email.utils import format_datetime
 from typing import Any
 
 import pytest
 
 from cloud_ml.api.fds.asked import Level
 from cloud_ml.api.fds.operations import OPERATIONS
-from cloud_ml.auth import fds
 from cloud_ml.settings import ApiSettings
-from support.asgi import Answer
-from support.platform import Caller, Served
+from support.platform import Served
+from support.storage_protocol import send, signed
 
 pytestmark = pytest.mark.anyio
 
 OBJECT = "/cloudml/user_packages/linear.tar.gz"
-
-
-def signed(caller: Caller, method: str, target: str, headers: Mapping[str, str] | None = None) -> dict[str, str]:
-    return fds.sign(
-        method,
-        target,
-        key=caller.identity.access_key,
-        secret=caller.identity.secret,
-        when=format_datetime(caller.clock().replace(microsecond=0), usegmt=True),
-        headers=headers,
-    )
-
-
-async def send(
-    caller: Caller, method: str, target: str, body: bytes = b"", headers: Mapping[str, str] | None = None
-) -> Answer:
-    return await caller.client.send(method, target, signed(caller, method, target, headers), body)
 
 
 async def put(served: Served, target: str = OBJECT, body: bytes = b"0123456789") -> None:
@@ -145,11 +125,6 @@ async def test_what_is_not_listed_is_refused_and_changes_nothing(served: Served,
     answer = await send(served.member, method, target, b'["user_packages/linear.tar.gz"]')
     assert (answer.status, answer.json()["message"].startswith("this server has no ")) == (400, True)
     assert (await send(served.member, "GET", OBJECT)).body == b"0123456789"
-
-
-async def test_an_upload_in_parts_is_told_another_way(served: Served) -> None:
-    answer = await send(served.member, "PUT", OBJECT + "?uploads=true")
-    assert (answer.status, "cloudml storage cp" in answer.json()["hint"]) == (400, True)
 
 
 @pytest.mark.parametrize("name", ["x-xiaomi-meta-owner", "x-xiaomi-copy-source", "x-xiaomi-storage-class"])

@@ -24,7 +24,7 @@ from cloud_ml.errors import Unavailable
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.recipes.single import SingleProcess
-from cloud_ml.settings import ControllerSettings
+from cloud_ml.settings import ControllerSettings, StorageSettings
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.first_start import bootstrap
@@ -32,6 +32,7 @@ from cloud_ml.usecases.identities import Identities, Identity
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.storage import Storage
 from cloud_ml.usecases.train_jobs import TrainJobs
+from cloud_ml.usecases.uploads import Uploads
 from support.platform import FewFrameworks
 
 pytestmark = pytest.mark.anyio
@@ -66,6 +67,7 @@ class World:
         executor = Executor(
             store=self.store, objects=self.objects, storage=self.storage, engine=self.engine, recipe=SingleProcess(),
             packages=Packages(self.objects, self._folder / "packages"), offload=self.offload, network="none",
+            uploads=Uploads(self.storage, self.store, self.objects, system_clock, StorageSettings()),
         )  # fmt: skip
         controller = Controller(
             store=self.store, engine=self.engine, executor=executor, settings=replace(SETTINGS, **settings),  # type: ignore[arg-type]

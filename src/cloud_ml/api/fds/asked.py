@@ -76,7 +76,15 @@ class Asked:
             InvalidRequest: A header asks for what would be lost, such as metadata.
         """
         call = await auth.admit_upload(self.request, read=fds.Claim.from_headers)
+        self.check_headers()
+        return call
+
+    def check_headers(self) -> None:
+        """Refuse headers of an upload that ask for what would be lost.
+
+        Raises:
+            InvalidRequest: One does, such as metadata.
+        """
         for name, value in self.request.headers.items():
             if value and name.startswith(fds.PREFIX) and name not in _KEPT:
                 raise common.refuse(name[:80], value[:80], "nothing: this server keeps an object's bytes only")
-        return call

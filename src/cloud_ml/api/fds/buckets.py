@@ -36,7 +36,11 @@ async def create(asked: Asked) -> Response:
     """Make a bucket; one that the organisation has already is success."""
     call = await asked.signed()
     made = await asked.here.offload(
-        asked.here.storage.create_bucket, call.caller.organisation, asked.bucket, once=call.once
+        asked.here.storage.create_bucket,
+        call.caller.organisation,
+        asked.bucket,
+        owner=call.caller.user,
+        once=call.once,
     )
     return documents.answer(shapes.bucket(made))
 

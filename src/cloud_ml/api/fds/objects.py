@@ -30,7 +30,7 @@ async def metadata(asked: Asked) -> Response:
 async def download(asked: Asked) -> Response:
     """An object's bytes, or one range of them."""
     call = await asked.signed()
-    return await content.send(asked.here, call.org, asked.bucket, asked.key, asked.request.headers.get("range"))
+    return await content.send(asked.here, call.org, asked.bucket, asked.key, range_=asked.request.headers.get("range"))
 
 
 async def upload(asked: Asked) -> Response:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from starlette.requests import Request
 from starlette.responses import Response
 
-from cloud_ml.api.fds import buckets, objects
+from cloud_ml.api.fds import buckets, multipart, objects
 from cloud_ml.api.fds.asked import Asked, Level
 from cloud_ml.errors import InvalidRequest
 
@@ -49,10 +49,13 @@ OPERATIONS = (
     Operation("GET", Level.OBJECT, objects.download),
     Operation("GET", Level.OBJECT, objects.metadata, required=frozenset({"metadata"})),
     Operation("PUT", Level.OBJECT, objects.upload),
+    Operation("PUT", Level.OBJECT, multipart.initiate, required=frozenset({"uploads"})),
+    Operation("PUT", Level.OBJECT, multipart.put_part, required=frozenset({"uploadId", "partNumber"})),
+    Operation("PUT", Level.OBJECT, multipart.complete, required=frozenset({"uploadId"})),
+    Operation("DELETE", Level.OBJECT, multipart.abort, required=frozenset({"uploadId"})),
     Operation("DELETE", Level.OBJECT, objects.delete, optional=frozenset({"enableTrash"})),
 )
 
-_HINTS = {"uploads": "it sends objects of 20 MB and more in parts: use 'cloudml storage cp' for them"}
 _HINT = "see 'cloudml storage --help' for what can be done with storage"
 
 
@@ -76,5 +79,5 @@ async def answer(request: Request) -> Response:
     raise InvalidRequest(
         f"this server has no {what} with {', '.join(name[:40] for name in names[:10])} in the query",
         field="query",
-        hint=next((_HINTS[name] for name in names if name in _HINTS), _HINT),
+        hint=_HINT,
     )

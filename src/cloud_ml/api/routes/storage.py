@@ -9,10 +9,10 @@ from starlette.responses import Response
 
 from cloud_ml.api import content, documents
 from cloud_ml.api.auth import Signed, SignedUpload
-from cloud_ml.api.openapi import OBJECT_BODY, answers, bytes_of
+from cloud_ml.api.openapi import OBJECT_BODY, answers, body_of, bytes_of
 from cloud_ml.api.routes import Here
-from cloud_ml.models import common
-from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, ObjectPage, StorageUsage, StoredObject
+from cloud_ml.models import codec, common
+from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
 
 router = APIRouter(prefix="/api/v1/storage", tags=["storage"], default_response_class=Response)
 
@@ -39,11 +39,29 @@ async def usage_of_bucket(here: Here, call: Signed, bucket: str, prefix: str = "
     return documents.answer(await here.offload(here.storage.usage_below, call.org, bucket, prefix))
 
 
+@router.post("/-/copy", status_code=201, responses=answers(StoredObject, 201), openapi_extra=body_of(CopyObject))
+async def copy(here: Here, call: Signed) -> Response:
+    """Copy an object within the server; the copy is there as a whole or not at all."""
+    wanted = codec.decode(CopyObject, documents.read_object(call.body))
+    stored = await here.offload(here.storage.copy, call.org, wanted, once=call.once)
+    return documents.answer(stored, 201, content.etag(stored))
+
+
 @router.put("/{bucket}", status_code=201, responses=answers(Bucket, 201))
 async def create_bucket(here: Here, call: Signed, bucket: str) -> Response:
     """Make a bucket; one that the organisation has already is success."""
-    made = await here.offload(here.storage.create_bucket, call.caller.organisation, bucket, once=call.once)
+    caller = call.caller
+    made = await here.offload(
+        here.storage.create_bucket, caller.organisation, bucket, owner=caller.user, once=call.once
+    )
     return documents.answer(made, 201)
+
+
+@router.delete("/{bucket}", responses=answers(Bucket))
+async def delete_bucket(here: Here, call: Signed, bucket: str) -> Response:
+    """Remove an empty bucket; 409 while there are objects in it."""
+    gone = await here.offload(here.storage.delete_bucket, call.caller.organisation, bucket, once=call.once)
+    return documents.answer(gone)
 
 
 @router.get("/{bucket}", responses=answers(ObjectPage))
@@ -67,9 +85,11 @@ async def list_objects(
 
 
 @router.head("/{bucket}/{key:path}", responses=bytes_of(content.BYTES))
-async def head(here: Here, call: Signed, bucket: str, key: str) -> Response:
-    """What is known of an object, in headers."""
-    return await content.head(here, call.org, bucket, key)
+async def head(
+    here: Here, call: Signed, bucket: str, key: str, want_repr_digest: Annotated[str | None, Header()] = None
+) -> Response:
+    """What is known of an object, in headers; ``Want-Repr-Digest: sha-256=1`` has its digest computed if need be."""
+    return await content.head(here, call.org, bucket, key, digest=content.wants_digest(want_repr_digest))
 
 
 @router.get("/{bucket}/{key:path}", responses=bytes_of(content.BYTES))
@@ -78,10 +98,12 @@ async def download(
     call: Signed,
     bucket: str,
     key: str,
+    *,
     range: Annotated[str | None, Header()] = None,  # noqa: A002
+    if_match: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """An object's bytes, or one range of them."""
-    return await content.send(here, call.org, bucket, key, range)
+    """An object's bytes, or one range of them; with ``If-Match``, of that version or none (412)."""
+    return await content.send(here, call.org, bucket, key, range_=range, if_match=if_match)
 
 
 @router.put("/{bucket}/{key:path}", status_code=201, responses=answers(StoredObject, 201), openapi_extra=OBJECT_BODY)

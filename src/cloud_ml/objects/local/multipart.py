@@ -126,7 +126,7 @@ class LocalMultipartUploads(MultipartUploads):
     def drop(self, bucket: str, upload: str) -> None:
         """Forget an upload and its parts."""
         self.get(bucket, upload)
-        with self.locked(upload):
+        with tree.translated(bucket), self.locked(upload):
             self._remove(upload)
 
     def keep(self, upload: str, draft: Path, part: Part) -> None:

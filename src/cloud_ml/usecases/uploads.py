@@ -1,0 +1,208 @@
+"""Uploads in parts: begun, gone on with after any interruption, completed or given up."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import re
+import secrets
+from contextlib import AbstractContextManager
+from datetime import timedelta
+from types import TracebackType
+
+from cloud_ml.errors import Conflict
+from cloud_ml.models import common
+from cloud_ml.models.storage import BeginUpload, CompleteUpload, StoredObject, UploadInParts, UploadPage, UploadPart
+from cloud_ml.objects.base import ObjectStore
+from cloud_ml.objects.multipart import PARTS, Declared, Multipart, Part, PartWriter
+from cloud_ml.settings import StorageSettings
+from cloud_ml.state.base import Once, StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.storage import Storage, stored_object
+
+logger = logging.getLogger(__name__)
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+
+class PartUpload(AbstractContextManager["PartUpload"]):
+    """A part on its way in; leaving the ``with`` block without ``finish`` leaves no trace. Blocking."""
+
+    def __init__(self, writer: PartWriter, store: StateStore, limit: int) -> None:
+        self._writer = writer
+        self._store = store
+        self._limit = limit
+        self._size = 0
+
+    def write(self, chunk: bytes) -> None:
+        """Add bytes.
+
+        Raises:
+            InvalidRequest: The part is larger than parts may be.
+        """
+        self._size += len(chunk)
+        if self._size > self._limit:
+            raise common.refuse("part", f"more than {self._limit} bytes", f"at most {self._limit} bytes")
+        self._writer.write(chunk)
+
+    def finish(self, once: Once | None) -> UploadPart:
+        """Keep the part. A replayed request is found out before that and changes nothing.
+
+        Raises:
+            Unauthenticated: ``once`` was seen before.
+            NotFound: The upload is over.
+        """
+        if once is not None:
+            self._store.remember(once)
+        return _part(self._writer.commit())
+
+    def abort(self) -> None:
+        """Forget the part; harmless after ``finish``."""
+        self._writer.abort()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.abort()
+
+
+class Uploads:
+    """What an organisation may do with uploads in parts. Blocking; callers in an event loop use a thread.
+
+    An upload that is not there and one in somebody else's bucket get the same ``NotFound``.
+    """
+
+    def __init__(
+        self, storage: Storage, store: StateStore, objects: ObjectStore, clock: Clock, settings: StorageSettings
+    ) -> None:
+        self._storage = storage
+        self._store = store
+        self._multipart = objects.multipart
+        self._clock = clock
+        self._settings = settings
+
+    def begin(self, org: str, bucket: str, wanted: BeginUpload, *, once: Once | None = None) -> UploadInParts:
+        """Begin an upload, or find the one under way for the same content and key.
+
+        So a client that was killed goes on by asking for the same again. Without a declared digest
+        every call begins another one.
+
+        Raises:
+            NotFound: No such bucket for this organisation.
+            InvalidRequest: A field is out of range.
+            Conflict: The key cannot be placed, or too many uploads are under way.
+        """
+        self._storage.check_own(org, bucket)
+        declared = _declared(wanted, self._settings.upload_part_limit_bytes)
+        upload = _id_for(org, bucket, wanted.key, declared)
+        under_way = self._multipart.all(bucket)
+        if all(one.id != upload for one in under_way) and len(under_way) >= self._settings.uploads_per_bucket:
+            raise Conflict(
+                f"{len(under_way)} uploads to {bucket} are under way, no more may be",
+                field="bucket",
+                value=bucket,
+                hint="complete or give up others; those nobody goes on with expire",
+            )
+        if once is not None:
+            self._store.remember(once)
+        return self._document(self._multipart.begin(upload, bucket, wanted.key, declared))
+
+    def get(self, org: str, bucket: str, upload: str) -> UploadInParts:
+        """An upload and its parts."""
+        self._storage.check_own(org, bucket)
+        return self._document(self._multipart.get(bucket, upload))
+
+    def all(self, org: str, bucket: str) -> UploadPage:
+        """The uploads to a bucket that are under way, without their parts."""
+        self._storage.check_own(org, bucket)
+        return UploadPage(items=[self._document(one, with_parts=False) for one in self._multipart.all(bucket)])
+
+    def part(self, org: str, bucket: str, upload: str, number: int, *, key: str | None = None) -> PartUpload:
+        """Begin to take in a part.
+
+        Raises:
+            NotFound: No such upload (or it is for another ``key``).
+            InvalidRequest: There is no part of that number.
+        """
+        self._find(org, bucket, upload, key)
+        writer = self._multipart.writer(bucket, upload, number)
+        return PartUpload(writer, self._store, self._settings.upload_part_limit_bytes)
+
+    def complete(
+        self, org: str, bucket: str, upload: str, said: CompleteUpload, *, key: str | None = None, once: Once | None
+    ) -> StoredObject:
+        """Make the object appear, as a whole.
+
+        Raises:
+            NotFound: No such upload: also where another call has just completed it.
+            Conflict: A part is missing, or the whole is not what was declared.
+            AlreadyExists: The object was to be new and is not.
+        """
+        about = self._find(org, bucket, upload, key)
+        if said.sha256 is not None and about.declared.sha256 not in (None, said.sha256):
+            raise Conflict("the digest is another one than was declared", field="sha256", value=said.sha256)
+        parts = None if said.parts is None else [Part(one.number, one.size, one.sha256) for one in said.parts]
+        if once is not None:
+            self._store.remember(once)
+        info = self._multipart.join(bucket, upload, parts, only_if_absent=said.only_if_absent)
+        self._storage.note_added(info)
+        return stored_object(info)
+
+    def drop(self, org: str, bucket: str, upload: str, *, key: str | None = None, once: Once | None = None) -> None:
+        """Give an upload up."""
+        self._find(org, bucket, upload, key)
+        if once is not None:
+            self._store.remember(once)
+        self._multipart.drop(bucket, upload)
+
+    def sweep(self) -> int:
+        """Drop uploads that nobody went on with for so long that they have expired; returns how many."""
+        count = self._multipart.drop_older(self._clock() - self._expiry)
+        if count:
+            logger.info("%d uploads have expired", count)
+        return count
+
+    @property
+    def _expiry(self) -> timedelta:
+        return timedelta(seconds=self._settings.upload_expiry_s)
+
+    def _find(self, org: str, bucket: str, upload: str, key: str | None) -> Multipart:
+        self._storage.check_own(org, bucket)
+        about = self._multipart.get(bucket, upload)
+        return about if key in (None, about.key) else self._multipart.get(bucket, "")
+
+    def _document(self, about: Multipart, *, with_parts: bool = True) -> UploadInParts:
+        parts = self._multipart.parts(about.bucket, about.id) if with_parts else ()
+        return UploadInParts(
+            id=about.id,
+            bucket=about.bucket,
+            key=about.key,
+            size=about.declared.size,
+            sha256=about.declared.sha256,
+            part_size=about.declared.part_size,
+            parts=[_part(part) for part in parts],
+            expires_at=about.touched + self._expiry,
+        )
+
+
+def _declared(wanted: BeginUpload, part_limit: int) -> Declared:
+    if wanted.sha256 is not None and not _SHA256.fullmatch(wanted.sha256):
+        raise common.refuse("sha256", wanted.sha256, "64 lower-case hex digits")
+    if wanted.size is not None and wanted.size < 0:
+        raise common.refuse("size", wanted.size, "0 or more")
+    if wanted.part_size is not None and not 1 <= wanted.part_size <= part_limit:
+        raise common.refuse("part_size", wanted.part_size, f"1 to {part_limit}")
+    if wanted.size and wanted.part_size and -(-wanted.size // wanted.part_size) > PARTS:
+        raise common.refuse("part_size", wanted.part_size, f"a size that makes at most {PARTS} parts")
+    return Declared(wanted.size, wanted.sha256, wanted.part_size)
+
+
+def _id_for(org: str, bucket: str, key: str, declared: Declared) -> str:
+    """The same id for the same content, so that to begin again is to go on."""
+    if declared.sha256 is None:
+        return secrets.token_hex(16)
+    text = "\n".join((org, bucket, key, declared.sha256, str(declared.size), str(declared.part_size)))
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+def _part(part: Part) -> UploadPart:
+    return UploadPart(number=part.number, size=part.size, sha256=part.sha256)
