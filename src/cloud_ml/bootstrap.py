@@ -19,6 +19,7 @@ from cloud_ml.domain.jobs.decide import Rules
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import probe
+from cloud_ml.environments import interpreter
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.storage import ServerInfo
@@ -75,6 +76,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         environments_home=settings.environments_home,
         runtimes_dir=settings.runtimes_dir,
         uv=find_uv(),
+        pythons=find_pythons(settings),
     )
     switches_user = findings.config.tenant_uid_base > 0
     store = SqlStateStore.open(
@@ -89,7 +91,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         store=store,
         objects=objects,
         engine=engine,
-        catalog=Catalog.load(settings.runtimes_dir),
+        catalog=Catalog.load(settings.runtimes_dir, tuple(findings.config.pythons)),
         identities=Identities(store, system_clock),
         clock=system_clock,
         info=lambda: ServerInfo(
@@ -139,6 +141,12 @@ def write_credentials(server: Server, endpoint: str) -> Path:
             json.dump(content, file, indent=2)
         draft.replace(path)
     return path
+
+
+def find_pythons(settings: Settings) -> dict[str, str]:
+    """Version → program of every interpreter that jobs may ask for; no program where uv is to fetch it."""
+    found = {version: str(one.path) for version, one in interpreter.installed(settings.environments_home).items()}
+    return dict.fromkeys(settings.pythons, "") | found
 
 
 def find_uv() -> Path:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -149,6 +150,12 @@ class EnvironmentSettings:
     by servers of one user on one machine."""
     runtimes_dir: str = ""
     """Folder with further runtimes (TOML files); empty means ``runtimes`` inside the data folder."""
+    pythons: str = ""
+    """Versions of Python that are offered beside those found on this machine, such as ``3.13, 3.14``: uv fetches
+    one when it is first needed."""
+    layers_limit_bytes: int = 50 * GIB
+    """Installed packages that are kept, in bytes; above it, those that no living job uses go, the longest unused
+    first. 0 means no limit."""
 
 
 @dataclass(frozen=True)
@@ -199,6 +206,11 @@ class Settings:
         return self.data_dir / "environments"
 
     @property
+    def pythons(self) -> tuple[str, ...]:
+        """Versions of Python to offer although they are not installed."""
+        return tuple(self.environments.pythons.replace(",", " ").split())
+
+    @property
     def runtimes_dir(self) -> Path:
         """The operator's folder of runtimes."""
         if self.environments.runtimes_dir:
@@ -245,6 +257,11 @@ def _check(settings: Settings) -> None:
                 raise common.refuse(name, value, f"a number from {least} up")
     if settings.server.port > 65_535:
         raise common.refuse("server.port", settings.server.port, "a port from 0 to 65535")
+    for version in settings.pythons:
+        if not re.fullmatch(r"3\.([89]|[1-9]\d)", version):
+            raise common.refuse(
+                "environments.pythons", version, "versions such as 3.12, from 3.8 up, with commas between"
+            )
     if settings.engine.default_memory:
         common.check_memory("engine.default_memory", settings.engine.default_memory)
 

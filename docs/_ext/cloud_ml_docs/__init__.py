@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from cloud_ml_docs import cli, errors, jobs, lifecycle, rest, settings
+from cloud_ml_docs import cli, errors, jobs, lifecycle, rest, runtimes, settings
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -21,6 +21,8 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "moves": lifecycle.moves,
     "original-wire": rest.original,
     "rest": rest.modern,
+    "runtime-keys": runtimes.keys,
+    "runtimes": runtimes.shipped,
     "settings": settings.themes,
 }
 

@@ -51,7 +51,7 @@ class Prepared:
 
     ``python`` is the interpreter as the job sees it (unsandboxed jobs see ``Bind.source`` paths: see
     ``build.prepare``); ``lock`` is the exact resolution in requirements form; ``base_memory`` is in
-    bytes; ``notices`` are sentences for the log.
+    bytes; ``notices`` are sentences for the log; ``threads`` are variables that take a number of cores.
     """
 
     python: str
@@ -62,6 +62,7 @@ class Prepared:
     lock: str
     trainer_digest: str
     notices: Sequence[str] = field(default_factory=tuple)
+    threads: Sequence[str] = field(default_factory=tuple)
 
 
 class Sandbox(Protocol):

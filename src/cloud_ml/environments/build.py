@@ -4,24 +4,25 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from cloud_ml.environments import detect, pipconfig, resolve
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared, Sandbox
-from cloud_ml.environments.catalog import Catalog, Runtime
+from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.files import digest_of, digest_of_file, read_json, write_json
 from cloud_ml.environments.interpreter import Interpreter, at, own
 from cloud_ml.environments.requirements import BadRequirement, Requirement, locked, parse_all
+from cloud_ml.environments.runtime import Runtime
 from cloud_ml.environments.stock import Stock
 from cloud_ml.environments.trainer import Trainer, Workshop
 from cloud_ml.environments.uv import same_place
 from cloud_ml.environments.venv import make_venv, variables
 
 VENV_TARGET = "/env"
-_FORMAT = 1
+_FORMAT = 2
 _COMPAT = Path(__file__).with_name("compat")
 
 
@@ -35,6 +36,7 @@ def prepare(
     sandbox: Sandbox,
     log: Callable[[bytes], None],
     python: Path | None = None,
+    pythons: Mapping[str, str] | None = None,
     timeout_s: float = 1800.0,
 ) -> Prepared:
     """Make the environment of a gang, or find it made, and fill ``venv`` for this job.
@@ -54,6 +56,7 @@ def prepare(
         log: Takes the words of the tools, as they come.
         python: The interpreter of runtimes that do not ask for another; by default the one that the
             platform's own virtual environment was made from.
+        pythons: Programs of other versions, by their version such as ``3.12``; uv looks for what is not there.
         timeout_s: Bounds every single call of a tool, in seconds.
 
     Returns:
@@ -73,7 +76,7 @@ def prepare(
         made = _remembered(memo)
         if made is None:
             stock = Stock(home.resolve(), request.tenant, uv, config, sandbox, log, timeout_s)
-            made = _Maker(request, catalog, stock, usual, log).make(digest)
+            made = _Maker(request, catalog, stock, usual, log, pythons or {}).make(digest)
             write_json(memo, asdict(made))
         place = VENV_TARGET if sandbox.isolated else str(venv)
         make_venv(venv, made.interpreter, made.sites)
@@ -93,6 +96,7 @@ class _Made:
     base_memory: int
     lock: str
     notices: tuple[str, ...]
+    threads: tuple[str, ...]
 
     @property
     def interpreter(self) -> Interpreter:
@@ -112,6 +116,7 @@ class _Maker:
     stock: Stock
     usual: Interpreter
     log: Callable[[bytes], None]
+    pythons: Mapping[str, str]
 
     def make(self, digest: str) -> _Made:
         if self.request.trainer is not None:
@@ -119,8 +124,11 @@ class _Maker:
         trainer = self._trainer(digest)
         needed = _requirements(trainer)
         runtime, notices = self._runtime(trainer, needed)
-        interpreter = self.usual if runtime.python is None else self.stock.shared.find_python(runtime.python)
+        interpreter = self._interpreter(runtime.python)
         needed, dropped = resolve.fit(runtime, needed)
+        if self.request.framework_version is None:
+            runtime, replaced = resolve.make_room(runtime, needed)
+            dropped = [*dropped, *replaced]
         lock, layers = self.stock.layers_for(runtime, needed, interpreter)
         if trainer is not None:
             self.log(f"Installed {trainer.label} with {len(locked(lock))} packages\n".encode())
@@ -135,7 +143,15 @@ class _Maker:
             base_memory=runtime.base_memory,
             lock=lock,
             notices=(*(trainer.notices if trainer else ()), *notices, *dropped),
+            threads=runtime.threads,
         )
+
+    def _interpreter(self, version: str | None) -> Interpreter:
+        if version is None or version == self.usual.minor:
+            return self.usual
+        if program := self.pythons.get(version):
+            return at(Path(program), self.stock.home)
+        return self.stock.shared.find_python(version)
 
     def _trainer(self, digest: str) -> Trainer | None:
         file = self.request.trainer
@@ -154,7 +170,7 @@ class _Maker:
     def _runtime(self, trainer: Trainer | None, needed: list[Requirement]) -> tuple[Runtime, tuple[str, ...]]:
         if self.request.framework is not None:
             return self.catalog.find(self.request.framework, self.request.framework_version), ()
-        verdict = detect.decide(trainer.findings if trainer else detect.Findings(), needed)
+        verdict = detect.decide(trainer.findings if trainer else detect.Findings(), needed, self.catalog)
         return self.catalog.find(verdict.framework, verdict.version), verdict.notices
 
 
@@ -211,6 +227,7 @@ def _prepared(made: _Made, digest: str, place: str, config: pipconfig.PipConfig)
         lock=made.lock,
         trainer_digest=digest,
         notices=tuple(made.notices),
+        threads=tuple(made.threads),
     )
 
 

@@ -9,12 +9,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cloud_ml.environments.requirements import Requirement
+from cloud_ml.environments.catalog import Catalog
+from cloud_ml.environments.requirements import Requirement, normalised
+from cloud_ml.environments.runtime import Runtime
 from cloud_ml.environments.versions import release, satisfies
 
 _FILES, _FILE_BYTES, _ALL_BYTES = 500, 1024 * 1024, 16 * 1024 * 1024
-_PACKAGES = frozenset({"tensorflow", "keras", "tf_keras"})
-_DISTRIBUTIONS = frozenset({"tensorflow", "tensorflow-cpu", "tensorflow-gpu", "keras", "tf-keras"})
 _CLASSIC = re.compile(
     r"(?:Session|InteractiveSession|placeholder(?:_with_default)?|get_variable|variable_scope|global_variables_initializer"
     r"|initialize_all_variables|trainable_variables|get_default_graph|reset_default_graph|assign_add|mul|sub|neg"
@@ -30,7 +30,9 @@ _MODERN = re.compile(
     r"(?:GradientTape|function|Module|config\..+|distribute\..+|random\.(?:set_seed|Generator(?:\..+)?)"
     r"|summary\.create_file_writer|optimizers\..+|saved_model\.(?:save|load)|data\.AUTOTUNE|compat(?:\..+)?)"
 )
-_TEXT_IMPORT = re.compile(r"^\s*(?:import|from)\s+(tensorflow|keras|tf_keras)\b(?!\.compat\.v1)", re.MULTILINE)
+_TEXT_IMPORT = re.compile(rb"^[ \t]*(?:import|from)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
+_KERAS_BACKEND = re.compile(rb"""KERAS_BACKEND["']\s*\]?\s*[=,]\s*["'](jax|torch)["']""")
+_PACKAGES = 1000
 _TEXT_NAME = re.compile(r"\b(?:tf|tensorflow)\.([A-Za-z_][\w.]*)")
 
 
@@ -38,8 +40,9 @@ _TEXT_NAME = re.compile(r"\b(?:tf|tensorflow)\.([A-Za-z_][\w.]*)")
 class Findings:
     """What the code of a trainer says.
 
-    ``packages`` are the frameworks it imports. ``classic`` and ``modern`` are names of TensorFlow that
-    exist only in its first or its second version, each with where it was met (``task.py:12``).
+    ``packages`` are the top-level modules it imports, and the backend of Keras that it names. ``classic``
+    and ``modern`` are names of TensorFlow that exist only in its first or its second version, each with
+    where it was met (``task.py:12``).
     ``unreadable`` are files this Python cannot parse.
     """
 
@@ -58,15 +61,35 @@ class Verdict:
     notices: tuple[str, ...] = field(default_factory=tuple)
 
 
-def decide(findings: Findings, requirements: Iterable[Requirement]) -> Verdict:
+def decide(findings: Findings, requirements: Iterable[Requirement], catalog: Catalog) -> Verdict:
     """Choose the framework from the code's findings and the trainer's requirements."""
-    needed = [requirement for requirement in requirements if requirement.name in _DISTRIBUTIONS]
+    needed = list(requirements)
     notices = tuple(
         f"{place} is not valid Python 3; if it is Python 2, it needs an image or a legacy runtime"
         for place in findings.unreadable[:1]
     )
-    if not findings.packages and not needed:
+    runtime = _of_highest_rank(findings, {one.name for one in needed}, catalog)
+    if runtime is None:
         return Verdict("python", notices=notices)
+    if runtime.name != "tensorflow":
+        return Verdict(runtime.name, None if runtime.default else runtime.version, notices)
+    return _of_tensorflow(findings, needed, notices)
+
+
+def _of_highest_rank(findings: Findings, required: set[str], catalog: Catalog) -> Runtime | None:
+    """The runtime that the code's imports or its requirements tell."""
+    imported = set(findings.packages)
+    told = [
+        one
+        for one in catalog.runtimes
+        if any(set(each.split("+")) <= imported for each in one.imports)
+        or required & set(map(normalised, one.distributions))
+    ]
+    return max(told, key=lambda one: (one.rank, one.default), default=None)
+
+
+def _of_tensorflow(findings: Findings, needed: Iterable[Requirement], notices: tuple[str, ...]) -> Verdict:
+    """Its first version or its second."""
     old_pin = next((one for one in needed if one.name.startswith("tensorflow") and _is_classic(one.specifier)), None)
     if findings.classic and not findings.modern:
         notice = f"TensorFlow 1 code ({findings.classic[0]}): it runs in compatibility mode"
@@ -106,12 +129,15 @@ def read(folder: Path) -> Findings:
         else:
             imports, uses = _from_tree(tree)
         packages |= imports
+        packages.update(name.decode() for name in _KERAS_BACKEND.findall(text))
         for used, line in uses:
             if _MODERN.fullmatch(used):
                 modern.append(f"tf.{used} in {name}:{line}")
             elif _CLASSIC.fullmatch(used):
                 classic.append(f"tf.{used} in {name}:{line}")
-    return Findings(tuple(sorted(packages)), tuple(classic[:20]), tuple(modern[:20]), tuple(unreadable[:20]))
+    return Findings(
+        tuple(sorted(packages)[:_PACKAGES]), tuple(classic[:20]), tuple(modern[:20]), tuple(unreadable[:20])
+    )
 
 
 def _sources(folder: Path) -> Iterator[tuple[str, bytes]]:
@@ -125,7 +151,7 @@ def _sources(folder: Path) -> Iterator[tuple[str, bytes]]:
 
 
 def _from_tree(tree: ast.AST) -> tuple[set[str], list[tuple[str, int]]]:
-    """Frameworks imported, and dotted names used of TensorFlow with their lines."""
+    """Modules imported, and dotted names used of TensorFlow with their lines."""
     imports: set[str] = set()
     aliases: set[str] = set()
     uses: list[tuple[str, int]] = []
@@ -133,16 +159,14 @@ def _from_tree(tree: ast.AST) -> tuple[set[str], list[tuple[str, int]]]:
         if isinstance(node, ast.Import):
             for alias in node.names:
                 top, _, rest = alias.name.partition(".")
-                if top in _PACKAGES:
-                    imports.add(top)
+                imports.add(top)
                 if top == "tensorflow" and (not rest or not alias.asname):
                     aliases.add(alias.asname or top)
                 if top == "tensorflow" and rest:
                     uses.append((rest, node.lineno))
         elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
             top, _, rest = node.module.partition(".")
-            if top in _PACKAGES:
-                imports.add(top)
+            imports.add(top)
             if top == "tensorflow":
                 uses.extend((f"{rest}.{alias.name}" if rest else alias.name, node.lineno) for alias in node.names)
     uses.extend(_attributes(tree, aliases))
@@ -165,7 +189,7 @@ def _attributes(tree: ast.AST, aliases: set[str]) -> Iterator[tuple[str, int]]:
 def _from_text(text: bytes) -> tuple[set[str], list[tuple[str, int]]]:
     """The same from text that is no Python of today."""
     source = text.decode("utf-8", "replace")
-    imports = set(_TEXT_IMPORT.findall(source))
+    imports = {name.decode() for name in _TEXT_IMPORT.findall(text)}
     uses = [
         (used, number)
         for number, line in enumerate(source.splitlines(), 1)

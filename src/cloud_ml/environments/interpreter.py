@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import os
+import re
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from cloud_ml.environments import process
 from cloud_ml.environments.files import digest_of, read_json, write_json
+from cloud_ml.environments.versions import release
+
+_PROGRAM = re.compile(r"python3\.\d{1,2}")
+_OLDEST = (3, 8)
 
 
 @dataclass(frozen=True)
@@ -66,6 +73,57 @@ def at(path: Path, home: Path) -> Interpreter:
         answer = ask(path)
         write_json(kept, answer)
     return from_answer(path, answer)
+
+
+def installed(home: Path, places: Iterable[Path] | None = None) -> dict[str, Interpreter]:
+    """Minor version → the interpreter of this machine with the highest release of it, oldest first.
+
+    The platform's own stands for its version. What cannot be run, and what is older than uv can serve, is
+    passed over.
+    """
+    mine = own()
+    found = {mine.minor: mine}
+    for path in _programs(_usual_places(os.environ) if places is None else places):
+        try:
+            one = at(path, home)
+        except (OSError, ValueError, TimeoutError):
+            continue
+        known = release(found[one.minor].version) if one.minor in found else _OLDEST
+        if one.minor != mine.minor and release(one.version) > known:
+            found[one.minor] = one
+    return dict(sorted(found.items(), key=lambda entry: release(entry[0])))
+
+
+def _usual_places(environ: Mapping[str, str]) -> Iterator[Path]:
+    """Folders in which programs of Python lie: the search path, and where pyenv and uv install to."""
+    home = Path(environ.get("HOME", "/nonexistent"))
+    data = Path(environ.get("XDG_DATA_HOME") or home / ".local" / "share")
+    versions = (
+        Path(environ.get("PYENV_ROOT") or home / ".pyenv") / "versions",
+        Path(environ.get("UV_PYTHON_INSTALL_DIR") or data / "uv" / "python"),
+        Path(sys.base_prefix).resolve().parent,
+    )
+    for folder in (*map(Path, environ.get("PATH", "").split(":")), Path("/usr/local/bin"), Path("/usr/bin")):
+        if folder.is_absolute() and folder.name != "shims":  # pyenv's: slow, and not the interpreter
+            yield folder
+    for folder in versions:
+        yield from sorted(folder.glob("*/bin"))
+    yield from sorted(Path("/opt").glob("python*/bin"))
+
+
+def _programs(places: Iterable[Path]) -> Iterator[Path]:
+    """Programs named ``python3.N`` in ``places``, each real file once."""
+    seen: set[Path] = set()
+    for place in dict.fromkeys(places):
+        try:
+            names = sorted(name for name in os.listdir(place) if _PROGRAM.fullmatch(name))  # noqa: PTH208
+        except OSError:
+            continue
+        for name in names:
+            real = (place / name).resolve()
+            if real not in seen and os.access(real, os.X_OK):
+                seen.add(real)
+                yield place / name
 
 
 def ask(path: Path) -> str:

@@ -30,7 +30,7 @@ class Store:
         Raises:
             EnvironmentFailed: It cannot be installed; the tool's words are in the log.
         """
-        target = self.folder / digest_of("layer", 2, lock, interpreter.version, str(interpreter.prefix))
+        target = self.place(lock, interpreter)
         make_once(
             target,
             lambda work: self._install(work, lock, interpreter),
@@ -38,6 +38,10 @@ class Store:
             waiting=lambda: self.log(b"Waiting for another job that installs the same packages\n"),
         )
         return target / "site-packages"
+
+    def place(self, lock: str, interpreter: Interpreter) -> Path:
+        """The folder of the layer that holds exactly ``lock``, whether or not it is there."""
+        return self.folder / digest_of("layer", 2, lock, interpreter.version, str(interpreter.prefix))
 
     def _install(self, work: Path, lock: str, interpreter: Interpreter) -> None:
         requirements, out = work / "lock.txt", work / "out"

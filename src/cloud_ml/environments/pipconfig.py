@@ -11,7 +11,7 @@ import os
 import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -32,7 +32,8 @@ _KEPT = frozenset({
 class PipConfig:
     """Where packages come from on this machine. Folders and files that are missing have been left out.
 
-    ``kept`` are variables of the server's own environment that an installer needs (proxies, ``UV_*``).
+    ``kept`` are variables of the server's own environment that an installer needs (proxies, ``UV_*``),
+    ``preferred`` the indexes of a runtime's own.
     """
 
     index: str | None = None
@@ -43,6 +44,11 @@ class PipConfig:
     no_index: bool = False
     proxy: str | None = None
     kept: Mapping[str, str] = field(default_factory=dict)
+    preferred: tuple[str, ...] = ()
+
+    def preferring(self, indexes: tuple[str, ...]) -> PipConfig:
+        """The same with ``indexes`` asked before all others; nothing changes where no index may be asked."""
+        return self if self.no_index or not indexes else replace(self, preferred=indexes)
 
     @property
     def arguments(self) -> list[str]:
@@ -60,8 +66,9 @@ class PipConfig:
         clean = (lambda url: url) if secrets else without_credentials
         if not {"UV_DEFAULT_INDEX", "UV_INDEX_URL"} & set(self.kept) and self.index:
             made["UV_DEFAULT_INDEX"] = clean(self.index)
-        if not {"UV_INDEX", "UV_EXTRA_INDEX_URL"} & set(self.kept) and self.extra_indexes:
-            made["UV_INDEX"] = " ".join(map(clean, self.extra_indexes))
+        extra = self.extra_indexes if not {"UV_INDEX", "UV_EXTRA_INDEX_URL"} & set(self.kept) else ()
+        if indexes := (*self.preferred, *map(clean, extra)):
+            made["UV_INDEX"] = " ".join((*indexes, *filter(None, [made.get("UV_INDEX", "")])))
             # pip looks into all of its indexes; this does too, in their order, so that a mirror of a few
             # packages does not hide other versions of them.
             made.setdefault("UV_INDEX_STRATEGY", "unsafe-first-match")
@@ -91,7 +98,8 @@ class PipConfig:
     @property
     def fingerprint(self) -> str:
         """Changes when packages come from elsewhere."""
-        return digest_of(self.index, self.extra_indexes, self.find_links, self.no_index, dict(self.kept))
+        asked = (self.index, self.extra_indexes, self.find_links, self.no_index, dict(self.kept))
+        return digest_of(*asked, *([self.preferred] if self.preferred else []))
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import fnmatch
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from cloud_ml.environments import process
 from cloud_ml.environments.base import EnvironmentFailed
-from cloud_ml.environments.catalog import Runtime
 from cloud_ml.environments.interpreter import Interpreter
-from cloud_ml.environments.requirements import Requirement, locked, normalised
+from cloud_ml.environments.requirements import Requirement, locked, normalised, parse
+from cloud_ml.environments.runtime import Runtime
 from cloud_ml.environments.uv import Uv
 from cloud_ml.environments.versions import satisfies
 
@@ -30,7 +31,7 @@ def first_reason(words: str, limit: int = 300) -> str:
     text = re.sub(r"\s+", " ", re.sub(r"\x1b\[[0-9;]*m", "", words)).strip()
     for mark in ("╰─▶ ", "cause: ", "error: "):
         if mark in text:
-            reason = text.partition(mark)[2].partition(" hint: ")[0].strip()
+            reason = text.partition(mark)[2].partition(" hint: ")[0].partition(" cause: ")[0].strip()
             return reason if len(reason) <= limit else reason[: limit - 1] + "…"
     return ""
 
@@ -42,6 +43,40 @@ class Question:
     requires: tuple[str, ...]
     constraints: tuple[str, ...] = ()
     overrides: tuple[str, ...] = ()
+
+
+def check_forbidden(lock: str, runtime: Runtime) -> None:
+    """Refuse a lock that holds what the runtime forbids: gigabytes for a GPU, say.
+
+    Raises:
+        EnvironmentFailed: With the names.
+    """
+    found = [name for name in locked(lock) if any(fnmatch.fnmatchcase(name, each) for each in runtime.forbids)]
+    if found:
+        more = f" and {len(found) - 1} more" if len(found) > 1 else ""
+        raise EnvironmentFailed(
+            "EnvironmentFailed",
+            f"the requirements bring {found[0]}{more}, which the runtime {runtime.label} does not take: leave out "
+            "pins of the framework, or ask for framework python, which installs what the trainer requires",
+        )
+
+
+def make_room(runtime: Runtime, requirements: Iterable[Requirement]) -> tuple[Runtime, list[str]]:
+    """The runtime without its own pins that the trainer's contradict, and sentences about them."""
+    wanted = {one.name: one for one in requirements if one.specifier and not one.url}
+    given_way: list[str] = []
+    notices: list[str] = []
+    for text in runtime.requires:
+        own = parse(text)
+        pinned = own.specifier.removeprefix("==").removesuffix(".*")
+        other = wanted.get(own.name)
+        if other and own.specifier.startswith("==") and not satisfies(pinned, other.specifier):
+            given_way.append(text)
+            notices.append(f"the trainer requires {other.text}: it is taken instead of {text} of {runtime.label}")
+    if not given_way:
+        return runtime, []
+    left = tuple(text for text in runtime.requires if text not in given_way)
+    return replace(runtime, requires=left), notices
 
 
 def fit(runtime: Runtime, requirements: Iterable[Requirement]) -> tuple[list[Requirement], list[str]]:

@@ -5,20 +5,21 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 
 from cloud_ml.environments import process, resolve
 from cloud_ml.environments.base import Sandbox
-from cloud_ml.environments.catalog import Runtime
 from cloud_ml.environments.files import digest_of, remove
 from cloud_ml.environments.interpreter import Interpreter, own
 from cloud_ml.environments.layers import Store
 from cloud_ml.environments.pipconfig import PipConfig
-from cloud_ml.environments.requirements import Requirement, locked
+from cloud_ml.environments.requirements import Requirement, locked, parse
+from cloud_ml.environments.runtime import Runtime
 from cloud_ml.environments.uv import Uv
+from cloud_ml.environments.versions import satisfies
 
 _FRESH_S = 24 * 3600.0
 _BUILD_TOOLS = ("setuptools>=80,<81", "wheel", "packaging")  # the last that old setup.py files get along with
@@ -70,7 +71,7 @@ class Stock:
         """
         question = resolve.Question((*needs, "packaging") if needs else _BUILD_TOOLS)
         lock = self._kept_lock(question, own())
-        return self._store(self.shared).layer(lock, own())
+        return self.store(self.shared).layer(lock, own())
 
     def layers_for(
         self, runtime: Runtime, needed: Sequence[Requirement], interpreter: Interpreter
@@ -80,16 +81,42 @@ class Stock:
         Raises:
             EnvironmentFailed: The requirements have no solution, or cannot be installed.
         """
-        bare = resolve.question(runtime, self.config.local_builds(interpreter.tag))
-        base = self._kept_lock(bare, interpreter)
+        if (stock := self._serving(runtime, interpreter)) is not self:
+            return stock.layers_for(replace(runtime, indexes=()), needed, interpreter)
+        bare = resolve.question(runtime, _compatible(self.config.local_builds(interpreter.tag), needed))
+        base = self._base(runtime, bare, interpreter)
         if not needed:
             return base, self._installed(self.shared, [base], interpreter)
         lock, uv = self._job_lock(bare, base, needed, interpreter)
+        resolve.check_forbidden(lock, runtime)
         if locked(base).items() <= locked(lock).items():
             extra = resolve.beyond(lock, base)
             own_layer = self._installed(uv, [extra], interpreter)
             return lock, [*own_layer, *self._installed(self.shared, [base], interpreter)]
         return lock, self._installed(uv, [lock], interpreter)
+
+    def base_layer(self, runtime: Runtime, interpreter: Interpreter) -> tuple[str, Path] | None:
+        """The lock and the folder of the bare runtime's layer, if it is there."""
+        stock = self._serving(runtime, interpreter)
+        bare = resolve.question(runtime, stock.config.local_builds(interpreter.tag))
+        kept = stock.lock_file(bare, stock.shared, interpreter)
+        if not bare.requires or not kept.is_file():
+            return None
+        lock = kept.read_text()
+        folder = stock.store(stock.shared).place(lock, interpreter)
+        return (lock, folder) if folder.is_dir() else None
+
+    def _serving(self, runtime: Runtime, interpreter: Interpreter) -> Stock:
+        """The stock that asks the runtime's own indexes, unless this machine itself offers a build."""
+        offered = self.config.local_builds(interpreter.tag)
+        if not runtime.indexes or any(parse(text).name in offered for text in runtime.requires):
+            return self
+        return replace(self, config=self.config.preferring(runtime.indexes))
+
+    def _base(self, runtime: Runtime, bare: resolve.Question, interpreter: Interpreter) -> str:
+        lock = self._kept_lock(bare, interpreter)
+        resolve.check_forbidden(lock, runtime)
+        return lock
 
     def _kept_lock(self, question: resolve.Question, interpreter: Interpreter) -> str:
         """A lock of the platform's own: made once on this machine, and then for good."""
@@ -100,7 +127,7 @@ class Stock:
             raise
 
     def _installed(self, uv: Uv, locks: list[str], interpreter: Interpreter) -> list[Path]:
-        store = self._store(uv)
+        store = self.store(uv)
         return [store.layer(lock, interpreter) for lock in locks if lock.strip()]
 
     def _job_lock(
@@ -134,12 +161,7 @@ class Stock:
 
         Without a network an older answer is better than none.
         """
-        folder = self.home if uv.sandbox is None else self.tenant_folder
-        kept = (
-            folder
-            / "locks-made"
-            / digest_of("lock", 1, question.__dict__, interpreter.version, self.config.fingerprint)
-        )
+        kept = self.lock_file(question, uv, interpreter)
         age = _age_s(kept)
         if age is not None and age <= fresh_s:
             return kept.read_text()
@@ -154,6 +176,12 @@ class Stock:
         work.write_text(lock)
         work.replace(kept)
         return lock
+
+    def lock_file(self, question: resolve.Question, uv: Uv, interpreter: Interpreter) -> Path:
+        """Where the answer to ``question`` is kept."""
+        folder = self.home if uv.sandbox is None else self.tenant_folder
+        name = digest_of("lock", 1, question.__dict__, interpreter.version, self.config.fingerprint)
+        return folder / "locks-made" / name
 
     def _ask(self, question: resolve.Question, uv: Uv, interpreter: Interpreter, *, offline_first: bool) -> str:
         """Online first, offline where the network failed; the other way round if the answer can hold nothing new."""
@@ -179,9 +207,16 @@ class Stock:
         finally:
             remove(folder)
 
-    def _store(self, uv: Uv) -> Store:
+    def store(self, uv: Uv) -> Store:
+        """The layers that ``uv`` installs."""
         folder = self.home if uv.sandbox is None else self.tenant_folder
         return Store(folder / "layers", folder / "locks", uv, self.log)
+
+
+def _compatible(builds: Mapping[str, str], needed: Sequence[Requirement]) -> dict[str, str]:
+    """The builds that the trainer's own pins allow."""
+    pins = {one.name: one.specifier for one in needed}
+    return {name: version for name, version in builds.items() if satisfies(version, pins.get(name, ""))}
 
 
 def _age_s(file: Path) -> float | None:

@@ -22,7 +22,7 @@ from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Sa
 from cloud_ml.environments.files import digest_of, is_real_folder, make_once, read_json, remove, write_json
 from cloud_ml.environments.unpacking import unpack
 
-_FORMAT = 2
+_FORMAT = 3
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,8 @@ from cloud_ml_docs import settings as setting_pages
 from cloud_ml import settings
 from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.jobs.reasons import NEVER_RETRIED, Reason
-from cloud_ml.environments.catalog import Runtime
+from cloud_ml.environments.catalog import Catalog
+from cloud_ml.environments.runtime import Runtime
 from cloud_ml.errors import CloudMlError
 from cloud_ml.models.train_job import TrainJob
 from support.pages import PAGES, ROOT
@@ -106,8 +107,15 @@ def test_every_route_has_its_line() -> None:
 
 
 def test_every_key_of_a_runtime_is_explained() -> None:
-    howto = (ROOT / "docs" / "howto" / "runtimes.md").read_text("utf-8")
-    assert re.findall(r"^\| `(\w+)` \|", howto, re.MULTILINE) == [field.name for field in dataclasses.fields(Runtime)]
+    shown = [row for row in rows("runtimes") if len(row) == 3 and row[0] not in ("Key", "---")]
+    assert [row[0] for row in shown] == [field.name for field in dataclasses.fields(Runtime)]
+    assert all(meaning and allowed for _, meaning, allowed in shown)
+
+
+def test_every_shipped_runtime_has_its_section() -> None:
+    heads = re.findall(r"^## (.+)$", page("runtimes"), re.MULTILINE)
+    wanted = {f"{one.name} {one.version}" for one in Catalog.load().runtimes if one.name != "python"}
+    assert set(heads) == wanted | {"python one for each interpreter", "The file of a runtime"}
 
 
 def test_every_dependency_is_accounted_for_and_no_other() -> None:

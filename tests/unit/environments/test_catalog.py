@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.environments.base import EnvironmentFailed
-from cloud_ml.environments.catalog import BadRuntime, Catalog
+from cloud_ml.environments.catalog import Catalog
+from cloud_ml.environments.runtime import BadRuntime
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
@@ -17,7 +18,29 @@ def catalog() -> Catalog:
 
 
 def test_listing(catalog: Catalog) -> None:
-    assert catalog.listing() == {"python": [PYTHON], "tensorflow": ["2.21", "1"]}
+    assert catalog.listing() == {
+        "jax": ["0.10"],
+        "keras": ["3", "3-jax", "3-torch"],
+        "lightgbm": ["4.7"],
+        "paddlepaddle": ["3.3"],
+        "python": [PYTHON],
+        "pytorch": ["2.13"],
+        "scikit-learn": ["1.9"],
+        "tensorflow": ["2.21", "1"],
+        "xgboost": ["3.2"],
+    }
+
+
+def test_plain_python_is_offered_for_every_interpreter() -> None:
+    catalog = Catalog.load(None, ("3.8", PYTHON, "3.13"))
+    assert sorted(catalog.listing()["python"]) == sorted({"3.8", PYTHON, "3.13"})
+    assert catalog.find("python").label == f"python {PYTHON}"
+    assert catalog.find("python").python is None
+    assert catalog.find("python", "3.8").python == "3.8"
+    assert catalog.find("python", "3.13.1").python == "3.13"
+    assert "3.13" in catalog.find("python", "3.13").summary
+    with pytest.raises(EnvironmentFailed, match=r"python 3\.14 is not offered; there is 3\.13, "):
+        catalog.find("python", "3.14")
 
 
 @pytest.mark.parametrize(
@@ -28,7 +51,11 @@ def test_listing(catalog: Catalog) -> None:
         ("TensorFlow", "2", "tensorflow 2.21"),
         ("tensorflow", "2.21", "tensorflow 2.21"),
         ("tensorflow", "2.21.0", "tensorflow 2.21"),
-        ("keras", None, "tensorflow 2.21"),
+        ("keras", None, "keras 3"),
+        ("keras", "3-jax", "keras 3-jax"),
+        ("torch", None, "pytorch 2.13"),
+        ("sklearn", "1", "scikit-learn 1.9"),
+        ("paddle", None, "paddlepaddle 3.3"),
         ("tensorflow", "1", "tensorflow 1"),
         ("tensorflow", "1.15", "tensorflow 1"),
         ("tensorflow", "1.0.0", "tensorflow 1"),
@@ -44,7 +71,7 @@ def test_unknown_framework_names_what_is_near_and_what_there_is(catalog: Catalog
     with pytest.raises(EnvironmentFailed) as caught:
         catalog.find("tensorflwo")
     assert "did you mean tensorflow?" in caught.value.message
-    assert "python, tensorflow" in caught.value.message
+    assert "python, pytorch, scikit-learn, tensorflow" in caught.value.message
 
 
 def test_unknown_version_names_what_there_is(catalog: Catalog) -> None:
@@ -80,6 +107,17 @@ def test_a_file_of_the_operator_adds_and_replaces(tmp_path: Path) -> None:
         ('name = "x"\nversion = "1"\nlenient = "yes"', "true or false"),
         ('name = "x"\nversion = "1"\n[environment]\nA = 1', "a table of strings"),
         ("name = ", "x.toml"),
+        ('name = "X y"\nversion = "1"', "name holds 'X y'; allowed: a string of a-z"),
+        ('name = "x"\nversion = "1"\npython = "newest"', "python holds 'newest'; allowed: a version such as 3.12"),
+        ('name = "x"\nversion = "1"\nrank = -1', "rank is -1; allowed: a number from 0 to 1000"),
+        ('name = "x"\nversion = "1"\nrequires = ["./a"]', "requires holds './a'; allowed: a list of strings such as"),
+        (
+            'name = "x"\nversion = "1"\nindexes = ["ftp://x"]',
+            "indexes holds 'ftp://x'; allowed: a list of",
+        ),
+        ('name = "x"\nversion = "1"\nimports = ["a.b"]', "imports holds 'a.b'"),
+        ('name = "x"\nversion = "1"\ncompat = ["none"]', "compat holds 'none'"),
+        ('name = "x"\nversion = "1"\nthreads = ["A B"]', "threads holds 'A B'"),
     ],
 )
 def test_a_wrong_file_says_what_is_allowed(tmp_path: Path, text: str, said: str) -> None:

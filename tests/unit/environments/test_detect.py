@@ -5,12 +5,15 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.environments import detect
+from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.requirements import parse_all
+
+CATALOG = Catalog.load()
 
 
 def verdict(folder: Path, code: str, *requirements: str) -> detect.Verdict:
     (folder / "task.py").write_text(code)
-    return detect.decide(detect.read(folder), parse_all(requirements))
+    return detect.decide(detect.read(folder), parse_all(requirements), CATALOG)
 
 
 @pytest.mark.parametrize(
@@ -39,7 +42,6 @@ def test_tensorflow_1(tmp_path: Path, code: str) -> None:
     "code",
     [
         "import tensorflow as tf\nprint(tf.constant(1))",
-        "import keras",
         "from tensorflow import keras\nkeras.Sequential()",
         "import tensorflow.compat.v1 as tf\ntf.Session()",
         "from tensorflow.compat import v1 as tf\ntf.Session()",
@@ -62,7 +64,7 @@ def test_both_is_taken_as_2_and_said(tmp_path: Path) -> None:
     assert "GradientTape" in found.notices[0]
 
 
-@pytest.mark.parametrize("code", ["print('hi')", "import torch", "import numpy as tf\ntf.Session()"])
+@pytest.mark.parametrize("code", ["print('hi')", "from . import torch", "import numpy as tf\ntf.Session()"])
 def test_plain(tmp_path: Path, code: str) -> None:
     assert verdict(tmp_path, code) == detect.Verdict("python")
 
@@ -76,6 +78,52 @@ def test_requirements_alone_decide_too(tmp_path: Path) -> None:
     assert verdict(tmp_path, "", "keras==2.0.6").version is None
 
 
+@pytest.mark.parametrize(
+    ("code", "framework", "version"),
+    [
+        ("import keras", "keras", None),
+        ("import keras\nimport jax.numpy as jnp", "keras", "3-jax"),
+        ("import torch, keras", "keras", "3-torch"),
+        ("import os\nos.environ['KERAS_BACKEND'] = 'torch'\nimport keras", "keras", "3-torch"),
+        ("os.environ.setdefault('KERAS_BACKEND', 'tensorflow')\nimport keras", "keras", None),
+        ("import keras\nimport tensorflow as tf", "tensorflow", None),
+        ("import torch.nn as nn", "pytorch", None),
+        ("def main():\n    from torch import nn", "pytorch", None),
+        ("import torch\nfrom sklearn.datasets import load_digits", "pytorch", None),
+        ("from sklearn import svm", "scikit-learn", None),
+        ("import xgboost as xgb\nimport sklearn", "xgboost", None),
+        ("import lightgbm\nfrom sklearn import svm", "lightgbm", None),
+        ("import jax", "jax", None),
+        ("import paddle.nn", "paddlepaddle", None),
+        ("import torch\nprint 'Python 2'", "pytorch", None),
+    ],
+)
+def test_other_frameworks(tmp_path: Path, code: str, framework: str, version: str | None) -> None:
+    found = verdict(tmp_path, code)
+    assert (found.framework, found.version) == (framework, version)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "framework"),
+    [
+        ("torch>=2", "pytorch"),
+        ("Scikit_Learn", "scikit-learn"),
+        ("paddlepaddle-gpu", "paddlepaddle"),
+        ("numpy", "python"),
+    ],
+)
+def test_a_requirement_tells_the_framework_of_code_that_does_not(
+    tmp_path: Path, requirement: str, framework: str
+) -> None:
+    assert verdict(tmp_path, "import sys", requirement).framework == framework
+
+
+def test_an_operators_runtime_is_found_by_its_imports(tmp_path: Path) -> None:
+    (tmp_path / "mine.toml").write_text('name = "mine"\nversion = "7"\nimports = ["ours"]\nrank = 1000\n')
+    (tmp_path / "task.py").write_text("import ours, tensorflow")
+    assert detect.decide(detect.read(tmp_path), [], Catalog.load(tmp_path)) == detect.Verdict("mine", "7")
+
+
 def test_python_2_source_is_read_as_text_and_said(tmp_path: Path) -> None:
     found = verdict(tmp_path, "import tensorflow as tf\nprint 'loss', tf.Session()\n")
     assert any("Python 2" in notice for notice in found.notices)
@@ -87,4 +135,4 @@ def test_hostile_code_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "binary.py").write_bytes(b"\xff\xfe\x00\x80")
     (tmp_path / "huge.py").write_text("import tensorflow\n" + "#" * 1024 * 1024)
     (tmp_path / "link.py").symlink_to("/etc/hostname")
-    assert detect.decide(detect.read(tmp_path), []).framework == "python"
+    assert detect.decide(detect.read(tmp_path), [], CATALOG).framework == "python"

@@ -76,3 +76,20 @@ def test_local_builds_for_the_interpreter_at_hand(tmp_path: Path) -> None:
 def test_the_fingerprint_follows_the_places(tmp_path: Path) -> None:
     assert config_of("", tmp_path).fingerprint == config_of("", tmp_path).fingerprint
     assert config_of("", tmp_path).fingerprint != config_of("[global]\nindex-url=https://x\n", tmp_path).fingerprint
+
+
+def test_the_indexes_of_a_runtime_are_asked_first() -> None:
+    config = pipconfig.read({"PIP_EXTRA_INDEX_URL": "https://u:p@b.test/simple"}, []).preferring(("https://a.test",))
+    assert config.uv_environment(secrets=True)["UV_INDEX"] == "https://a.test https://u:p@b.test/simple"
+    assert config.uv_environment(secrets=False)["UV_INDEX"] == "https://a.test https://b.test/simple"
+    named = pipconfig.read({"UV_INDEX": "https://c.test"}, [])
+    assert (
+        named.preferring(("https://a.test",)).uv_environment(secrets=True)["UV_INDEX"]
+        == "https://a.test https://c.test"
+    )
+    assert named.preferring(()).fingerprint == named.fingerprint != named.preferring(("https://a.test",)).fingerprint
+
+
+def test_where_no_index_may_be_asked_none_is() -> None:
+    config = pipconfig.read({"PIP_NO_INDEX": "1"}, [])
+    assert config.preferring(("https://a.test",)) == config

@@ -4,7 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from cloud_ml.environments.resolve import NoSolution, first_reason
+from cloud_ml.environments.base import EnvironmentFailed
+from cloud_ml.environments.requirements import parse_all
+from cloud_ml.environments.resolve import NoSolution, check_forbidden, first_reason, make_room
+from cloud_ml.environments.runtime import Runtime
+
+TORCH = Runtime("torch", "2", requires=("torch==2.13.0", "numpy", "pip"), forbids=("nvidia-*", "triton"))
 
 
 @pytest.mark.parametrize(
@@ -35,3 +40,24 @@ def test_a_long_reason_is_cut() -> None:
 def test_without_a_reason_the_log_is_named() -> None:
     assert "see the log" in NoSolution(b"").message
     assert "dns error" in NoSolution(b"cause: dns error").message
+
+
+def test_the_cause_of_a_failed_download_is_told_once() -> None:
+    told = first_reason("error: Request failed\n cause: Failed to fetch: x\n cause: error sending request for url (x)")
+    assert told == "Failed to fetch: x"
+
+
+def test_what_a_runtime_forbids_is_refused_by_name() -> None:
+    check_forbidden("torch==2.13.0+cpu\nnumpy==2.0\n", TORCH)
+    with pytest.raises(EnvironmentFailed, match=r"bring nvidia-cublas and 1 more, which the runtime torch 2 does not"):
+        check_forbidden("nvidia-cublas==13\ntorch==2.13.0\ntriton==3\n", TORCH)
+
+
+@pytest.mark.parametrize(
+    ("requirement", "taken"),
+    [("torch==2.4", True), ("torch<2", True), ("torch>=2", False), ("torch", False), ("numpy==1.26", False)],
+)
+def test_a_trainers_own_pin_wins_over_the_runtimes(requirement: str, taken: bool) -> None:
+    runtime, notices = make_room(TORCH, parse_all([requirement]))
+    assert ("torch==2.13.0" not in runtime.requires, bool(notices)) == (taken, taken)
+    assert {"numpy", "pip"} <= set(runtime.requires)

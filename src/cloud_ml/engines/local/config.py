@@ -12,7 +12,8 @@ class LocalConfig:
     """How gangs run on this machine. Found out by the server (``probe``), fixed for the spawner's life.
 
     ``bwrap`` is empty without a sandbox; ``cgroups`` describes the hierarchy and is empty without
-    limits; ``tenant_uid_base`` is 0 when jobs run as the server's own user.
+    limits; ``tenant_uid_base`` is 0 when jobs run as the server's own user. ``pythons`` are the interpreters
+    of other versions than ``python``'s: version such as ``3.12`` to program.
     """
 
     version: str
@@ -21,6 +22,7 @@ class LocalConfig:
     runtimes_dir: str
     uv: str
     python: str
+    pythons: Mapping[str, str] = field(default_factory=dict)
     bwrap: str = ""
     seccomp: bool = True
     cgroups: Mapping[str, str] = field(default_factory=dict)

@@ -6,7 +6,7 @@ import hashlib
 import os
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -27,8 +27,16 @@ class Findings:
     missing: Sequence[str]
 
 
-def probe(settings: EngineSettings, *, root: Path, environments_home: Path, runtimes_dir: Path, uv: Path) -> Findings:
-    """Find out how jobs can be run here.
+def probe(
+    settings: EngineSettings,
+    *,
+    root: Path,
+    environments_home: Path,
+    runtimes_dir: Path,
+    uv: Path,
+    pythons: Mapping[str, str] | None = None,
+) -> Findings:
+    """Find out how jobs can be run here. ``pythons`` are programs of other versions, by their version.
 
     Raises:
         Unavailable: A fence is required by the settings and cannot be had.
@@ -58,6 +66,11 @@ def probe(settings: EngineSettings, *, root: Path, environments_home: Path, runt
         runtimes_dir=str(runtimes_dir),
         uv=str(uv),
         python=sys.executable,
+        pythons={
+            version: path
+            for version, path in (pythons or {}).items()
+            if bwrap or not switch_user or passable(Path(path).resolve().parent)
+        },
         bwrap=bwrap,
         cgroups=hierarchy.description() if hierarchy else {},
         tenant_uid_base=settings.tenant_uid_base if switch_user else 0,

@@ -35,6 +35,7 @@ class Staged:
     lock: str = ""
     trainer_digest: str = ""
     notices: Sequence[str] = field(default_factory=tuple)
+    threads: Sequence[str] = field(default_factory=tuple)
 
     def command(self, plan: ProcessPlan) -> list[str]:
         """The process's command with the environment's interpreter in it."""
@@ -42,8 +43,13 @@ class Staged:
         return [self.python if head == "python" else head, *rest]
 
     def environment(self, plan: ProcessPlan) -> dict[str, str]:
-        """The process's variables: the platform's, the runtime's, the user's; later ones win."""
-        return {**self.variables, **plan.environment}
+        """The process's variables: the platform's, the runtime's, the user's; later ones win.
+
+        A process with a limit is told to start as many threads as it has cores: libraries count the machine's.
+        """
+        cores = str(max(1, -(-plan.cpu_millis // 1000))) if plan.cpu_millis else ""
+        threads = dict.fromkeys(self.threads, cores) if cores else {}
+        return {**self.variables, **threads, **plan.environment}
 
 
 @dataclass(frozen=True)
@@ -112,10 +118,11 @@ class Stage:
             home=Path(self._config.environments_home),
             venv=self._venv,
             uv=Path(self._config.uv),
-            catalog=Catalog.load(Path(self._config.runtimes_dir)),
+            catalog=Catalog.load(Path(self._config.runtimes_dir), tuple(self._config.pythons)),
             sandbox=ToolSandbox(self.fence, self._exposure, self._group, self._accounts),
             log=self.log,
             python=Path(self._config.python),
+            pythons=self._config.pythons,
             timeout_s=self._config.tool_timeout_s,
         )
         for notice in prepared.notices:
@@ -196,6 +203,7 @@ class Stage:
             runtime=prepared.runtime,
             lock=prepared.lock,
             trainer_digest=prepared.trainer_digest,
+            threads=prepared.threads,
         )
 
     def _view(self, prepared: Prepared, work: str) -> View:

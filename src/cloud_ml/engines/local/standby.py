@@ -26,7 +26,8 @@ from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.stage import Ahead
 from cloud_ml.engines.local.supervisor import Supervisor
 from cloud_ml.environments import pipconfig
-from cloud_ml.environments.catalog import BadRuntime, Catalog
+from cloud_ml.environments.catalog import Catalog
+from cloud_ml.environments.runtime import BadRuntime
 from cloud_ml.models import codec
 
 
@@ -72,7 +73,7 @@ def stand_by(orders: int, config: LocalConfig, groups: Sequence[Group]) -> None:
 def rehearse(config: LocalConfig) -> None:
     """Do what every supervisor does first, without a gang: fills caches, and touches the memory it will need."""
     with contextlib.suppress(BadRuntime):  # each attempt that needs the catalogue says so
-        Catalog.load(Path(config.runtimes_dir)).digest  # noqa: B018
+        Catalog.load(Path(config.runtimes_dir), tuple(config.pythons)).digest  # noqa: B018
     pipconfig.read()
     gang = ObservedGang("rehearsal", 1, GangState.STAGING, processes=(ObservedProcess("master", 0, running=True),))
     codec.decode(ObservedGang, json.loads(json.dumps(codec.encode(gang))), ignore_unknown=True)
