@@ -7,6 +7,8 @@ import time
 import seed
 from harness import STAMP, Figure, Server, finished, high, median, temporary_folder, timed, train_job, upload, wheel
 
+from cloud_ml.sdk.jobs import JobFilters
+
 JOBS, REQUESTS = 100_000, 300
 SETTLED_S = 4.0
 """A controller that has just started looks through all jobs once."""
@@ -32,7 +34,7 @@ def measure(name: str, server: Server, state: str | None) -> list[Figure]:
     calls = server.calls()
 
     def page() -> int:
-        return len(list(calls.all(state=state, limit=50)))
+        return len(list(calls.all(JobFilters(state=state), limit=50)))
 
     assert page() == 50
     times = [timed(page) for _ in range(REQUESTS)]

@@ -18,13 +18,15 @@ Importing this module is cheap: what talks to the network is imported where it i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cloud_ml.models.train_job import TrainJob
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from cloud_ml.models.job import Job, JobEvent, JobSummary, JobTasks
     from cloud_ml.models.storage import ServerInfo, WhoAmI
     from cloud_ml.sdk.config import Connection
@@ -131,17 +133,40 @@ class CloudMlClient:
         """
         return self._jobs.get(name)
 
-    def list_train_jobs(self, *, state: str | None = None, limit: int | None = None) -> Iterator[JobSummary]:
-        """Jobs, newest first, fetched as they are iterated over.
+    def list_train_jobs(
+        self,
+        *,
+        state: str | None = None,
+        name: str | None = None,
+        framework: str | None = None,
+        user: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        limit: int | None = None,
+    ) -> Iterator[JobSummary]:
+        """Jobs, newest first, fetched as they are iterated over. Conditions hold together.
 
         Args:
             state: Only jobs in these phases or states, separated by commas, such as ``running,failed``.
+            name: Only the job of this name, or with a ``*`` at the end those whose name begins so.
+            framework: Only jobs that asked for this framework, or ran with it.
+            user: Only jobs that this user submitted.
+            labels: Only jobs with all of these labels.
+            created_after: Only jobs submitted then or later; a time without a zone is local.
+            created_before: Only jobs submitted earlier.
             limit: At most so many.
 
         Raises:
-            InvalidRequest: There is no such state.
+            InvalidRequest: There is no such state, or a condition is malformed.
         """
-        return self._jobs.all(state=state, limit=limit)
+        from cloud_ml.sdk.jobs import JobFilters
+
+        filters = JobFilters(
+            state=state, name=name, framework=framework, user=user, labels=labels or {}, created_after=created_after,
+            created_before=created_before,
+        )  # fmt: skip
+        return self._jobs.all(filters, limit=limit)
 
     def train_job_events(self, name: str, *, after: int = 0) -> list[JobEvent]:
         """What happened to a job, in order; only what came after the event with the id ``after``.

@@ -12,6 +12,7 @@ from cloud_ml.domain.jobs.phases import TERMINAL, Phase
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import CloudMlError
 from cloud_ml.state.base import StateStore
+from cloud_ml.state.matching import EVERYTHING, Match
 from cloud_ml.usecases.offload import Offload
 
 _PAGE = 1000
@@ -69,17 +70,17 @@ class StoreSource:
                 return cursor
 
     async def _queue_unfinished(self) -> None:
-        living = [phase.value for phase in Phase if phase not in TERMINAL]
-        await self._queue_listed(living, only_deleting=False)
-        await self._queue_listed([phase.value for phase in TERMINAL], only_deleting=True)
+        await self._queue_listed([phase.value for phase in Phase if phase not in TERMINAL], EVERYTHING)
+        await self._queue_listed(None, Match(deleting=True))
 
-    async def _queue_listed(self, indexes: list[str], *, only_deleting: bool) -> None:
+    async def _queue_listed(self, indexes: list[str] | None, match: Match) -> None:
         after: int | None = None
         while True:
-            page = await self._offload(self._store.list, TRAIN_JOB, indexes=indexes, after=after, limit=_PAGE)
+            page = await self._offload(
+                self._store.list, TRAIN_JOB, indexes=indexes, match=match, after=after, limit=_PAGE
+            )
             for summary in page.items:
-                if summary.deleting or not only_deleting:
-                    self._queue.add(summary.key.uid)
+                self._queue.add(summary.key.uid)
             if (after := page.next) is None:
                 return
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
@@ -14,17 +14,25 @@ SpecT = TypeVar("SpecT")
 StatusT = TypeVar("StatusT")
 
 
+def _no_tags(_: object) -> Collection[str]:
+    return ()
+
+
 @dataclass(frozen=True, slots=True)
 class Kind(Generic[SpecT, StatusT]):
     """A kind of record, and how its two halves are stored.
 
     ``indexed`` names the field of the status by which records are listed (``phase`` for most).
+    ``spec_tags`` and ``status_tags`` say under which further words a record is found: those of the spec
+    follow it, those of a status stay once it was committed.
     """
 
     name: str
     spec_type: type[SpecT]
     status_type: type[StatusT]
     indexed: str = "phase"
+    spec_tags: Callable[[SpecT], Collection[str]] = _no_tags
+    status_tags: Callable[[StatusT], Collection[str]] = _no_tags
 
     def decode_spec(self, document: Any) -> SpecT:
         """Read a stored spec; fields of a newer version are dropped."""

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
 from itertools import chain, islice
 from typing import Any
 
@@ -20,6 +22,34 @@ QUIET_LOG_S = 900.0
 """How long a followed log may be silent before the connection is made anew. A dead peer is found out
 sooner, by probes of the operating system."""
 _PATH = "/api/v1/jobs"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobFilters:
+    """Which jobs a list shows; see ``CloudMlClient.list_train_jobs``."""
+
+    state: str | None = None
+    name: str | None = None
+    framework: str | None = None
+    user: str | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+    created_after: datetime | None = None
+    created_before: datetime | None = None
+
+    def query(self) -> dict[str, Any]:
+        """The filters as parameters of a request."""
+        return {
+            "state": self.state,
+            "name": self.name,
+            "framework": self.framework,
+            "user": self.user,
+            "label": [f"{name}={value}" for name, value in self.labels.items()],
+            "created_after": codec.format_time(self.created_after) if self.created_after else None,
+            "created_before": codec.format_time(self.created_before) if self.created_before else None,
+        }
+
+
+_ALL = JobFilters()
 
 
 class JobCalls:
@@ -45,19 +75,19 @@ class JobCalls:
         waiting = {} if newer_than is None else {"wait": f"{wait_s:g}", "revision": newer_than}
         return self._job(Request("GET", _job_path(name), query=waiting, read_timeout_s=READ_TIMEOUT_S + wait_s))
 
-    def pages(self, *, state: str | None = None, limit: int = 200) -> Iterator[JobPage]:
+    def pages(self, filters: JobFilters = _ALL, *, limit: int = 200) -> Iterator[JobPage]:
         """The list of jobs, newest first, a page at a time."""
         after: int | None = None
         while True:
-            request = Request("GET", _PATH, query={"limit": limit, "after": after, "state": state})
+            request = Request("GET", _PATH, query={"limit": limit, "after": after, **filters.query()})
             page = codec.decode(JobPage, self.transport.json(request), ignore_unknown=True)
             yield page
             if (after := page.next) is None:
                 return
 
-    def all(self, *, state: str | None = None, limit: int | None = None) -> Iterator[JobSummary]:
+    def all(self, filters: JobFilters = _ALL, *, limit: int | None = None) -> Iterator[JobSummary]:
         """The list of jobs, newest first, at most ``limit`` of them."""
-        pages = self.pages(state=state, limit=min(limit or 200, 200))
+        pages = self.pages(filters, limit=min(limit or 200, 200))
         return islice(chain.from_iterable(page.items for page in pages), limit)
 
     def events(self, name: str, *, after: int = 0) -> list[JobEvent]:

@@ -60,7 +60,7 @@ class Request:
     Attributes:
         method: Upper case.
         path: Below the endpoint, percent-encoded; see ``segment``.
-        query: Parameters; ``None`` and ``False`` are left out, ``True`` is ``true``.
+        query: Parameters; ``None`` and ``False`` are left out, ``True`` is ``true``, a list repeats its name.
         body: Bytes, or a file.
         headers: Further headers.
         idempotency_key: Lets the server carry it out once, however often it is sent.

@@ -146,7 +146,7 @@ class Transport:
 
     def _signed(self, request: Request) -> tuple[dict[str, str], str]:
         path = self.endpoint.prefix + request.path
-        query = urlencode({name: _query_text(value) for name, value in request.query.items() if _is_given(value)})
+        query = urlencode([pair for name, value in request.query.items() for pair in _query_pairs(name, value)])
         target = f"{path}?{query}" if query else path
         headers = {"Accept": "application/json", "User-Agent": f"cloudml/{__version__}", **request.headers}
         if request.idempotency_key is not None:
@@ -197,9 +197,6 @@ def _exchange(
     return connection.getresponse()
 
 
-def _is_given(value: Any) -> bool:
-    return value is not None and value is not False
-
-
-def _query_text(value: Any) -> str:
-    return "true" if value is True else str(value)
+def _query_pairs(name: str, value: Any) -> list[tuple[str, str]]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [(name, "true" if one is True else str(one)) for one in values if one is not None and one is not False]

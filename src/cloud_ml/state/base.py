@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.records import Event, Kind, Record, Summary
+from cloud_ml.state.matching import EVERYTHING, Match
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -36,7 +37,10 @@ class Once:
 
 @dataclass(frozen=True, slots=True)
 class Page(Generic[Item]):
-    """A page of a list, and the cursor of the next one (``None`` at the end)."""
+    """A page of a list, and the cursor of the next one (``None`` at the end).
+
+    A page may be short, or empty, and have a next one: looking for what is rare ends after a while.
+    """
 
     items: Sequence[Item]
     next: int | None
@@ -44,11 +48,18 @@ class Page(Generic[Item]):
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """Something changed: the feed names it, whoever cares reads it."""
+    """Something changed: the feed names it, whoever cares reads it.
+
+    ``org`` and ``name`` are those of the record, also of one that is gone; empty where an older version
+    removed it.
+    """
 
     revision: int
     kind: str
     uid: str
+    org: str = field(default="", compare=False)
+    name: str = field(default="", compare=False)
+    gone: bool = field(default=False, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +132,7 @@ class StateStore(abc.ABC):
         *,
         org: str | None = None,
         indexes: Collection[str] | None = None,
+        match: Match = EVERYTHING,
         after: int | None = None,
         limit: int = 50,
     ) -> Page[Summary]:
@@ -130,6 +142,7 @@ class StateStore(abc.ABC):
             kind: What to list.
             org: Only this organisation's; ``None`` for all.
             indexes: Only records listed under one of these values (see ``Kind.indexed``).
+            match: Only records that it admits.
             after: The cursor of the page before.
             limit: At most this many, 1 to 1000.
 

@@ -19,6 +19,7 @@ from cloud_ml.domain.records import Event, Key, Kind, Record, Summary
 from cloud_ml.errors import CloudMlError, Unavailable
 from cloud_ml.state import rules
 from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
+from cloud_ml.state.matching import EVERYTHING, Match, all_tags
 from cloud_ml.state.wakeups import Wakeups
 
 S = TypeVar("S")
@@ -33,6 +34,7 @@ class _Row:
     delete_requested_at: datetime | None
     spec: str
     status: str
+    tags: frozenset[str]
 
 
 class MemoryStateStore(StateStore):
@@ -80,6 +82,7 @@ class MemoryStateStore(StateStore):
     ) -> Record[S, T]:
         """See ``StateStore.create``."""
         texts = rules.to_text(kind.decode_spec, spec), rules.to_text(kind.decode_status, status)
+        tags = all_tags(owner, kind.spec_tags(spec), kind.status_tags(status))
         with self._writing():
             self._check_unseen(once)
             if idempotency_key is not None and (made := self._keys.get((org, kind.name, idempotency_key))):
@@ -91,7 +94,7 @@ class MemoryStateStore(StateStore):
             key = Key(kind.name, org, name, rules.new_uid())
             revision = self._next_revision()
             line = Summary(key, owner, revision, kind.index_of(status), now, now, False, rules.printable(title))
-            row = self._put(_Row(line, 1, revision, None, *texts), events)
+            row = self._put(_Row(line, 1, revision, None, *texts, tags), events)
             if idempotency_key is not None:
                 self._keys[org, kind.name, idempotency_key] = (key.uid, now)
             self._use_up(once, name)
@@ -116,13 +119,14 @@ class MemoryStateStore(StateStore):
         *,
         org: str | None = None,
         indexes: Collection[str] | None = None,
+        match: Match = EVERYTHING,
         after: int | None = None,
         limit: int = 50,
     ) -> Page[Summary]:
         """See ``StateStore.list``."""
         rules.check_page(limit, indexes)
         with self._reading():
-            lines = [row.summary for row in self._rows.values()]
+            lines = [row.summary for row in self._rows.values() if row.tags.issuperset(match.words)]
         wanted = sorted(
             (
                 line
@@ -131,6 +135,7 @@ class MemoryStateStore(StateStore):
                 and (org is None or line.key.org == org)
                 and (indexes is None or line.index in indexes)
                 and (after is None or line.number < after)
+                and match.admits(line)
             ),
             key=lambda line: -line.number,
         )
@@ -155,7 +160,8 @@ class MemoryStateStore(StateStore):
             changed = change(spec)
             if changed != spec:
                 text = rules.to_text(kind.decode_spec, changed)
-                row = self._update(row, now, events, spec=text, generation=row.generation + 1)
+                tags = row.tags.difference(kind.spec_tags(spec)).union(kind.spec_tags(changed))
+                row = self._update(row, now, events, spec=text, generation=row.generation + 1, tags=tags)
             self._use_up(once, row.summary.key.name)
         self._wakeups.notify()
         return _record(kind, row)
@@ -200,7 +206,8 @@ class MemoryStateStore(StateStore):
             if row is None or row.revision != expected_revision:
                 raise rules.stale(kind, uid, expected_revision)
             line = replace(row.summary, index=kind.index_of(status))
-            row = self._update(row, now, events, summary=line, status=text)
+            tags = row.tags.union(kind.status_tags(status))
+            row = self._update(row, now, events, summary=line, status=text, tags=tags)
         self._wakeups.notify()
         return _record(kind, row)
 
@@ -212,7 +219,8 @@ class MemoryStateStore(StateStore):
                 return
             key = row.summary.key
             del self._rows[uid], self._names[key.kind, key.org, key.name], self._events[uid]
-            self._deletions.append((Change(self._next_revision(), kind.name, uid), self._clock()))
+            gone = Change(self._next_revision(), kind.name, uid, key.org, key.name, gone=True)
+            self._deletions.append((gone, self._clock()))
         self._wakeups.notify()
 
     def add_event(self, uid: str, event: Event) -> None:
@@ -251,7 +259,7 @@ class MemoryStateStore(StateStore):
         """See ``StateStore.changes``."""
         rules.check_page(limit, None)
         with self._reading():
-            living = [Change(row.revision, row.summary.key.kind, uid) for uid, row in self._rows.items()]
+            living = [_change(row) for row in self._rows.values()]
             gone = [change for change, _ in self._deletions]
         newer = (change for change in living + gone if change.revision > after)
         return tuple(sorted(newer, key=lambda change: change.revision)[:limit])
@@ -359,6 +367,11 @@ class MemoryStateStore(StateStore):
         if fence is not None:
             lease = self._leases.get(fence.name)
             rules.check_fence(fence, None if lease is None else lease.epoch)
+
+
+def _change(row: _Row) -> Change:
+    key = row.summary.key
+    return Change(row.revision, key.kind, key.uid, key.org, key.name)
 
 
 def _record(kind: Kind[S, T], row: _Row) -> Record[S, T]:

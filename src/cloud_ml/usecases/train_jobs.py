@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from cloud_ml.domain.jobs import spec as job_specs
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import WIRE_STATES, JobStatus, Phase
+from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.records import Event, EventType, Summary
@@ -20,9 +20,12 @@ from cloud_ml.state.base import Once, Page, StateStore
 from cloud_ml.usecases import admission
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.finding import Filters
 from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.storage import Storage
+
+_ALL = Filters()
 
 
 class TrainJobs:
@@ -104,21 +107,22 @@ class TrainJobs:
         return record
 
     def list(
-        self, scope: str | None, *, states: str | None = None, after: int | None = None, limit: int = 50
+        self, scope: str | None, filters: Filters = _ALL, *, after: int | None = None, limit: int = 50
     ) -> Page[Summary]:
-        """A page of jobs, newest first.
+        """A page of jobs, newest first. It may be short, or empty, and have a next one.
 
         Args:
             scope: Whose.
-            states: Only jobs in these phases (or states of the original wire), separated by commas.
+            filters: Which of them.
             after: The cursor of the page before.
             limit: At most this many.
 
         Raises:
-            InvalidRequest: ``states`` has an unknown word.
+            InvalidRequest: One of ``filters`` is malformed.
         """
-        indexes = phases_of(states) if states else None
-        return self._store.list(TRAIN_JOB, org=scope, indexes=indexes, after=after, limit=limit)
+        return self._store.list(
+            TRAIN_JOB, org=scope, indexes=filters.phases(), match=filters.match(), after=after, limit=limit
+        )
 
     def find(self, scope: str | None, name: str) -> JobRecord:
         """The job of that name, else the one of that uid. Under ``None`` only uids are unique.
@@ -227,24 +231,6 @@ class TrainJobs:
                 value=bucket,
                 allowed="a bucket of the organisation",
             )
-
-
-def phases_of(states: str) -> Collection[str]:
-    """The phases that ``states`` names, separated by commas.
-
-    A word is a phase (``Failed``) or a state of the original wire (``failed``, which means stopped jobs too).
-
-    Raises:
-        InvalidRequest: A word is neither.
-    """
-    found: set[str] = set()
-    for word in map(str.strip, states.split(",")):
-        named = {word} & set(Phase) or {phase for phase in Phase if WIRE_STATES[phase] == word}
-        if not named:
-            allowed = f"{', '.join(Phase)}, or {', '.join(dict.fromkeys(WIRE_STATES.values()))}; separated by commas"
-            raise common.refuse("state", word, allowed)
-        found |= named
-    return found
 
 
 def _absent(name: str) -> NotFound:

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from urllib.parse import parse_qsl
 
 import pytest
 
@@ -129,3 +131,15 @@ def test_a_handle_means_the_job_it_was_made_for(client: CloudMlClient, server: F
 
 def test_secrets_are_not_shown(client: CloudMlClient) -> None:
     assert "test-secret" not in repr(client)
+
+
+def test_filters_of_a_list_travel_as_parameters(client: CloudMlClient, server: FakeServer) -> None:
+    since = datetime(2026, 1, 31, 20, 0, tzinfo=timezone(timedelta(hours=8)))
+    list(
+        client.list_train_jobs(name="a*", framework="x", user="mei", labels={"a": "b=c", "d": ""}, created_after=since)
+    )
+    (seen,) = server.seen
+    assert parse_qsl(seen.target.partition("?")[2], keep_blank_values=True) == [
+        ("limit", "200"), ("name", "a*"), ("framework", "x"), ("user", "mei"), ("label", "a=b=c"), ("label", "d="),
+        ("created_after", "2026-01-31T12:00:00.000000Z"),
+    ]  # fmt: skip

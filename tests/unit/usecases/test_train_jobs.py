@@ -12,7 +12,7 @@ from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, OutOfSpace, Unauthenticated
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.base import Once
-from cloud_ml.usecases.train_jobs import phases_of
+from cloud_ml.usecases.finding import Filters, phases_of
 from support.platform import TRAINER, Served
 
 BIG = Capacity(64_000, 2**40, gpus=8)
@@ -161,7 +161,7 @@ def test_lists_are_narrowed_by_phase_or_by_state(served: Served) -> None:
     served.move(ended.key.uid, Phase.FAILED)
 
     def names(states: str | None) -> list[str]:
-        return [line.key.name for line in served.platform.jobs.list("default", states=states).items]
+        return [line.key.name for line in served.platform.jobs.list("default", Filters(state=states)).items]
 
     assert names(None) == ["waiting", "ended"]
     assert names("failed") == names("Failed") == ["ended"]

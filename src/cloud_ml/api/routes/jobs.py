@@ -11,16 +11,17 @@ from starlette.responses import Response
 from cloud_ml.api import documents, streams
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import JOB_BODY, answers, bytes_of
-from cloud_ml.api.routes import Here
+from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.models import codec, common
 from cloud_ml.models.job import Job, JobEvents, JobPage, JobTasks
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases import views
+from cloud_ml.usecases.finding import Filters
 from cloud_ml.usecases.logs import Selection
 from cloud_ml.usecases.tasks import tasks_of
 
-router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response)
+router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED)
 
 _IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
 
@@ -52,14 +53,30 @@ async def list_jobs(
     limit: Annotated[int, Query(ge=1)] = 50,
     after: int | None = None,
     state: str | None = None,
+    name: Annotated[str | None, Query(max_length=64)] = None,
+    framework: Annotated[str | None, Query(max_length=128)] = None,
+    user: Annotated[str | None, Query(max_length=128)] = None,
+    label: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI's way
+    created_after: str | None = None,
+    created_before: str | None = None,
     org_id: str | None = None,
 ) -> Response:
-    """Newest first. ``state`` names phases or states, separated by commas."""
+    """Newest first, and only those that fit every condition that is given.
+
+    ``state`` names phases or states, separated by commas; ``name`` is exact, or ends in ``*``; ``framework`` is
+    what a job asked for or ran with; ``label`` is ``key=value`` and may be repeated. A page may be short, or empty,
+    and have a ``next`` one: the search for what is rare among very many jobs goes on there.
+    """
     if limit > (most := here.settings.list_page_limit):
         raise common.refuse("limit", limit, f"1 to {most}")
 
+    filters = Filters(
+        state=state, name=name, framework=framework, user=user, labels=label, created_after=created_after,
+        created_before=created_before,
+    )  # fmt: skip
+
     def page() -> JobPage:
-        found = here.jobs.list(here.identities.scope(call.caller, org_id), states=state, after=after, limit=limit)
+        found = here.jobs.list(here.identities.scope(call.caller, org_id), filters, after=after, limit=limit)
         return JobPage(items=[views.summary(line) for line in found.items], next=found.next)
 
     return documents.answer(await here.offload(page))

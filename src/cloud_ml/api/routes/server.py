@@ -8,11 +8,11 @@ from starlette.responses import Response
 from cloud_ml.api import documents, errors
 from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import answers
-from cloud_ml.api.routes import Here
+from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.storage import ServerInfo, WhoAmI
 
-router = APIRouter(tags=["server"], default_response_class=Response)
+router = APIRouter(tags=["server"], default_response_class=Response, dependencies=CHECKED)
 
 
 @router.get("/api/v1/whoami", responses=answers(WhoAmI))

@@ -10,11 +10,11 @@ from starlette.responses import Response
 from cloud_ml.api import content, documents
 from cloud_ml.api.auth import Signed, SignedUpload
 from cloud_ml.api.openapi import OBJECT_BODY, answers, body_of, bytes_of
-from cloud_ml.api.routes import Here
+from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.models import codec, common
 from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
 
-router = APIRouter(prefix="/api/v1/storage", tags=["storage"], default_response_class=Response)
+router = APIRouter(prefix="/api/v1/storage", tags=["storage"], default_response_class=Response, dependencies=CHECKED)
 
 
 @router.get("", responses=answers(BucketPage))

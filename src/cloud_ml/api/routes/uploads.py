@@ -8,11 +8,13 @@ from starlette.responses import Response
 from cloud_ml.api import content, documents
 from cloud_ml.api.auth import Signed, SignedUpload
 from cloud_ml.api.openapi import OBJECT_BODY, answers, body_of
-from cloud_ml.api.routes import Here
+from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.models import codec
 from cloud_ml.models.storage import BeginUpload, CompleteUpload, StoredObject, UploadInParts, UploadPage, UploadPart
 
-router = APIRouter(prefix="/api/v1/storage/-/uploads", tags=["storage"], default_response_class=Response)
+router = APIRouter(
+    prefix="/api/v1/storage/-/uploads", tags=["storage"], default_response_class=Response, dependencies=CHECKED
+)
 
 
 @router.get("/{bucket}", responses=answers(UploadPage))

@@ -5,14 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, Select, Table, bindparam, select, union_all
+from sqlalchemy import Connection, Select, Table, bindparam, literal, select, union_all
 
 from cloud_ml.state.base import Change
 from cloud_ml.state.sql.tables import deletions, records
 
 
 def _stretch(table: Table) -> Select[Any]:
-    newer = select(table.c.revision, table.c.kind, table.c.uid).where(table.c.revision > bindparam("after"))
+    gone = literal(int(table is deletions)).label("gone")
+    newer = select(table.c.revision, table.c.kind, table.c.uid, table.c.org, table.c.name, gone).where(
+        table.c.revision > bindparam("after")
+    )
     return select(newer.order_by(table.c.revision).limit(bindparam("rows")).subquery())
 
 
@@ -24,4 +27,4 @@ FEED = select(_BOTH).order_by(_BOTH.c.revision).limit(bindparam("rows"))
 def after(connection: Connection, revision: int, *, limit: int) -> Sequence[Change]:
     """What changed after ``revision``, oldest first."""
     rows = connection.execute(FEED, {"after": revision, "rows": limit})
-    return tuple(Change(row.revision, row.kind, row.uid) for row in rows)
+    return tuple(Change(row.revision, row.kind, row.uid, row.org, row.name, gone=bool(row.gone)) for row in rows)

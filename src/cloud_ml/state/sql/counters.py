@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import NamedTuple
 
-from sqlalchemy import Connection, bindparam, select, update
+from sqlalchemy import Connection, bindparam, case, select, update
 
 from cloud_ml.errors import Damaged
 from cloud_ml.state.sql.tables import counters
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _ADVANCE = (
     update(counters)
     .where(counters.c.id == 1)
@@ -18,6 +20,21 @@ _ADVANCE = (
     )
     .returning(counters.c.revision, counters.c.event)
 )
+_NOTE_TIME = (
+    update(counters)
+    .where(counters.c.id == 1)
+    .values(
+        newest_us=case((counters.c.newest_us < bindparam("now_us"), bindparam("now_us")), else_=counters.c.newest_us),
+        back_us=case(
+            (
+                counters.c.newest_us - bindparam("now_us") > counters.c.back_us,
+                counters.c.newest_us - bindparam("now_us"),
+            ),
+            else_=counters.c.back_us,
+        ),
+    )
+)
+_BACK = select(counters.c.back_us).where(counters.c.id == 1)
 _REVISION = select(counters.c.revision).where(counters.c.id == 1)
 _READ = select(counters.c.revision, counters.c.event).where(counters.c.id == 1)
 
@@ -33,6 +50,16 @@ def advance(connection: Connection, *, revisions: int = 0, events: int = 0) -> P
     """Take that many numbers; returns the last ones taken."""
     row = connection.execute(_ADVANCE, {"revisions": revisions, "events": events}).one()
     return Position(row.revision, row.event)
+
+
+def note_time(connection: Connection, now: datetime) -> None:
+    """Take note of the time at which a record is made; see ``times``."""
+    connection.execute(_NOTE_TIME, {"now_us": (now - _EPOCH) // timedelta(microseconds=1)})
+
+
+def largest_step_back(connection: Connection) -> timedelta:
+    """No record was made so long before another one that has a smaller number, or longer."""
+    return timedelta(microseconds=connection.execute(_BACK).scalar_one() + 1)
 
 
 def revision(connection: Connection) -> int:

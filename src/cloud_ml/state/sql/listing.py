@@ -16,8 +16,8 @@ from cloud_ml.domain.records import Key, Kind, Summary
 from cloud_ml.state.base import Page
 from cloud_ml.state.sql.tables import records
 
-_NARROW = [column for column in records.c if column.name not in ("spec", "status", "revision", "generation")]
-_LINE = select(*_NARROW)
+NARROW = [column for column in records.c if column.name not in ("spec", "status", "revision", "generation")]
+_LINE = select(*NARROW)
 _NEWEST_FIRST = records.c.number.desc()
 _BEYOND_ALL = 2**62
 
@@ -36,7 +36,7 @@ def page(
         return Page((), None)
     statement, parameters = query(kind, org=org, indexes=indexes, after=after, limit=limit)
     rows = connection.execute(statement, parameters).all()
-    shown = tuple(_summary(row) for row in rows[:limit])
+    shown = tuple(summary_of(row) for row in rows[:limit])
     return Page(shown, shown[-1].number if len(rows) > limit else None)
 
 
@@ -73,7 +73,8 @@ def _merged(stretches: Sequence[Select[Any]]) -> Any:
     return select(together).order_by(together.c.number.desc()).limit(bindparam("rows"))
 
 
-def _summary(row: Any) -> Summary:
+def summary_of(row: Any) -> Summary:
+    """A row of the columns ``NARROW``."""
     return Summary(
         key=Key(row.kind, row.org, row.name, row.uid),
         owner=row.owner,

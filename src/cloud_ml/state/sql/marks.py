@@ -7,7 +7,7 @@ from typing import Any
 
 from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, insert, select, tuple_
 
-from cloud_ml.domain.records import Kind
+from cloud_ml.domain.records import Key, Kind
 from cloud_ml.state import rules
 from cloud_ml.state.base import Once
 from cloud_ml.state.sql.tables import audit, deletions, idempotency_keys, once_tokens
@@ -55,9 +55,10 @@ def add_key(
         connection.execute(_INSERT_KEY, {"org": org, "kind": kind.name, "key": key, "uid": uid, "used_at": now})
 
 
-def add_deletion(connection: Connection, kind: Kind[Any, Any], uid: str, *, revision: int, now: datetime) -> None:
+def add_deletion(connection: Connection, key: Key, *, revision: int, now: datetime) -> None:
     """Tell followers of the feed that a record is gone."""
-    connection.execute(_INSERT_DELETION, {"revision": revision, "kind": kind.name, "uid": uid, "deleted_at": now})
+    values = {"kind": key.kind, "uid": key.uid, "org": key.org, "name": key.name}
+    connection.execute(_INSERT_DELETION, {"revision": revision, "deleted_at": now, **values})
 
 
 def drop_some(connection: Connection, now: datetime, retention: rules.Retention) -> bool:

@@ -45,7 +45,7 @@ _MARK = (
     .values({name: bindparam(f"new_{name}") for name in ("delete_requested_at", "revision", "updated_at")})
     .returning(*_WHOLE)
 )
-_REMOVE = delete(records).where(_THIS)
+_REMOVE = delete(records).where(_THIS).returning(_COLUMNS.org, _COLUMNS.name)
 
 
 def get(connection: Connection, kind: Kind[Any, Any], uid: str) -> Row[Any] | None:
@@ -105,9 +105,10 @@ def mark_for_deletion(
     return connection.execute(_MARK, {"this": uid, "its_kind": kind.name, **values}).one()
 
 
-def remove(connection: Connection, kind: Kind[Any, Any], uid: str) -> bool:
-    """Remove a record and its events; whether it was there."""
-    return connection.execute(_REMOVE, {"this": uid, "its_kind": kind.name}).rowcount > 0
+def remove(connection: Connection, kind: Kind[Any, Any], uid: str) -> Key | None:
+    """Remove a record, its tags and its events; what it was, if it was there."""
+    row = connection.execute(_REMOVE, {"this": uid, "its_kind": kind.name}).one_or_none()
+    return None if row is None else Key(kind.name, row.org, row.name, uid)
 
 
 def decode(kind: Kind[S, T], row: Row[Any]) -> Record[S, T]:

@@ -19,8 +19,9 @@ from cloud_ml.domain.records import Event, Kind, Record, Summary
 from cloud_ml.errors import Unavailable
 from cloud_ml.state import rules
 from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
+from cloud_ml.state.matching import EVERYTHING, Match, all_tags
 from cloud_ml.state.sql import audit as audit_rows
-from cloud_ml.state.sql import changes, counters, leases, listing, marks, records
+from cloud_ml.state.sql import changes, counters, finding, leases, listing, marks, records, tags
 from cloud_ml.state.sql import events as event_rows
 from cloud_ml.state.sql.dialects import Database, open_database
 from cloud_ml.state.sql.dialects.base import READERS
@@ -102,6 +103,7 @@ class SqlStateStore(StateStore):
     ) -> Record[S, T]:
         """See ``StateStore.create``."""
         uid = rules.new_uid()
+        words = all_tags(owner, kind.spec_tags(spec), kind.status_tags(status))
         values = {
             "uid": uid,
             "kind": kind.name,
@@ -128,6 +130,8 @@ class SqlStateStore(StateStore):
             position = counters.advance(connection, revisions=1, events=len(events))
             row = records.add(connection, {**values, "number": position.revision, "revision": position.revision})
             _append(connection, uid, events, position)
+            tags.add(connection, row.number, kind.name, org, words)
+            counters.note_time(connection, now)
             marks.add_key(connection, kind, org, idempotency_key, uid=uid, now=now)
             _use_up(connection, once, name)
             return row
@@ -152,13 +156,16 @@ class SqlStateStore(StateStore):
         *,
         org: str | None = None,
         indexes: Collection[str] | None = None,
+        match: Match = EVERYTHING,
         after: int | None = None,
         limit: int = 50,
     ) -> Page[Summary]:
         """See ``StateStore.list``."""
         rules.check_page(limit, indexes)
         with self._reading() as connection:
-            return listing.page(connection, kind, org=org, indexes=indexes, after=after, limit=limit)
+            if match == EVERYTHING:
+                return listing.page(connection, kind, org=org, indexes=indexes, after=after, limit=limit)
+            return finding.page(connection, kind, org=org, indexes=indexes, match=match, after=after, limit=limit)
 
     def change_spec(
         self,
@@ -181,6 +188,9 @@ class SqlStateStore(StateStore):
             position = counters.advance(connection, revisions=1, events=len(events))
             _append(connection, uid, events, position)
             text = rules.to_text(kind.decode_spec, changed)
+            tags.replace(
+                connection, row.number, kind.name, row.org, before=kind.spec_tags(spec), after=kind.spec_tags(changed)
+            )
             return records.set_spec(connection, kind, uid, spec=text, revision=position.revision, now=now)
 
         return records.decode(kind, self._writer.run(work))
@@ -235,6 +245,7 @@ class SqlStateStore(StateStore):
             )
             if row is None:
                 raise rules.stale(kind, uid, expected_revision)
+            tags.keep(connection, row.number, kind.name, row.org, kind.status_tags(status))
             _append(connection, uid, events, position)
             return row
 
@@ -246,9 +257,9 @@ class SqlStateStore(StateStore):
 
         def work(connection: Connection) -> None:
             leases.check_fence(connection, fence)
-            if records.remove(connection, kind, uid):
+            if (key := records.remove(connection, kind, uid)) is not None:
                 revision = counters.advance(connection, revisions=1).revision
-                marks.add_deletion(connection, kind, uid, revision=revision, now=now)
+                marks.add_deletion(connection, key, revision=revision, now=now)
 
         self._writer.run(work)
 
@@ -323,7 +334,7 @@ class SqlStateStore(StateStore):
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:
-        """A connection for one statement, which by itself sees one state of the database."""
+        """A connection for statements, each of which by itself sees one state of the database."""
         if self._closed:
             raise Unavailable("the state store has been closed")
         try:

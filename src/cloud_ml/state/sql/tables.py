@@ -19,6 +19,7 @@ from sqlalchemy import (
     Table,
     Text,
     TypeDecorator,
+    text,
 )
 
 from cloud_ml.models.codec import format_time, parse_time
@@ -42,6 +43,9 @@ class Moment(TypeDecorator[datetime]):
 Number = BigInteger().with_variant(Integer(), "sqlite")
 """64 bits. SQLite's row id, which costs nothing as a primary key, must be spelled INTEGER."""
 
+Name = Text().with_variant(Text(collation="C"), "postgresql")
+"""Compared byte by byte on every database, so that names with the same beginning lie side by side."""
+
 metadata = MetaData()
 
 counters = Table(
@@ -50,8 +54,16 @@ counters = Table(
     Column("id", Integer, CheckConstraint("id = 1", name="one_row"), primary_key=True),
     Column("revision", Number, nullable=False),
     Column("event", Number, nullable=False),
+    Column("newest_us", Number, nullable=False, server_default="0"),
+    Column("back_us", Number, nullable=False, server_default="0"),
 )
-"""One row. Whoever writes updates it first, so that numbers grow in the order of commits."""
+"""One row. Whoever writes updates it first, so that numbers grow in the order of commits.
+
+``newest_us`` is the latest time at which a record was made (microseconds since 1970), ``back_us`` the longest
+way that this time ever went back from one record to a later one: see ``times``.
+"""
+
+_MARKED = text("delete_requested_at IS NOT NULL")
 
 records = Table(
     "records",
@@ -61,7 +73,7 @@ records = Table(
     Column("uid", Text, nullable=False, unique=True),
     Column("kind", Text, nullable=False),
     Column("org", Text, nullable=False),
-    Column("name", Text, nullable=False),
+    Column("name", Name, nullable=False),
     Column("owner", Text, nullable=False),
     Column("index_value", Text, nullable=False),
     Column("generation", Integer, nullable=False),
@@ -78,8 +90,22 @@ records = Table(
     Index("records_by_org", "kind", "org", "number"),
     Index("records_by_index", "kind", "index_value", "number"),
     Index("records_by_org_and_index", "kind", "org", "index_value", "number"),
+    Index("records_by_time", "created_at", "number"),
+    Index("records_deleting", "kind", "number", sqlite_where=_MARKED, postgresql_where=_MARKED),
 )
 """The living. ``number`` is the revision at which the record was made."""
+
+record_tags = Table(
+    "record_tags",
+    metadata,
+    Column("number", Number, ForeignKey("records.number", ondelete="CASCADE"), primary_key=True, autoincrement=False),
+    Column("tag", Text, primary_key=True),
+    Column("kind", Text, nullable=False),
+    Column("org", Text, nullable=False),
+    Index("record_tags_by_tag", "kind", "tag", "org", "number"),
+    sqlite_with_rowid=False,
+)
+"""Words under which records are found: owner, framework, labels."""
 
 deletions = Table(
     "deletions",
@@ -88,6 +114,8 @@ deletions = Table(
     Column("kind", Text, nullable=False),
     Column("uid", Text, nullable=False),
     Column("deleted_at", Moment, nullable=False, index=True),
+    Column("org", Text, nullable=False, server_default=text("''")),
+    Column("name", Text, nullable=False, server_default=text("''")),
 )
 """What followers of the feed have to hear of records that are gone."""
 

@@ -28,7 +28,7 @@ from cloud_ml.testing.state.audits import AuditContract  # noqa: E402 - rewritin
 from cloud_ml.testing.state.durability import DurabilityContract  # noqa: E402
 from cloud_ml.testing.state.feed import FeedContract  # noqa: E402
 from cloud_ml.testing.state.leases import LeaseContract  # noqa: E402
-from cloud_ml.testing.state.lists import ListContract  # noqa: E402
+from cloud_ml.testing.state.lists import FindContract, ListContract  # noqa: E402
 from cloud_ml.testing.state.races import RaceContract  # noqa: E402
 from cloud_ml.testing.state.records import RecordContract  # noqa: E402
 from cloud_ml.testing.state.repeats import RepeatContract  # noqa: E402
@@ -40,6 +40,7 @@ class StateStoreContract(
     RecordContract,
     RepeatContract,
     ListContract,
+    FindContract,
     FeedContract,
     LeaseContract,
     RaceContract,

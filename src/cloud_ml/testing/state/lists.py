@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import timedelta
 from itertools import product
 
 import pytest
 
-from cloud_ml.domain.records import Summary
+from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.state.base import StateStore
-from cloud_ml.testing.state.samples import LATER, NOW, OTHER, WISH, Phase, commit, make
+from cloud_ml.state.matching import Match
+from cloud_ml.testing.state.samples import FOUND, LATER, NOW, OTHER, WISH, Made, Phase, Progress, Wish, commit, make
 
 
 def names(items: object) -> list[str]:
@@ -17,12 +20,12 @@ def names(items: object) -> list[str]:
     return [item.key.name for item in items]
 
 
-def walk(store: StateStore, *, limit: int, **filters: object) -> list[str]:
+def walk(store: StateStore, *, limit: int, kind: Kind[Wish, Progress] = WISH, **filters: object) -> list[str]:
     """All names of a list, page by page."""
     found: list[str] = []
     after: int | None = None
     while True:
-        page = store.list(WISH, after=after, limit=limit, **filters)  # type: ignore[arg-type]
+        page = store.list(kind, after=after, limit=limit, **filters)  # type: ignore[arg-type]
         assert len(page.items) <= limit
         found += names(page.items)
         if page.next is None:
@@ -106,3 +109,119 @@ class ListContract:
         with pytest.raises(InvalidRequest) as refused:
             store.list(WISH, indexes=[str(number) for number in range(101)])
         assert refused.value.field == "indexes"
+
+
+CONDITIONS = {
+    "name": Match(name="job-3"),
+    "no such name": Match(name="job"),
+    "prefix": Match(prefix="job-1"),
+    "empty prefix": Match(prefix=""),
+    "prefix beyond plain letters": Match(prefix="job-\u00e9"),
+    "owner": Match(owner="bob"),
+    "tag": Match(tags=("colour=blue",)),
+    "tags": Match(tags=("colour=blue", "size=1")),
+    "the tag of a status": Match(tags=("note=loud",)),
+    "no such tag": Match(tags=("colour=blue", "colour=green")),
+    "from": Match(created_from=NOW + timedelta(seconds=4)),
+    "before": Match(created_before=NOW + timedelta(seconds=4)),
+    "from and before": Match(created_from=NOW + timedelta(seconds=2), created_before=NOW + timedelta(seconds=7)),
+    "an empty stretch of time": Match(created_from=NOW + timedelta(days=1)),
+    "deleting": Match(deleting=True),
+    "everything at once": Match(
+        prefix="job-", owner="ann", tags=("colour=red",), created_from=NOW, created_before=NOW + timedelta(days=1)
+    ),
+}
+
+
+class FindContract:
+    """Lists that are narrowed by more than their index."""
+
+    @pytest.fixture
+    def filled(self, store: StateStore) -> dict[str, tuple[Made, set[str]]]:
+        """Records of two organisations, made while the clock is set back twice, and their tags."""
+        found = {}
+        for number in range(12):
+            org, owner = ("red", "blue")[number % 2], ("ann", "bob")[number % 3 == 0]
+            tags = {"colour": ("red", "blue")[number % 4 == 0], "size": str(number % 3)}
+            now = NOW + timedelta(seconds=number - (5 if number in (6, 9) else 0))
+            record = make(
+                store, f"job-{number}", kind=FOUND, org=org, owner=owner, spec=Wish("x", tags=tags), now=now,
+                status=Progress(Phase.WAITING, note="loud" if number == 5 else ""),
+            )  # fmt: skip
+            words = {f"{name}={value}" for name, value in tags.items()} | ({"note=loud"} if number == 5 else set())
+            if number in (2, 3, 7):
+                record = store.commit_status(
+                    FOUND, record.key.uid, Progress(Phase.BUSY, note="loud"), expected_revision=record.revision,
+                    fence=None, now=LATER,
+                )  # fmt: skip
+                words.add("note=loud")
+            if number in (4, 7):
+                record = store.request_delete(FOUND, record.key.uid, now=LATER)
+            found[record.key.name] = (record, words)
+            make(store, f"job-{number}", kind=OTHER, org=org, owner=owner)
+        return found
+
+    @pytest.mark.parametrize("indexes", [None, ["Busy"], ["Busy", "Waiting"], []])
+    def test_conditions_hold_together(
+        self, store: StateStore, filled: dict[str, tuple[Made, set[str]]], indexes: list[str] | None
+    ) -> None:
+        for (condition, match), org in product(CONDITIONS.items(), (None, "red", "green")):
+            expected = self.expected(filled, match, org, indexes)
+            for limit in (1, 5, 100):
+                found = walk(store, limit=limit, kind=FOUND, org=org, indexes=indexes, match=match)
+                assert found == expected, (condition, org, limit)
+
+    def expected(
+        self, filled: dict[str, tuple[Made, set[str]]], match: Match, org: str | None, indexes: list[str] | None
+    ) -> list[str]:
+        return [
+            name
+            for name, (record, tags) in reversed(filled.items())
+            if org in (None, record.key.org)
+            and (indexes is None or record.status.phase in indexes)
+            and match.owner in (None, record.owner)
+            and tags.issuperset(match.tags)
+            and (match.name or name) == name
+            and name.startswith(match.prefix or "")
+            and (match.created_from is None or record.created_at >= match.created_from)
+            and (match.created_before is None or record.created_at < match.created_before)
+            and (record.delete_requested_at is not None or not match.deleting)
+        ]
+
+    def test_tags_follow_the_spec(self, store: StateStore) -> None:
+        made = make(store, kind=FOUND, spec=Wish("x", tags={"colour": "red", "size": "1"}))
+        store.change_spec(
+            FOUND, made.key.uid, lambda spec: replace(spec, tags={"size": "1", "new": "a=b c"}), now=LATER
+        )
+
+        def found(*tags: str) -> bool:
+            return bool(store.list(FOUND, org="red", match=Match(tags=tags)).items)
+
+        assert found("size=1", "new=a=b c")
+        assert not found("colour=red")
+
+    def test_tags_of_a_status_stay(self, store: StateStore) -> None:
+        made = make(store, kind=FOUND)
+        for note in ("one", "two", "two"):
+            made = store.commit_status(
+                FOUND, made.key.uid, Progress(note=note), expected_revision=made.revision, fence=None, now=LATER
+            )
+        assert names(store.list(FOUND, match=Match(tags=("note=one", "note=two"))).items) == ["one"]
+
+    def test_what_is_deleted_is_not_found(self, store: StateStore) -> None:
+        made = make(store, kind=FOUND, spec=Wish("x", tags={"colour": "red"}))
+        store.delete(FOUND, made.key.uid, fence=None)
+        assert store.list(FOUND, match=Match(tags=("colour=red",))).items == ()
+        again = make(store, kind=FOUND, spec=Wish("x", tags={"colour": "red"}))
+        assert [line.key.uid for line in store.list(FOUND, match=Match(owner="ann")).items] == [again.key.uid]
+
+    def test_pages_of_what_is_found_stay_put_while_others_write(self, store: StateStore) -> None:
+        made = {name: make(store, name, kind=FOUND) for name in "abcdef"}
+        mine = Match(owner="ann")
+        first = store.list(FOUND, org="red", match=mine, limit=2)
+        make(store, "newer", kind=FOUND)
+        store.delete(FOUND, made["e"].key.uid, fence=None)
+        second = store.list(FOUND, org="red", match=mine, limit=2, after=first.next)
+        third = store.list(FOUND, org="red", match=mine, limit=2, after=second.next)
+        assert [names(page.items) for page in (first, second, third)] == [["f", "e"], ["d", "c"], ["b", "a"]]
+        assert third.next is None

@@ -38,6 +38,10 @@ class Progress:
 
 
 WISH: Kind[Wish, Progress] = Kind("wish", Wish, Progress)
+FOUND: Kind[Wish, Progress] = Kind(
+    "found", Wish, Progress, spec_tags=lambda spec: {f"{name}={value}" for name, value in spec.tags.items()},
+    status_tags=lambda status: [f"note={status.note}"] if status.note else [],
+)  # fmt: skip
 OTHER: Kind[Wish, Progress] = Kind("other", Wish, Progress)
 NOW = datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC)
 LATER = NOW + timedelta(seconds=1)

@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from contextlib import closing
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from sqlalchemy import create_engine
 
-from cloud_ml.state.sql import migrations
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.state.matching import Match
+from cloud_ml.state.sql import counters, migrations
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.state.sql.tables import metadata
 
@@ -36,3 +47,46 @@ def test_a_current_database_is_left_alone(store: SqlStateStore) -> None:
     migrations.ensure_current(store._database.writer, name="it")
     with store._database.writer.connect() as connection:
         assert connection.exec_driver_sql("PRAGMA schema_version").scalar() == before
+
+
+def test_records_of_the_first_tables_are_found_afterwards(url: str, path: Path) -> None:
+    step("0001", url)
+    with closing(sqlite3.connect(path)) as connection, connection:
+        job = {"submitted": {"job_name": "old", "framework": "tensorflow", "labels": {"team": "a b"}}, "roles": []}
+        rows = [
+            (5, "u5", "train_job", "old", "ann", "2026-01-31T12:00:05.000000Z", json.dumps(job), '{"runtime": "x 1"}'),
+            (7, "u7", "train_job", "new", "bob", "2026-01-31T12:00:02.000000Z", '{"submitted": {}}', "{}"),
+            (9, "u9", "wish", "it", "ann", "2026-01-31T12:00:09.000000Z", "{}", "{}"),
+        ]
+        connection.executemany(
+            "INSERT INTO records (number, uid, kind, name, owner, created_at, spec, status, org, index_value,"
+            " generation, revision, updated_at, title) VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'red', 'Failed', 1, ?1, ?6, '')",
+            rows,
+        )
+        connection.execute("INSERT INTO deletions VALUES (3, 'wish', 'u3', '2026-01-31T12:00:00.000000Z')")
+    store = SqlStateStore.open(url)
+    try:
+
+        def found(**match: Any) -> list[str]:
+            return [line.key.name for line in store.list(TRAIN_JOB, org="red", match=Match(**match)).items]
+
+        assert found(owner="ann") == ["old"]
+        assert found(tags=("framework=tensorflow", "framework=x", "label:team=a b")) == ["old"]
+        assert found(created_from=datetime(2026, 1, 31, 12, 0, 4, tzinfo=UTC)) == ["old"]
+        assert found(created_before=datetime(2026, 1, 31, 12, 0, 4, tzinfo=UTC)) == ["new"]
+        assert next((change.uid, change.gone) for change in store.changes(0)) == ("u3", True)
+        with store._database.writer.connect() as connection:
+            assert counters.largest_step_back(connection) == timedelta(seconds=3, microseconds=1)
+    finally:
+        store.close()
+
+
+def step(revision: str, url: str) -> None:
+    """A database as an older version left it."""
+    engine = create_engine(url)
+    config = Config()
+    config.set_main_option("script_location", "cloud_ml.state.sql:migrations")
+    with engine.begin() as connection:
+        config.attributes["connection"] = connection
+        command.upgrade(config, revision)
+    engine.dispose()

@@ -73,7 +73,7 @@ def test_a_damaged_database_is_refused_and_left_as_it_is(filled: Path, url: str,
 
 def test_damage_that_appears_later_is_told_when_it_is_met(filled: Path, url: str) -> None:
     store = SqlStateStore.open(url)
-    overwrite(0.1, 700_000)(filled)
+    overwrite(0.2, 600_000)(filled)
     with pytest.raises(Damaged, match=str(filled)):
         store.list(WISH, limit=1000)
     store.close()
@@ -158,7 +158,7 @@ def test_the_pages_of_a_large_database_are_checked_as_they_are_read(
     filled: Path, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(sqlite, "CHECKED_BYTES", filled.stat().st_size - 1)
-    overwrite(0.1, 700_000)(filled)
+    overwrite(0.2, 600_000)(filled)
     store = SqlStateStore.open(url)
     with pytest.raises(Damaged, match=str(filled)):
         store.list(WISH, limit=1000)

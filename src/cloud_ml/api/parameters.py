@@ -1,0 +1,56 @@
+"""Parameters in the address: on the modern surface, one that means nothing is refused and not ignored."""
+
+from __future__ import annotations
+
+from collections import Counter
+from difflib import get_close_matches
+from typing import Any, get_origin
+
+from fastapi.dependencies.models import Dependant
+from starlette.requests import Request
+
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import common
+
+_KNOWN: dict[Any, dict[str, bool]] = {}
+"""What was found out, for each function that answers requests."""
+
+
+async def check(request: Request) -> None:
+    """A dependency of routers.
+
+    Raises:
+        InvalidRequest: A parameter is unknown, or is given twice where once is meant.
+    """
+    if not request.scope["query_string"]:
+        return
+    route = request.scope["route"]
+    if (known := _KNOWN.get(route.endpoint)) is None:
+        known = _KNOWN[route.endpoint] = _parameters(route)
+    given = Counter(name for name, _ in request.query_params.multi_items())
+    for name, count in given.items():
+        if name not in known:
+            raise _unknown(name, sorted(known))
+        if count > 1 and not known[name]:
+            raise common.refuse(name, request.query_params.getlist(name), "one value")
+
+
+def _parameters(route: Any) -> dict[str, bool]:
+    """The names of a route's parameters, and whether each may be repeated."""
+    found: dict[str, bool] = {}
+    todo: list[Dependant] = [route.dependant]
+    while todo:
+        one = todo.pop()
+        todo += one.dependencies
+        for field in one.query_params:
+            found[field.alias] = get_origin(field.field_info.annotation) is list
+    return found
+
+
+def _unknown(name: str, known: list[str]) -> InvalidRequest:
+    near = get_close_matches(name, known, n=1)
+    return InvalidRequest(
+        f"{name[:80]} is not a known parameter" + (f"; did you mean {near[0]}?" if near else ""),
+        field=name[:80],
+        allowed=", ".join(known) or "no parameter",
+    )
