@@ -86,3 +86,24 @@ def test_what_a_running_task_uses_is_told(server: RealServer, client: CloudMlCli
     assert 0 < task.memory_bytes <= (task.memory_peak_bytes or 0) < 200 * 2**20
     assert set(tasks.stages) >= {"claimed", "environment", "started"}
     handle.delete()
+
+
+def test_waiting_describing_and_running_again(server: RealServer, client: CloudMlClient, tmp_path: Path) -> None:
+    script = tmp_path / "fails.py"
+    script.write_text("import sys\nprint('said')\nsys.exit(int(sys.argv[1]))")
+    assert server.cli("jobs", "submit", str(script), "-o", "name", "--", "7").good().out == "fails\n"
+    waited = server.cli("jobs", "wait", "fails")
+    assert waited.code == 7
+    assert "fails failed after " in waited.err
+    again = server.cli("jobs", "rerun", "fails", "-W", "--", "0").good()
+    assert again.out.endswith("said\n")
+    assert "fails-2 succeeded after " in again.err
+    described = _cloudml(server, "jobs", "describe", "fails", columns=70).seen
+    for words in ("queue ", "environment ", "run ", "━", "exited with code 7", "cloudml jobs logs fails -n 50"):
+        assert words in described
+    assert all(len(line) <= 70 for line in described.splitlines() if "…" in line)
+    file = tmp_path / "job.yaml"
+    file.write_text(server.cli("jobs", "export", "fails-2").good().out)
+    server.cli("jobs", "delete", "--wait", "fails", "fails-2").good()
+    server.cli("jobs", "submit", "-f", str(file), "-W").good()
+    assert client.describe_train_job("fails-2").succeeded

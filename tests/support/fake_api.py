@@ -9,7 +9,7 @@ from email.utils import format_datetime
 
 from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import codec
-from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary
+from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, JobTask, JobTasks
 from cloud_ml.models.storage import Bucket, BucketPage, ObjectPage, ServerInfo, StoredObject, WhoAmI
 from cloud_ml.models.train_job import TrainJob
 from support.fake_server import Reply, Seen, json_reply, refusal
@@ -40,6 +40,8 @@ class FakeApi:
         self.objects: dict[str, bytes] = {}
         self.buckets = ["cloudml"]
         self.log = b"epoch 1\nepoch 2\nepoch 3\n"
+        self.deletes_at_once = False
+        self.tasks: list[JobTask] = []
         self.outcome: dict[str, object] = {"phase": "Succeeded", "exit_code": 0}
 
     def __call__(self, seen: Seen) -> Reply:
@@ -74,6 +76,8 @@ class FakeApi:
         if verb == "events":
             event = JobEvent(id=1, at=START, type="Normal", reason="Submitted", message="submitted by admin")
             return json_reply(codec.encode(JobEvents(items=[event])))
+        if verb == "tasks":
+            return json_reply(codec.encode(JobTasks(attempt=job.attempt, items=self.tasks)))
         if verb == "cancel" and job.finished:
             raise Conflict(f"{name} has ended already: {job.phase}", field="phase")
         if verb == "cancel":
@@ -82,6 +86,8 @@ class FakeApi:
             job = self._change(job, phase="Queued")
         if seen.method == "DELETE":
             job = self._change(job, deleting=True)
+            if self.deletes_at_once:
+                del self.jobs[job.name]
         return json_reply(codec.encode(job), 202 if seen.method == "DELETE" else 200)
 
     def on_storage(self, seen: Seen, bucket: str = "", key: str = "") -> Reply:
@@ -120,7 +126,8 @@ class FakeApi:
 
     def _list(self, seen: Seen) -> Reply:
         limit, after = int(seen.query["limit"]), int(seen.query.get("after", 0))
-        found = [job for job in self.jobs.values() if seen.query.get("state") in (None, job.state)]
+        states = seen.query.get("state", "").lower().split(",")
+        found = [job for job in self.jobs.values() if states == [""] or job.state in states]
         names = JobSummary.__dataclass_fields__
         items = [JobSummary(**{name: getattr(job, name) for name in names}) for job in found[after : after + limit]]
         more = after + limit < len(found)

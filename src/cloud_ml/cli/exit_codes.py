@@ -1,4 +1,4 @@
-"""How ``cloudml jobs submit --watch`` ends: as the job did."""
+"""How ``cloudml jobs submit --watch`` and ``cloudml jobs wait`` end: as the job did."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ JOB_FAILED = 3
 """The job failed, and there is no exit code of its code to pass on: it never started, or its limits ended it."""
 JOB_STOPPED = 4
 """The job was cancelled or deleted."""
+STILL_GOES_ON = 124
+"""The job had not ended when the time given to ``jobs wait`` was over."""
 
 HELP = (
     "Exit codes of --watch: 0 the job succeeded; its own exit code if its code failed (128 + n for signal n); "

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 
-from cloud_ml.errors import CloudMlError
+from cloud_ml.errors import CloudMlError, RequestError
 
 FAILED = 1
 USAGE = 2
@@ -28,6 +28,22 @@ def guarded(command: Callable[[], Any]) -> int:
         # The reader of our output has gone (`cloudml jobs list | head -1`): nobody is left to tell.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return FAILED
+
+
+def each(names: Iterable[str], do: Callable[[str], None]) -> int:
+    """Do something to everything that is named. Errors are told and the rest is done all the same.
+
+    Returns:
+        The exit code: 0 if all went well.
+    """
+    code = 0
+    for name in dict.fromkeys(names):
+        try:
+            do(name)
+        except RequestError as error:  # about this one; a server that cannot be reached is about all
+            _say(explain(error))
+            code = FAILED
+    return code
 
 
 def explain(error: CloudMlError) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -27,6 +28,8 @@ LOOK_S = {"Starting": 1.0, "Running": 5.0}
 _PREPARING = "preparing the environment"
 TROUBLE_S = 3.0
 """How long is waited after an error before the next question."""
+PARTING_S = 0.2
+"""How long the end waits for the thread that asks."""
 REST_S = 0.05
 """Between two questions, however fast the answers come."""
 _STAGES = {"": _PREPARING, "claimed": _PREPARING, "environment": "starting the code"}
@@ -51,6 +54,17 @@ def print_log(chunks: Iterator[bytes], name: str, *, goes_on: bool) -> int:
             )
         return INTERRUPTED
     return 0
+
+
+def matching_lines(chunks: Iterator[bytes], wanted: re.Pattern[bytes], *, invert: bool = False) -> Iterator[bytes]:
+    """The lines of a log in which ``wanted`` is found (or is not, with ``invert``), each as soon as it is complete."""
+    rest = b""
+    for chunk in chunks:
+        *lines, rest = (rest + chunk).split(b"\n")
+        if found := [line + b"\n" for line in lines if bool(wanted.search(line)) is not invert]:
+            yield b"".join(found)
+    if rest and bool(wanted.search(rest)) is not invert:
+        yield rest + b"\n"
 
 
 def watch(client: CloudMlClient, handle: JobHandle) -> int:
@@ -88,7 +102,7 @@ def verdict(job: Job) -> str:
     if job.succeeded:
         return f"{job.name} succeeded{took}"
     what = "was stopped" if job.phase == "Stopped" else "failed"
-    reason = "" if job.message.startswith(job.reason) else job.reason  # messages about limits begin with it
+    reason = "" if job.message.lower().startswith(job.reason.lower()) else job.reason  # some messages begin with it
     why = ": ".join(part for part in (reason, job.message) if part)
     return f"{job.name} {what}{took}" + (f": {why}" if why else "")
 
@@ -163,3 +177,4 @@ def _states(client: CloudMlClient, job: Job, say: Callable[[str], None]) -> Iter
         yield
     finally:
         over.set()
+        teller.join(PARTING_S)  # it may be waiting for an answer, which nobody needs any more

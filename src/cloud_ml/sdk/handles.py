@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
-from cloud_ml.errors import CloudMlError
+from cloud_ml.errors import CloudMlError, NotFound
 from cloud_ml.models.job import Job, JobTasks
 from cloud_ml.sdk.follow import follow_log
 from cloud_ml.sdk.jobs import LONG_POLL_S, JobCalls
@@ -85,6 +85,14 @@ class JobHandle:
                 raise WaitTimedOut(f"{self.name} is still {self.phase} after {timeout:g} s")
             self.job = self._calls.get(self.uid, newer_than=self.job.revision, wait_s=min(left, LONG_POLL_S))
         return self.job
+
+    def wait_until_gone(self) -> None:
+        """Wait until a deleted job, its log and its folders are gone and its name is free."""
+        try:
+            while True:
+                self.await_change()
+        except NotFound:
+            return
 
     def tasks(self) -> JobTasks:
         """The tasks of the current attempt and what they use now."""

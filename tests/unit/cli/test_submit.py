@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 import pytest
 
-from cloud_ml.cli.submit import read_pairs, with_words
+from cloud_ml.cli.words import read_pairs, with_words
 from support.fake_api import FakeApi
 from support.fake_server import FakeServer
 

@@ -1,0 +1,111 @@
+"""``cloudml jobs rerun`` and ``cloudml jobs export``: every job keeps what it was submitted as."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cloud_ml.cli import exit_codes
+from cloud_ml.cli.job_options import field_options, given_fields
+from cloud_ml.cli.output import echo_document, note, output_option
+from cloud_ml.cli.sending import send
+from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.cli.words import SubmitCommand, environment_options, given_behind, given_pairs
+from cloud_ml.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from cloud_ml.models.job import Job
+
+_SECRETS = ("hdfs_krb_password", "hdfs_krb_keytab")
+_NUMBERED = re.compile(r"-[1-9][0-9]?$")
+
+
+@click.command(cls=SubmitCommand, epilog=exit_codes.HELP)
+@click.argument("job")
+@field_options
+@environment_options
+@click.option("-W", "--watch", is_flag=True, help="Follow the log, then exit as the job did.")
+@click.option("--dry-run", is_flag=True, help="Print the job; nothing is sent.")
+@output_option()
+@pass_session
+def rerun(
+    session: Session,
+    /,
+    job: str,
+    *,
+    environment: tuple[str, ...],
+    labels: tuple[str, ...],
+    watch: bool,
+    dry_run: bool,
+    output: str | None,
+    **options: Any,
+) -> int:
+    r"""Submit JOB again, with the same code, changed where options say so.
+
+    \b
+    cloudml jobs rerun linear
+    cloudml jobs rerun linear -M 2G -- --epochs 30
+
+    Unless --job_name gives another one, the new name is the old one with a number. What stands behind
+    `--` takes the place of all the trainer's arguments.
+    """  # fmt: skip
+    from cloud_ml.models import codec
+    from cloud_ml.models.train_job import TrainJob
+
+    given = given_fields(options)
+    found = session.client.describe_train_job(job)
+    fields = {**submitted_fields(found), "save_mode": False, **given}
+    fields |= given_pairs(fields, environment, labels)
+    if behind := given_behind():
+        fields["job_args"] = behind
+    if missing := [name for name in _SECRETS if found.spec.get(name) and name not in given]:
+        raise InvalidRequest(
+            f"{found.name} had a {missing[0]}, which nobody is told again",
+            field=missing[0],
+            hint=f"Give it: --{missing[0]}" + (" or CLOUDML_HDFS_KRB_PASSWORD." if "password" in missing[0] else "."),
+        )
+    if "job_name" not in given:
+        fields["job_name"] = _NUMBERED.sub("", found.name)
+    wanted = codec.decode(TrainJob, fields)
+    if dry_run:
+        echo_document(_without_defaults(codec.encode(wanted)))
+        return 0
+    return send(session, wanted, named="job_name" in given, watch=watch, output=output)
+
+
+@click.command()
+@click.argument("name")
+@click.option(
+    "-o", "--output", type=click.Choice(("yaml", "json")), default="yaml", show_default=True, help="The form."
+)
+@pass_session
+def export(session: Session, name: str, output: str) -> None:
+    """Print job NAME as a file that can be submitted: cloudml jobs submit -f FILE.
+
+    Passwords are left out: nobody is told them again.
+    """
+    job = session.client.describe_train_job(name)
+    fields = submitted_fields(job)
+    if output == "json":
+        echo_document(fields)
+    else:
+        from cloud_ml.cli.yamls import dump
+
+        click.echo(dump(fields), nl=False)
+    for secret in (one for one in _SECRETS if job.spec.get(one)):
+        note(f"{secret} is left out; give it when you submit: --{secret}")
+
+
+def submitted_fields(job: Job) -> dict[str, Any]:
+    """What a job was submitted as, without what equals the defaults and without secrets."""
+    return _without_defaults({name: value for name, value in job.spec.items() if name not in _SECRETS})
+
+
+def _without_defaults(spec: dict[str, Any]) -> dict[str, Any]:
+    from cloud_ml.models.train_job import TrainJob
+
+    defaults = {field.name: field.default for field in dataclasses.fields(TrainJob)}
+    return {name: value for name, value in spec.items() if value != defaults.get(name, dataclasses.MISSING)}

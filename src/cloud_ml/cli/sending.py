@@ -1,0 +1,81 @@
+"""Sending a job: its code with a bar, the job itself, and what is said about it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cloud_ml.cli.advice import next_step
+from cloud_ml.cli.output import echo, echo_as, note, without_secrets
+from cloud_ml.cli.progress import bar, spinner
+from cloud_ml.cli.session import Session
+from cloud_ml.errors import AlreadyExists
+
+if TYPE_CHECKING:
+    from cloud_ml.models.train_job import TrainJob
+    from cloud_ml.sdk.handles import JobHandle
+    from cloud_ml.sdk.progress import Progress
+
+_MOST_NAMES = 20
+
+
+def send(session: Session, job: TrainJob, *, named: bool, watch: bool, output: str | None) -> int:
+    """Submit a job, say so, and follow it if that is asked for; returns the exit code.
+
+    With ``named`` false the name is ours: where it is taken, a number is put behind it.
+    """
+    handle = _submitted(session, job, named=named)
+    from cloud_ml.models import codec
+
+    document = {**codec.encode(handle.job), "spec": without_secrets(handle.job.spec)}
+    if not echo_as(output, document, handle.name):
+        if watch:
+            note(f"{handle.name} is submitted ({handle.phase}). Ctrl-C ends the output, not the job.")
+        else:
+            echo(f"{handle.name} is submitted ({handle.phase})")
+            note(next_step(handle.job) if handle.phase == "Saved" else f"Follow it: cloudml jobs logs {handle.name} -f")
+    if not watch or handle.phase == "Saved":
+        return 0
+    from cloud_ml.cli.watching import watch as follow
+
+    return follow(session.client, handle)
+
+
+def _submitted(session: Session, job: TrainJob, *, named: bool) -> JobHandle:
+    first = job.job_name
+    for number in range(2, _MOST_NAMES + 1):
+        try:
+            with sending(job.trainer_uri) as progress:
+                return session.client.submit_train_job(job, progress=progress)
+        except AlreadyExists as error:
+            if named:
+                error.hint = error.hint or "Choose another name, or remove that job: cloudml jobs delete " + first
+                raise
+            job.job_name = f"{first}-{number}"
+    raise AlreadyExists(
+        f"{first} and {_MOST_NAMES - 1} names like it are taken", field="job_name", hint="Give one: -n NAME."
+    )
+
+
+@contextmanager
+def sending(trainer_uri: str) -> Iterator[Progress]:
+    """Show that code is packed, then how far its upload is; nothing for code that is on the server."""
+    from cloud_ml.sdk.trainers import is_local
+
+    if not is_local(trainer_uri):
+        yield lambda _done, _total: None
+        return
+    label = Path(trainer_uri).expanduser().resolve().name
+    with ExitStack() as shown:
+        shown.enter_context(spinner(f"Packing {label}"))
+        bars: list[Progress] = []
+
+        def tell(done: int, total: int | None) -> None:
+            if not bars:
+                shown.pop_all().close()
+                bars.append(shown.enter_context(bar(f"Uploading {label}", total)))
+            bars[0](done, total)
+
+        yield tell

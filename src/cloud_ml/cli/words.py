@@ -1,0 +1,124 @@
+"""From the words, pairs and dashes of a command line to the fields of a job."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from cloud_ml.cli.defaults import looks_like_code, module_for, name_for
+
+F = TypeVar("F", bound=Callable[..., Any])
+REQUIRED = ("job_name", "module_name", "trainer_uri")
+_BEHIND = "cloud_ml.cli.words.behind"
+
+
+class SubmitCommand(click.Command):
+    """Says where the trainer's arguments go when one of them was taken for an option of ours."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        before, after = (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
+        ctx.meta[_BEHIND] = after
+        try:
+            return super().parse_args(ctx, before)
+        except click.NoSuchOption as error:
+            told = f"{error.message} Arguments of the trainer go behind `--`."
+            raise click.NoSuchOption(error.option_name, told, error.possibilities, ctx=error.ctx) from None
+
+
+def environment_options(command: F) -> F:
+    """Add ``--env`` and ``--label`` to a command; see ``given_pairs``."""
+    env = click.option(
+        "--env",
+        "environment",
+        multiple=True,
+        metavar="NAME=VALUE",
+        help="Environment variable of the job; NAME alone hands on yours.",
+    )
+    label = click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label to find the job by.")
+    return env(label(command))
+
+
+def given_behind() -> list[str]:
+    """What stands behind the ``--`` of a ``SubmitCommand``."""
+    return list(click.get_current_context().meta.get(_BEHIND, ()))
+
+
+def with_words(fields: dict[str, Any], words: Sequence[str], behind: Sequence[str] = ()) -> dict[str, Any]:
+    """``fields`` completed from what stands on the command line without an option.
+
+    The first words are the name, the module and the URI, as far as these are missing; with fewer words
+    than that, one that looks like code is the URI. The others, and what stands ``behind`` a ``--``, are
+    the trainer's arguments.
+
+    Raises:
+        UsageError: There is no code, or arguments are given in two ways.
+    """
+    fields, words = dict(fields), list(words)
+    missing = [name for name in REQUIRED if name not in fields]
+    if words and len(words) < len(missing) and missing[-1] == "trainer_uri" and looks_like_code(words[-1]):
+        fields["trainer_uri"] = words.pop()
+    for name in REQUIRED:
+        if name not in fields and words:
+            fields[name] = words.pop(0)
+    if "trainer_uri" not in fields:
+        missing_now = ", ".join(one for one in REQUIRED if one not in fields)
+        raise click.UsageError(
+            f"missing: {missing_now}. Usual is: cloudml jobs submit NAME MODULE URI, "
+            "or in the folder of the code: cloudml jobs submit ."
+        )
+    arguments = [*words, *behind]
+    if arguments:
+        if "job_args" in fields:
+            raise click.UsageError(f"arguments are given twice: as job_args and as {' '.join(arguments)!r}")
+        fields["job_args"] = arguments
+    return fields
+
+
+def with_defaults(fields: dict[str, Any]) -> dict[str, Any]:
+    """``fields`` with the name and the module that the code suggests, where none is given.
+
+    Raises:
+        InvalidRequest: It suggests none, or several.
+    """
+    uri = fields.get("trainer_uri")
+    if not isinstance(uri, str) or not uri:
+        return fields  # refused by the job itself
+    fields = dict(fields)
+    if "module_name" not in fields:
+        fields["module_name"] = module_for(uri)
+    if "job_name" not in fields:
+        fields["job_name"] = name_for(uri)
+    return fields
+
+
+def read_pairs(option: str, pairs: Sequence[str], surroundings: dict[str, str] | None = None) -> dict[str, str]:
+    """``NAME=VALUE`` texts as a mapping. With ``surroundings``, a name alone takes its value from there.
+
+    Raises:
+        UsageError: There is no '=', or no such variable to hand on.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, equals, value = pair.partition("=")
+        if not equals:
+            if surroundings is None or name not in surroundings:
+                raise click.UsageError(f"{option} is {pair!r}; allowed is NAME=VALUE")
+            value = surroundings[name]
+        found[name] = value
+    return found
+
+
+def given_pairs(fields: dict[str, Any], environment: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
+    """The fields ``environment`` and ``labels``, with what the options add to those of ``fields``."""
+    found: dict[str, Any] = {}
+    if environment:
+        found["environment"] = {
+            **(fields.get("environment") or {}),
+            **read_pairs("--env", environment, dict(os.environ)),
+        }
+    if labels:
+        found["labels"] = {**(fields.get("labels") or {}), **read_pairs("--label", labels)}
+    return found
