@@ -13,7 +13,7 @@ from support.gangs import gang_of, run
 
 PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else os.path.realpath(sys.executable)
 _PRELUDE = '''
-import ctypes, errno, json, os, sys
+import contextlib, ctypes, errno, json, os, sys
 libc = ctypes.CDLL(None, use_errno=True)
 arguments = json.loads(sys.argv[1])
 

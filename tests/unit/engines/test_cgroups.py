@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from pathlib import Path
 
 import pytest
 
 from cloud_ml.engines.local import cgroups
-from cloud_ml.engines.local.cgroups import Group, GroupV1, GroupV2, HierarchyV1, HierarchyV2, Limits, Pool
+from cloud_ml.engines.local.cgroups import Group, GroupV1, GroupV2, HierarchyV1, HierarchyV2, Limits, Pool, files
 
 V1 = ("memory", "pids", "cpu", "cpuacct")
 V1_FILES = {
@@ -103,8 +104,7 @@ def test_a_sample_of_version_1(version1: GroupV1, tmp_path: Path) -> None:
         "cpuacct/g/cpuacct.stat": f"user {2 * ticks}\nsystem {ticks}",
         "memory/g/memory.usage_in_bytes": "300",
         "memory/g/memory.max_usage_in_bytes": "400",
-        "memory/g/memory.stat": "cache 1\nrss 5\ntotal_rss 250\n",
-        "memory/g/memory.failcnt": "7",
+        "memory/g/memory.stat": "cache 1\nrss 5\ntotal_rss 250\ntotal_pgmajfault 7\n",
         "memory/g/memory.oom_control": "oom_kill_disable 0\nunder_oom 0\noom_kill 3\n",
         "pids/g/pids.current": "9",
     }.items():
@@ -117,8 +117,8 @@ def test_a_sample_of_version_2(version2: GroupV2, tmp_path: Path) -> None:
         "cpu.stat": "usage_usec 2500000\nuser_usec 2000000\nsystem_usec 500000\n",
         "memory.current": "300",
         "memory.peak": "400",
-        "memory.stat": "anon 250\nfile 50\n",
-        "memory.events": "low 0\nhigh 0\nmax 7\noom 4\noom_kill 3\n",
+        "memory.stat": "anon 250\nfile 50\npgmajfault 7\n",
+        "memory.events": "low 0\nhigh 0\nmax 6\noom 4\noom_kill 3\n",
         "pids.current": "9",
     }.items():
         (tmp_path / "g" / name).write_text(text)
@@ -180,6 +180,80 @@ def test_version_2_without_the_memory_controller_is_refused_with_the_way_out(tmp
     found, why = cgroups.find("cloudml", root=tmp_path, own="0::/user/scope\n")
     assert found is None
     assert "systemd-run" in why
+
+
+class _KernelV2:
+    """Does to folders below ``root`` what the kernel does in version 2: fills them, and keeps its rules."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self._mkdir, self._rmdir, self._write = Path.mkdir, Path.rmdir, files.write
+        self.mkdir(root)
+        monkeypatch.setattr(Path, "mkdir", lambda path, *words, **more: self.mkdir(path, *words, **more))  # noqa: PLW0108 - a method of the path
+        monkeypatch.setattr(Path, "rmdir", lambda path: self.rmdir(path))  # noqa: PLW0108
+        monkeypatch.setattr(files, "write", self.write)
+
+    def mkdir(self, path: Path, *words: object, **more: object) -> None:
+        if path.exists() and path != self.root:
+            return
+        self._mkdir(path, *words, exist_ok=True)
+        above = path.parent / "cgroup.subtree_control"
+        given = "cpu memory pids io" if path == self.root else above.read_text().replace("+", "")
+        (path / "cgroup.controllers").write_text(given)
+        for name in ("cgroup.procs", "cgroup.kill", "cgroup.subtree_control"):
+            (path / name).touch()
+        for controller, names in {"memory": ["memory.max"], "pids": ["pids.max"], "cpu": ["cpu.max"]}.items():
+            for name in names if controller in given.split() and path != self.root else ():
+                (path / name).touch()
+
+    def rmdir(self, path: Path) -> None:
+        if any(entry.is_dir() for entry in path.iterdir()):
+            raise OSError(errno.EBUSY, "busy", str(path))
+        for entry in path.iterdir():
+            entry.unlink()
+        self._rmdir(path)
+
+    def write(self, path: Path, value: object) -> None:
+        if (
+            path.name == "cgroup.subtree_control"
+            and path.parent != self.root
+            and (path.parent / "cgroup.procs").read_text()
+        ):
+            raise OSError(errno.EBUSY, "processes are in it", str(path))
+        self._write(path, value)
+
+
+def test_version_2_is_found_beside_a_delegated_scope(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    kernel = _KernelV2(tmp_path / "cg", monkeypatch)
+    files.write(kernel.root / "cgroup.subtree_control", "+memory +pids +cpu")
+    user, scope = kernel.root / "user", kernel.root / "user" / "scope"
+    kernel.mkdir(user)
+    files.write(user / "cgroup.subtree_control", "+memory +pids +cpu")
+    kernel.mkdir(scope)
+    (scope / "cgroup.procs").write_text("4711")
+    found, why = cgroups.find("cloudml", root=kernel.root, own="0::/user/scope\n")
+    assert why == ""
+    assert found is not None
+    assert found.description() == {"version": "2", "folder": str(user / "cloudml")}
+    assert found.names() == [], "the probe is gone"
+    group = found.make("task-1")
+    group.limit(LIMITS)
+    assert (user / "cloudml/task-1/memory.max").read_text() == "104857600"
+    assert group.remove()
+
+
+def test_version_2_is_found_at_the_top_when_the_own_place_is_full(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kernel = _KernelV2(tmp_path / "cg", monkeypatch)
+    files.write(kernel.root / "cgroup.subtree_control", "+memory +pids +cpu")
+    kernel.mkdir(kernel.root / "shell")
+    (kernel.root / "shell" / "cgroup.procs").write_text("1")
+    kernel.mkdir(kernel.root / "shell" / "inner")
+    found, why = cgroups.find("cloudml", root=kernel.root, own="0::/shell/inner\n")
+    assert why == ""
+    assert found is not None
+    assert found.description() == {"version": "2", "folder": str(kernel.root / "cloudml")}
 
 
 # ---- the pool

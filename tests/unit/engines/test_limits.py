@@ -54,12 +54,12 @@ def looks(limits: Limiter, seconds: float) -> list[object]:
     return [limits.look(start + second) for second in range(int(seconds))]
 
 
-def thrashing(*, user_per_second: float, hits_per_second: int = 100) -> Iterator[Sample]:
+def thrashing(*, user_per_second: float, faults_per_second: int = 100) -> Iterator[Sample]:
     user = hits = 0.0
     while True:
-        yield replace(FULL, user_cpu_seconds=user, limit_hits=int(hits))
+        yield replace(FULL, user_cpu_seconds=user, major_faults=int(hits))
         user += user_per_second
-        hits += hits_per_second
+        hits += faults_per_second
 
 
 def test_a_task_that_makes_no_progress_at_its_limit_is_out_of_memory(tmp_path: Path) -> None:
@@ -73,7 +73,7 @@ def test_a_task_that_makes_no_progress_at_its_limit_is_out_of_memory(tmp_path: P
     "samples",
     [
         thrashing(user_per_second=0.8),  # it computes
-        thrashing(user_per_second=0.0, hits_per_second=0),  # it sleeps with its memory full
+        thrashing(user_per_second=0.0, faults_per_second=0),  # it sleeps with its memory full
         (replace(s, anonymous_bytes=20 * MIB) for s in thrashing(user_per_second=0.0)),  # files fill the limit
     ],
 )
@@ -86,7 +86,7 @@ def test_progress_in_between_starts_the_clock_again(tmp_path: Path) -> None:
         user = 0.0
         for second in range(1000):
             user += 0.9 if second % 20 == 0 else 0.0
-            yield replace(FULL, user_cpu_seconds=user, limit_hits=second * 10)
+            yield replace(FULL, user_cpu_seconds=user, major_faults=second * 10)
 
     assert looks(limiter(Scripted(breathing()), tmp_path), 90) == [None] * 90
 

@@ -15,26 +15,44 @@ from typing import NoReturn
 
 from cloud_ml.engines.local import linux, sandbox, seccomp
 from cloud_ml.engines.local.cgroups import Group
+from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.sandbox import View
 
 
 @dataclass(frozen=True)
 class Fence:
-    """What stands around commands of a tenant. Without ``bwrap`` they run in the machine as it is."""
+    """What stands around commands of a tenant. Without ``bwrap`` they run in the machine as it is.
+
+    ``init`` is the program that is the first process inside; empty for bubblewrap's own.
+    """
 
     bwrap: str
+    init: str
     filter: bytes | None
     user: tuple[int, int] | None
 
 
 @dataclass
 class Launched:
-    """A command that runs. ``output`` and ``status`` are readable descriptors, ``status`` only with bwrap."""
+    """A command that runs. ``output`` and ``status`` are readable descriptors, ``status`` only with bwrap.
+
+    ``told`` says that ``status`` will carry the wait status as our own init tells it.
+    """
 
     pid: int
     pidfd: int
     output: int
     status: int | None
+    told: bool = False
+
+    @property
+    def ends(self) -> Sequence[int]:
+        """Descriptors of which one is readable when the command has ended.
+
+        What our init tells comes some milliseconds before the kernel has taken the sandbox apart. It tells
+        nothing when bubblewrap is ended before it had set the sandbox up.
+        """
+        return (self.status, self.pidfd) if self.told and self.status is not None else (self.pidfd,)
 
     def close(self) -> None:
         """Let go of the descriptors."""
@@ -81,7 +99,9 @@ class Seat:
         if fence.bwrap:
             self._status, self._inner_status = os.pipe2(os.O_CLOEXEC)
         self._inner_filter = _memory_file(fence.filter) if fence.bwrap and fence.filter else None
-        kept = [descriptor for descriptor in (self._inner_status, self._inner_filter) if descriptor is not None]
+        self._init = os.open(fence.init, os.O_RDONLY | os.O_CLOEXEC) if fence.bwrap and fence.init else None
+        inner = (self._inner_status, self._inner_filter, self._init)
+        kept = [descriptor for descriptor in inner if descriptor is not None]
         self._pid = os.fork()
         if self._pid == 0:
             os.close(self._orders)
@@ -114,12 +134,17 @@ class Seat:
         line = list(command)
         if self._bwrap:
             line = sandbox.command_line(
-                self._bwrap, view, command, seccomp_fd=self._inner_filter, status_fd=self._inner_status
+                self._bwrap,
+                view,
+                command,
+                seccomp_fd=self._inner_filter,
+                status_fd=self._inner_status,
+                init_fd=self._init,
             )
         with os.fdopen(self._orders, "w", encoding="ascii") as orders:
             json.dump([line, dict(environment), view.folder, user], orders)
             orders.write("\n")
-        return Launched(self._pid, self._pidfd, self._output, self._status)
+        return Launched(self._pid, self._pidfd, self._output, self._status, told=self._init is not None)
 
 
 def launch(
@@ -182,12 +207,14 @@ def _read_orders(descriptor: int) -> tuple[list[str], dict[str, str], str, tuple
 
 
 def wait(launched: Launched) -> Exit:
-    """Collect a command that has ended (its ``pidfd`` is readable)."""
+    """Collect a command that has ended (one of ``ends`` is readable). Its sandbox may still be there: end it."""
+    if launched.told and launched.status is not None and (line := _whole(launched.status).strip()):
+        return _exit(int(line))
     _, status = os.waitpid(launched.pid, 0)
-    code = os.waitstatus_to_exitcode(status)
     if launched.status is None:
-        return Exit(code, None) if code >= 0 else Exit(None, -code)
-    inside = _inner_exit_code(launched.status)
+        return _exit(status)
+    code = os.waitstatus_to_exitcode(status)
+    inside = None if launched.told else _inner_exit_code(launched.status)
     if code < 0:
         return Exit(None, -code)
     if inside is None:
@@ -196,13 +223,22 @@ def wait(launched: Launched) -> Exit:
     return Exit(None, inside - 128) if 128 < inside <= 128 + signal.NSIG else Exit(inside)
 
 
-def _inner_exit_code(descriptor: int) -> int | None:
+def _exit(status: int) -> Exit:
+    code = os.waitstatus_to_exitcode(status)
+    return Exit(code) if code >= 0 else Exit(None, -code)
+
+
+def _whole(descriptor: int) -> bytes:
     os.set_blocking(descriptor, False)
     data = b""
     with contextlib.suppress(BlockingIOError):
         while chunk := os.read(descriptor, 4096):
             data += chunk
-    for text in data.splitlines():
+    return data
+
+
+def _inner_exit_code(descriptor: int) -> int | None:
+    for text in _whole(descriptor).splitlines():
         with contextlib.suppress(ValueError):
             if (code := json.loads(text).get("exit-code")) is not None:
                 return int(code)
@@ -216,6 +252,6 @@ def _memory_file(content: bytes) -> int:
     return descriptor
 
 
-def tenant_fence(bwrap: str, *, filtered: bool, user: tuple[int, int] | None) -> Fence:
+def tenant_fence(config: LocalConfig, user: tuple[int, int] | None) -> Fence:
     """The fence for a tenant's commands."""
-    return Fence(bwrap, seccomp.program() if filtered and bwrap else None, user)
+    return Fence(config.bwrap, config.init, seccomp.program() if config.seccomp and config.bwrap else None, user)

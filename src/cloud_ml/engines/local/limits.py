@@ -20,6 +20,7 @@ from cloud_ml.models.common import format_memory
 
 _CLOSE = 0.95
 _PROGRESS = 0.10
+_FAULTS_PER_S = 10.0
 _CLOSE_PERIOD_S = 1.0
 
 
@@ -61,8 +62,8 @@ class Limiter:
         """Take a sample; a verdict if the process is past its memory limit, or makes no progress at it.
 
         Past it is only possible where nobody enforces it. At it, under version 1 of control groups, the
-        kernel may reclaim for minutes instead of killing, so a task whose own pages fill the limit and
-        that gets hardly any user time counts as out of memory.
+        kernel may reclaim for minutes instead of killing, so a task whose own pages fill the limit, that reads
+        the others from the disk again and again and gets hardly any user time counts as out of memory.
         """
         sample, before, elapsed = self._group.sample(), self._last, now - self._last_at
         self._note(sample, before, elapsed)
@@ -123,7 +124,8 @@ class Limiter:
 
 def _stuck(sample: Sample, before: Sample, elapsed: float) -> bool:
     user = sample.user_cpu_seconds - before.user_cpu_seconds
-    return sample.limit_hits > before.limit_hits and user < _PROGRESS * elapsed
+    faults = sample.major_faults - before.major_faults
+    return faults > _FAULTS_PER_S * elapsed and user < _PROGRESS * elapsed
 
 
 def signal_name(number: int) -> str:

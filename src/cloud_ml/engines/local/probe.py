@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import cloud_ml
-from cloud_ml.engines.local import cgroups, sandbox, seccomp
+from cloud_ml.engines.local import cgroups, init, sandbox, seccomp
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.exposure import passable
 from cloud_ml.errors import Unavailable
@@ -46,6 +46,8 @@ def probe(
     user = (settings.tenant_uid_base, settings.tenant_uid_base) if as_root else None
     bwrap, why = sandbox.find_bwrap(user) if settings.sandbox != "none" else ("", "jobs are not sandboxed: by setting")
     _note(why, missing, required=settings.sandbox == "require")
+    first, why = init.find(root, bwrap) if bwrap else ("", "")
+    _note(why, missing, required=False)
     instance = "cloudml-" + hashlib.sha256(str(root).encode()).hexdigest()[:12]
     hierarchy, why = cgroups.find(instance) if settings.cgroups != "none" else (None, "limits are off: by setting")
     _note(why, missing, required=settings.cgroups == "require")
@@ -72,6 +74,7 @@ def probe(
             if bwrap or not switch_user or passable(Path(path).resolve().parent)
         },
         bwrap=bwrap,
+        init=first,
         cgroups=hierarchy.description() if hierarchy else {},
         tenant_uid_base=settings.tenant_uid_base if switch_user else 0,
         node=socket.gethostname(),

@@ -45,9 +45,24 @@ class View:
 
 
 def command_line(
-    bwrap: str, view: View, command: Sequence[str], *, seccomp_fd: int | None = None, status_fd: int | None = None
+    bwrap: str,
+    view: View,
+    command: Sequence[str],
+    *,
+    seccomp_fd: int | None = None,
+    status_fd: int | None = None,
+    init_fd: int | None = None,
 ) -> list[str]:
-    """The arguments that run ``command`` inside the fence."""
+    """The arguments that run ``command`` inside the fence.
+
+    Args:
+        bwrap: The path of bubblewrap.
+        view: What the command sees.
+        command: The command and its arguments.
+        seccomp_fd: Where the filter can be read.
+        status_fd: Where the end is told: by ``init``, or by bubblewrap in its own JSON.
+        init_fd: The program ``init``, open for reading. It needs no name inside that way.
+    """
     line = [bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     if not view.network:
         line.append("--unshare-net")
@@ -73,7 +88,10 @@ def command_line(
         line += ["--ro-bind", source, target]
     if seccomp_fd is not None:
         line += ["--seccomp", str(seccomp_fd)]
-    if status_fd is not None:
+    if init_fd is not None:
+        line.append("--as-pid-1")
+        command = [f"/proc/self/fd/{init_fd}", str(status_fd), str(init_fd), *command]
+    elif status_fd is not None:
         line += ["--json-status-fd", str(status_fd)]
     return [*line, "--remount-ro", "/", "--chdir", view.folder, "--", *command]
 

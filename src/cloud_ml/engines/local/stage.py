@@ -69,7 +69,7 @@ class Stage:
         self._ledger = ledger
         self._group = groups[0] if groups else None
         user = config.user(gang.tenant)
-        self.fence = launch.tenant_fence(config.bwrap, filtered=config.seccomp, user=user)
+        self.fence = launch.tenant_fence(config, user)
         self._exposure = ahead.exposure
         self._seat = ahead.seat
         self.attempt_folder = ledger.attempt_folder(gang.key)

@@ -77,7 +77,7 @@ def rehearse(config: LocalConfig) -> None:
     pipconfig.read()
     gang = ObservedGang("rehearsal", 1, GangState.STAGING, processes=(ObservedProcess("master", 0, running=True),))
     codec.decode(ObservedGang, json.loads(json.dumps(codec.encode(gang))), ignore_unknown=True)
-    launch.tenant_fence(config.bwrap, filtered=config.seccomp, user=None)
+    launch.tenant_fence(config, user=None)
 
 
 def _settle(config: LocalConfig, groups: Sequence[Group]) -> Ahead:
@@ -87,7 +87,7 @@ def _settle(config: LocalConfig, groups: Sequence[Group]) -> Ahead:
         return Ahead(exposure)
     try:
         exposure.open()  # a seat sees only what is mounted in a table that it shares
-        fence = launch.tenant_fence(config.bwrap, filtered=config.seccomp, user=None)
+        fence = launch.tenant_fence(config, user=None)
         return Ahead(exposure, launch.Seat(fence, groups[0]))
     except OSError:
         return Ahead(exposure)

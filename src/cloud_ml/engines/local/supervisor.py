@@ -136,7 +136,8 @@ class Supervisor:
             task = Task(plan, launched, stage.writer(plan.name), limiter, observed)
             self._tasks.append(task)
             self._selector.register(launched.output, selectors.EVENT_READ, (self._read_output, task))
-            self._selector.register(launched.pidfd, selectors.EVENT_READ, (self._collect, task))
+            for end in launched.ends:
+                self._selector.register(end, selectors.EVENT_READ, (self._collect, task))
 
     def _run_line(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
         """Run a shell line of the user's with the first process's limits and log, to its end."""
@@ -211,7 +212,10 @@ class Supervisor:
 
     def _collect(self, task: Task) -> None:
         """A process has ended: note how; the first end of a gang, good or bad, decides for all."""
-        self._selector.unregister(task.launched.pidfd)
+        if task.exit is not None:  # both of its ends came at once
+            return
+        for end in task.launched.ends:
+            self._selector.unregister(end)
         task.exit = launch.wait(task.launched)
         verdict = task.limiter.judge(task.exit, task.plan.name)
         task.observed = replace(

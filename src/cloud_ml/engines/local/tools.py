@@ -92,13 +92,14 @@ def _pump(launched: Launched, output: Callable[[bytes], None], deadline: float) 
     """Hand the output on until the command ends, or until the deadline (``None``)."""
     poll = select.poll()
     poll.register(launched.output, select.POLLIN)
-    poll.register(launched.pidfd, select.POLLIN)
+    for end in launched.ends:
+        poll.register(end, select.POLLIN)
     ended = False
     while not ended:
         left = deadline - time.monotonic()
         if left <= 0:
             return None
-        ended = any(descriptor == launched.pidfd for descriptor, _ in poll.poll(left * 1000))
+        ended = any(descriptor in launched.ends for descriptor, _ in poll.poll(left * 1000))
         while chunk := _read(launched.output):
             output(chunk)
     return launch.wait(launched)

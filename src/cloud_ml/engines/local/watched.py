@@ -55,7 +55,7 @@ class WatchedTree(Group):
             memory_peak_bytes=self._peak,
             processes=len(pids),
             anonymous_bytes=memory,
-            limit_hits=0,
+            major_faults=0,
             oom_kills=0,
         )
 

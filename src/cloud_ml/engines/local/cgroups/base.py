@@ -25,7 +25,8 @@ class Limits:
 class Sample:
     """What a group has used so far, and how it stands at its memory limit.
 
-    ``limit_hits`` counts how often the limit was run into; it grows while the kernel reclaims.
+    ``major_faults`` counts pages that had to be read from a disk when they were touched; it grows all the time
+    while the kernel takes a program's own pages away to stay within the limit.
     ``anonymous_bytes`` is what cannot be reclaimed by dropping file pages.
     """
 
@@ -35,7 +36,7 @@ class Sample:
     memory_peak_bytes: int
     processes: int
     anonymous_bytes: int
-    limit_hits: int
+    major_faults: int
     oom_kills: int
 
 

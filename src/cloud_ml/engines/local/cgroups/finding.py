@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 from pathlib import Path
@@ -64,12 +65,14 @@ def _find_v2(instance: str, root: Path, own: str) -> Hierarchy:
     for parent in dict.fromkeys((mine.parent if mine != root else root, root)):
         folder = parent / instance
         try:
+            _hand_down(parent)
             folder.mkdir(exist_ok=True)
-            for level in (parent, folder):
-                _hand_down(level)
+            _hand_down(folder)
             return _probed(HierarchyV2(str(folder)))
         except OSError as error:
             failure = error
+            with contextlib.suppress(OSError):
+                folder.rmdir()
     raise failure
 
 

@@ -71,6 +71,7 @@ class GroupV1(Group):
     def sample(self) -> Sample:
         memory = self._folders["memory"]
         control = files.table(memory / "memory.oom_control")
+        statistics = files.table(memory / "memory.stat")
         accounting = self._folders.get("cpuacct", memory)
         return Sample(
             cpu_seconds=files.number(accounting / "cpuacct.usage") / 1e9,
@@ -78,8 +79,8 @@ class GroupV1(Group):
             memory_bytes=files.number(memory / "memory.usage_in_bytes"),
             memory_peak_bytes=files.number(memory / "memory.max_usage_in_bytes"),
             processes=files.number(self._folders["pids"] / "pids.current") if "pids" in self._folders else 0,
-            anonymous_bytes=files.table(memory / "memory.stat").get("total_rss", 0),
-            limit_hits=files.number(memory / "memory.failcnt"),
+            anonymous_bytes=statistics.get("total_rss", 0),
+            major_faults=statistics.get("total_pgmajfault", 0),  # memory.failcnt stays 0 on newer kernels
             oom_kills=control.get("oom_kill", 0),
         )
 

@@ -63,14 +63,15 @@ class GroupV2(Group):
         events = files.table(self._folder / "memory.events")
         memory = files.number(self._folder / "memory.current")
         cpu = files.table(self._folder / "cpu.stat")
+        statistics = files.table(self._folder / "memory.stat")
         return Sample(
             cpu_seconds=cpu.get("usage_usec", 0) / 1e6,
             user_cpu_seconds=cpu.get("user_usec", 0) / 1e6,
             memory_bytes=memory,
             memory_peak_bytes=files.number(self._folder / "memory.peak") or memory,
             processes=files.number(self._folder / "pids.current"),
-            anonymous_bytes=files.table(self._folder / "memory.stat").get("anon", 0),
-            limit_hits=events.get("max", 0),
+            anonymous_bytes=statistics.get("anon", 0),
+            major_faults=statistics.get("pgmajfault", 0),
             oom_kills=events.get("oom_kill", 0),
         )
 
