@@ -31,7 +31,7 @@ def test_joining_and_killing_in_version_2(mounted: Path) -> None:
     hierarchy = HierarchyV2(str(mounted / f"cloudml-test-{os.getpid()}"))
     group = hierarchy.make("task-1")
     try:
-        code = "import os, time; os.fork(); print('up', flush=True); time.sleep(600)"
+        code = "import os, time; os.fork(); os.write(1, b'up\\n'); time.sleep(600)"
         job = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, preexec_fn=group.join)  # noqa: PLW1509
         assert job.stdout is not None
         assert [job.stdout.readline(), job.stdout.readline()] == [b"up\n", b"up\n"]

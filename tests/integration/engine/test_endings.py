@@ -80,8 +80,8 @@ with open("big", "wb") as file:
 with open("big", "rb") as file:
     pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 held = []
-while anonymous() < 0.96 * limit:
-    held.append(os.urandom(1 << 17))
+while anonymous() < 0.957 * limit:
+    held.append(b"x" * (1 << 17))
 print("full", flush=True)
 while True:
     for at in range(0, len(pages), 4096):
@@ -90,15 +90,16 @@ while True:
 
 
 @pytest.mark.usefixtures("limited")
+@pytest.mark.parametrize("engine_settings", [EngineSettings(usage_period_s=0.3, thrash_s=1.5)])
 async def test_a_job_that_only_thrashes_at_its_limit_ends_as_oom_killed(
     engine: LocalEngine, findings: Findings
 ) -> None:
     if findings.config.cgroups["version"] != "1":
         pytest.skip("version 2 of control groups kills where version 1 reclaims for ever")
-    gang = gang_of(PYTHON, "-c", _THRASH, str(64 * MIB), memory_bytes=64 * MIB, wall_time_s=60)
+    gang = gang_of(PYTHON, "-c", _THRASH, str(256 * MIB), memory_bytes=256 * MIB, wall_time_s=60)
     seen, log = await run(engine, gang)
     assert "full" in log
-    assert (seen.reason, seen.message) == (Reason.OUT_OF_MEMORY, "OOMKilled: 64M exceeded (thrashing)")
+    assert (seen.reason, seen.message) == (Reason.OUT_OF_MEMORY, "OOMKilled: 256M exceeded (thrashing)")
 
 
 @pytest.mark.parametrize("engine_settings", [EngineSettings(cgroups="none")])
