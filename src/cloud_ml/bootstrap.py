@@ -92,12 +92,13 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         objects=objects,
         engine=engine,
         catalog=Catalog.load(settings.runtimes_dir, tuple(findings.config.pythons)),
-        identities=Identities(store, system_clock),
+        identities=Identities(store, system_clock, ttl_s=settings.keys.staleness_s),
         clock=system_clock,
         info=lambda: ServerInfo(
             version=cloud_ml.__version__, isolation=dict(engine.isolation()), missing=list(engine.missing())
         ),
         settings=settings.api,
+        key_settings=settings.keys,
         storage_settings=settings.storage,
     )
     first_start = bootstrap(platform.identities, platform.storage, access_key=access_key, secret=secret)

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from cloud_ml.models.job import Job, JobEvent, JobSummary, JobTasks
     from cloud_ml.models.storage import ServerInfo, WhoAmI
+    from cloud_ml.sdk.admin import Admin
     from cloud_ml.sdk.config import Connection
     from cloud_ml.sdk.handles import JobHandle
     from cloud_ml.sdk.jobs import JobCalls
@@ -100,6 +101,13 @@ class CloudMlClient:
         from cloud_ml.sdk.storage import Storage
 
         return Storage(self._transport)
+
+    @cached_property
+    def admin(self) -> Admin:
+        """Organisations, users, keys and the audit log, for those who manage them."""
+        from cloud_ml.sdk.admin import Admin
+
+        return Admin(self._transport)
 
     # ── train jobs ────────────────────────────────────────────────────────────────────────────
 

@@ -32,6 +32,7 @@ _LEAST = {
     "server.database_readers": 1,
     "api.body_limit_bytes": 1024,
     "api.list_page_limit": 1,
+    "keys.per_user": 1,
     "controller.workers": 1,
     "controller.poll_s": 0.1,
     "controller.lease_ttl_s": 1,
@@ -91,6 +92,20 @@ class ApiSettings:
     """Longest time a request may wait for a change."""
     gpu_missing: str = "refuse"
     """What to do with a job that asks for a GPU where there is none: ``refuse`` or ``ignore``."""
+
+
+@dataclass(frozen=True)
+class KeySettings:
+    """How keys are looked up, given out and replaced."""
+
+    staleness_s: float = 5.0
+    """How long another server may go on to believe a key after it, its user or its organisation was disabled."""
+    overlap_s: int = 24 * 3600
+    """How long a rotated key works beside its successor, if the request does not say."""
+    overlap_limit_s: int = 30 * 24 * 3600
+    """Longest overlap that a request may ask for."""
+    per_user: int = 20
+    """Most keys of one user."""
 
 
 @dataclass(frozen=True)
@@ -180,6 +195,7 @@ class Settings:
 
     server: ServerSettings = field(default_factory=ServerSettings)
     api: ApiSettings = field(default_factory=ApiSettings)
+    keys: KeySettings = field(default_factory=KeySettings)
     controller: ControllerSettings = field(default_factory=ControllerSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     environments: EnvironmentSettings = field(default_factory=EnvironmentSettings)

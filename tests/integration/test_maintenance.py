@@ -62,8 +62,8 @@ def test_postgresql_is_migrated_checked_dumped_and_loaded(postgres: Postgres, tm
         subprocess.run(shlex.split(command), check=True, env={**os.environ, "PATH": programs})
 
     assert "none of Cloud ML's tables" in told(first, "check")
-    assert "went from no schema to 0001" in told(first, "migrate")
+    assert "went from no schema to 0002" in told(first, "migrate")
     run_what_is_told(first, "backup", str(dump))
     run_what_is_told(second, "restore", str(dump))
-    assert "has the schema 0001 already" in told(second, "migrate")
+    assert "has the schema 0002 already" in told(second, "migrate")
     assert "fsync of its server are off" in told(second, "check"), "these tests do not wait for the disk"

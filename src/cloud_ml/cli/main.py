@@ -14,6 +14,7 @@ from cloud_ml.cli.lazy import Lazy, LazyGroup
 from cloud_ml.cli.session import Session
 
 COMMANDS = {
+    "admin": Lazy("cloud_ml.cli.admin:admin", "Organisations, users, keys, quotas and the audit log."),
     "config": Lazy("cloud_ml.cli.config:config", "Servers and keys: init, show, use."),
     "doctor": Lazy("cloud_ml.cli.doctor:doctor", "Say what this machine offers to jobs and what is missing."),
     "framework": Lazy("cloud_ml.cli.framework:framework", "The frameworks that jobs may ask for."),

@@ -32,8 +32,8 @@ class AuditEntry:
     id: int = 0
 
     def about(self, name: str) -> AuditEntry:
-        """The entry with its target, if none is known yet."""
-        return self if self.target else replace(self, target=name)
+        """The entry with its target, if none but an organisation (``@org``) is known yet."""
+        return replace(self, target=name + self.target) if self.target[:1] in ("", "@") else self
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,6 +19,7 @@ _MEMORY = re.compile(r"([0-9]+(?:\.[0-9]{1,2})?)([KMG])")
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 _UNIT_BYTES = {"K": 2**10, "M": 2**20, "G": 2**30}
 
@@ -130,6 +131,13 @@ def check_environment(field: str, value: Any) -> dict[str, str]:
         if not isinstance(text, str) or "\x00" in text or len(text) > 32_768:
             raise refuse(f"{field}.{name}", text, "a text of at most 32768 characters")
     return dict(value)
+
+
+def check_idempotency_key(value: str | None) -> str | None:
+    """What a client chose so that a request is carried out once."""
+    if value is not None and not _IDEMPOTENCY_KEY.fullmatch(value):
+        raise refuse("Idempotency-Key", value, "1 to 255 visible ASCII characters")
+    return value
 
 
 def check_bucket(field: str, value: Any) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -90,7 +90,7 @@ class Identities:
         if (known := self.cached(access_key)) is not None:
             return known
         self._keys.pop(access_key, None)
-        key = self._store.find(ACCESS_KEY, SYSTEM, access_key) if _plausible(access_key) else None
+        key = self._store.find(ACCESS_KEY, SYSTEM, access_key) if plausible(access_key) else None
         if key is None or not usable(key) or _expired(key.spec.expires_at, self._clock()):
             return None
         user = self._store.find(USER, key.spec.org, key.spec.user)
@@ -117,7 +117,18 @@ class Identities:
 
     def organisations(self) -> Sequence[Organisation]:
         """Every organisation, oldest first."""
-        return [self.organisation(summary.key.name) for summary in self._all(ORGANISATION)]
+        return [self.organisation(line.key.name) for line in self._all(ORGANISATION) if not line.deleting]
+
+    def everybody(self) -> Iterator[Identity]:
+        """The holders of all keys that work, oldest first; as they are now, not as they were looked up."""
+        self.clear()
+        for line in self._all(ACCESS_KEY):
+            if (found := self.find(line.key.name)) is not None:
+                yield found
+
+    def works(self, key: Record[AccessKeySpec, StandingStatus]) -> bool:
+        """Whether the key would be believed now."""
+        return key.delete_requested_at is None and self.find(key.key.name) is not None
 
     def scope(self, caller: Identity, org_id: str | None) -> str | None:
         """The organisation that ``org_id`` narrows a request to; ``None`` for all of them.
@@ -149,7 +160,8 @@ class Identities:
         if not name or name in (own.name, str(own.number)):
             return own
         if caller.admin and len(name) <= 63 and common.NAME.fullmatch(name):
-            if self._store.find(ORGANISATION, SYSTEM, name) is not None:
+            found = self._store.find(ORGANISATION, SYSTEM, name)
+            if found is not None and found.delete_requested_at is None:
                 return self.organisation(name)
             if name.isdigit() and (claim := self._store.find(ORGANISATION_NUMBER, SYSTEM, name)) is not None:
                 return self.organisation(claim.spec.org)
@@ -199,7 +211,7 @@ class Identities:
             AlreadyExists: The access key is taken.
             InvalidRequest: The access key cannot travel in a header.
         """
-        if access_key is not None and not _plausible(access_key):
+        if access_key is not None and not plausible(access_key):
             raise common.refuse("access_key", access_key, "1 to 128 letters, digits, '.', '_' or '-'")
         spec = AccessKeySpec(
             org=organisation.name,
@@ -289,13 +301,7 @@ class Identities:
                 return int(claim.key.name)
 
     def _all(self, kind: Kind[Any, Any]) -> Sequence[Summary]:
-        found: list[Summary] = []
-        after: int | None = None
-        while True:
-            page = self._store.list(kind, org=SYSTEM, after=after, limit=1000)
-            found.extend(page.items)
-            if (after := page.next) is None:
-                return found[::-1]
+        return everything(self._store, kind, SYSTEM)
 
     def _keep(self, identity: Identity) -> Identity:
         if len(self._keys) >= _CACHE_LIMIT:
@@ -304,7 +310,18 @@ class Identities:
         return identity
 
 
-def _plausible(access_key: str) -> bool:
+def everything(store: StateStore, kind: Kind[Any, Any], org: str) -> list[Summary]:
+    """All records of a kind in an organisation, oldest first: for the few things that administrators make."""
+    found: list[Summary] = []
+    after: int | None = None
+    while True:
+        page = store.list(kind, org=org, after=after, limit=1000)
+        found.extend(page.items)
+        if (after := page.next) is None:
+            return found[::-1]
+
+
+def plausible(access_key: str) -> bool:
     """Whether it could be one: whatever a header may hold comes in here."""
     return _ACCESS_KEY.fullmatch(access_key) is not None
 

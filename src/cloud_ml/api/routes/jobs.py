@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -23,16 +22,13 @@ from cloud_ml.usecases.tasks import tasks_of
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED)
 
-_IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
-
 
 @router.post("", status_code=201, responses=answers(Job, 201), openapi_extra=JOB_BODY)
 async def submit(
     here: Here, call: Signed, idempotency_key: Annotated[str | None, Header(max_length=255)] = None
 ) -> Response:
     """Take a job. The same ``Idempotency-Key`` makes one job and always answers with it."""
-    if idempotency_key is not None and not _IDEMPOTENCY_KEY.fullmatch(idempotency_key):
-        raise common.refuse("Idempotency-Key", idempotency_key, "1 to 255 visible ASCII characters")
+    common.check_idempotency_key(idempotency_key)
     job = codec.decode(TrainJob, documents.read_object(call.body))
     record = await here.offload(
         here.jobs.submit,

@@ -1,0 +1,72 @@
+"""``cloudml admin audit``."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from itertools import islice
+
+import click
+
+from cloud_ml.cli.output import echo_as, echo_table, local_time, note, output_option
+from cloud_ml.cli.session import Session, pass_session
+
+_TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%m-%d %H:%M:%S"])
+
+
+@click.command()
+@click.option("--org", metavar="ORG", help="Another organisation, for admins; -1 means all.")
+@click.option("--user", metavar="NAME", help="Only what this user did.")
+@click.option("--key", metavar="ACCESS_KEY", help="Only what was done with this key.")
+@click.option("--operation", metavar="TEXT", help="Only operations that begin so, such as jobs. or admin.create.")
+@click.option("--target", metavar="TEXT", help="Only what was done to names that begin so.")
+@click.option("--outcome", metavar="WORD", help="Only this outcome: done, or an error's code such as forbidden.")
+@click.option("--since", type=_TIME, metavar="TIME", help="From this time on: 2026-01-31, '2026-01-31 12:00'.")
+@click.option("--until", type=_TIME, metavar="TIME", help="Before this time.")
+@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="At most so many; 0 means all.")
+@output_option("wide")
+@pass_session
+def audit(
+    session: Session,
+    *,
+    org: str | None,
+    user: str | None,
+    key: str | None,
+    operation: str | None,
+    target: str | None,
+    outcome: str | None,
+    since: datetime | None,
+    until: datetime | None,
+    limit: int,
+    output: str | None,
+) -> None:
+    """Show who changed what, when and from where, newest first; also what was refused."""
+    found = session.client.admin.audit(
+        org=org,
+        user=user,
+        key=key,
+        operation=operation,
+        target=target,
+        outcome=outcome,
+        since=since and since.astimezone(UTC),
+        until=until and until.astimezone(UTC),
+        limit=limit + 1 if limit else None,
+    )
+    shown = list(islice(found, limit or None))
+    if not echo_as(output, shown, (str(line.id) for line in shown)):
+        wide = output == "wide"
+        rows = [
+            (
+                local_time(line.at),
+                f"{line.user} of {line.org}",
+                line.operation,
+                line.target,
+                line.outcome,
+                line.address,
+                *((line.key, line.request) if wide else ()),
+            )
+            for line in shown
+        ]
+        header = ("TIME", "WHO", "OPERATION", "TARGET", "OUTCOME", "FROM", *(("KEY", "REQUEST") if wide else ()))
+        echo_table(header, rows)
+    if next(found, None) is not None:
+        note(f"There are more than {limit}; --limit 0 shows them all.")

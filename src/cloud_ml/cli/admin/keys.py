@@ -1,0 +1,148 @@
+"""``cloudml admin keys``."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from cloud_ml.cli.admin.users import org_option
+from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, local_time, note, output_option
+from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.common import check_duration, duration_seconds
+
+if TYPE_CHECKING:
+    from cloud_ml.models.admin import AccessKey, NewAccessKey
+
+    _Type = click.ParamType[int]
+else:
+    _Type = click.ParamType
+
+
+class Duration(_Type):
+    """Such as ``90s``, ``30m``, ``12h``, ``7d``; the command gets seconds. ``0`` is no time at all."""
+
+    name = "duration"
+
+    def convert(self, value: str, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if str(value) == "0":
+            return 0
+        try:
+            return duration_seconds(check_duration(param.name or "" if param else "", value))
+        except InvalidRequest as error:
+            self.fail(f"{value!r} is no duration; allowed is {error.allowed}", param, ctx)
+
+
+@click.group(cls=LazyGroup)
+def keys() -> None:
+    """Access keys. Everybody manages the own ones, an owner those of the organisation."""
+
+
+@keys.command("list")
+@click.option("--user", metavar="NAME", help="Only keys of this user.")
+@org_option
+@output_option()
+@pass_session
+def list_keys(session: Session, user: str | None, org: str | None, output: str | None) -> None:
+    """List keys, never their secrets."""
+    found = session.client.admin.list_keys(user=user, org=org)
+    if not echo_as(output, found, (one.access_key for one in found)):
+        rows = [
+            (one.access_key, one.user, one.role, _state(one), local_time(one.created_at), local_time(one.expires_at))
+            for one in found
+        ]
+        echo_table(("ACCESS KEY", "USER", "ROLE", "STATE", "CREATED", "EXPIRES"), rows)
+
+
+@keys.command()
+@click.argument("access_key")
+@output_option()
+@pass_session
+def describe(session: Session, access_key: str, output: str | None) -> None:
+    """Show a key, never its secret."""
+    _show(session.client.admin.describe_key(access_key), output)
+
+
+@keys.command()
+@click.argument("user", default="")
+@click.option("--expires", type=Duration(), metavar="TIME", help="How long it is good, such as 90d; else for ever.")
+@click.option("--no-legacy", is_flag=True, help="Refuse signatures of the original clients for this key.")
+@org_option
+@output_option()
+@pass_session
+def create(
+    session: Session, *, user: str, expires: int | None, no_legacy: bool, org: str | None, output: str | None
+) -> None:
+    """Make a key for USER, by default for yourself. Its secret is shown now and never again."""
+    made = session.client.admin.create_key(user, expires_in_s=expires, legacy_signatures=not no_legacy, org=org)
+    _show_new(made, output)
+
+
+@keys.command()
+@click.argument("access_key")
+@click.option(
+    "--overlap", type=Duration(), metavar="TIME", help="How long the old key works on, such as 12h; 0 ends it now."
+)
+@output_option()
+@pass_session
+def rotate(session: Session, access_key: str, overlap: int | None, output: str | None) -> None:
+    """Make a key in place of another. Both work until the overlap is over; the new secret is shown now only."""
+    made = session.client.admin.rotate_key(access_key, overlap_s=overlap)
+    _show_new(made, output)
+    if output is None:
+        note(f"{access_key} ends after the overlap; `cloudml admin keys describe {access_key}` says when.")
+
+
+@keys.command()
+@click.argument("access_key")
+@pass_session
+def disable(session: Session, access_key: str) -> None:
+    """Refuse a key, everywhere within seconds."""
+    echo(f"{session.client.admin.change_key(access_key, enabled=False).access_key} is disabled")
+
+
+@keys.command()
+@click.argument("access_key")
+@pass_session
+def enable(session: Session, access_key: str) -> None:
+    """Take a key again."""
+    echo(f"{session.client.admin.change_key(access_key, enabled=True).access_key} is enabled")
+
+
+@keys.command()
+@click.argument("access_keys", nargs=-1, required=True, metavar="ACCESS_KEY...")
+@pass_session
+def revoke(session: Session, access_keys: tuple[str, ...]) -> None:
+    """Remove keys for good."""
+    for access_key in access_keys:
+        echo(f"{session.client.admin.revoke_key(access_key).access_key} is revoked")
+
+
+def _show_new(made: NewAccessKey, output: str | None) -> None:
+    if not echo_as(output, made, made.key.access_key):
+        echo_facts({"Access key": made.key.access_key, "Secret key": made.secret_key, **_facts(made.key)})
+        note("Keep the secret: it is not shown again.")
+
+
+def _show(key: AccessKey, output: str | None) -> None:
+    if not echo_as(output, key, key.access_key):
+        echo_facts({"Access key": key.access_key, **_facts(key)})
+
+
+def _facts(key: AccessKey) -> dict[str, str]:
+    return {
+        "User": f"{key.user} of {key.org}",
+        "Role": key.role,
+        "State": _state(key),
+        "Original signatures": "accepted" if key.legacy_signatures else "refused",
+        "Created": local_time(key.created_at),
+        "Expires": local_time(key.expires_at),
+    }
+
+
+def _state(key: AccessKey) -> str:
+    if not key.enabled:
+        return "disabled"
+    return "usable" if key.usable else "not usable"

@@ -1,0 +1,158 @@
+"""What an administrator may do with organisations. Blocking."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.records import Record
+from cloud_ml.domain.tenancy import BUCKET, ORGANISATION, SYSTEM, Operation, OrganisationSpec, StandingStatus
+from cloud_ml.errors import AlreadyExists, Conflict, NotFound
+from cloud_ml.models import admin, common
+from cloud_ml.state.base import Once, StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.identities import Identities, Identity, everything, usable
+from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.storage import Storage
+
+OrganisationRecord = Record[OrganisationSpec, StandingStatus]
+
+
+class Organisations:
+    """Make, look at, change and remove organisations. One of somebody else is as absent as one that never was."""
+
+    def __init__(self, store: StateStore, identities: Identities, storage: Storage, clock: Clock) -> None:
+        self._store = store
+        self._identities = identities
+        self._storage = storage
+        self._clock = clock
+
+    def list(self, caller: Identity) -> list[admin.Organisation]:
+        """Every organisation for an admin, the own one for everybody else."""
+        if not caller.admin:
+            return [self.describe(caller, caller.org)]
+        found = (self._store.get(ORGANISATION, line.key.uid) for line in everything(self._store, ORGANISATION, SYSTEM))
+        return [_shown(record) for record in found if record is not None and record.delete_requested_at is None]
+
+    def describe(self, caller: Identity, name: str) -> admin.Organisation:
+        """One organisation.
+
+        Raises:
+            NotFound: It is absent, or not the caller's.
+        """
+        return _shown(self._find(caller, name))
+
+    def create(self, caller: Identity, wish: admin.NewOrganisation, *, once: Once | None = None) -> admin.Organisation:
+        """Make an organisation and its default bucket.
+
+        Raises:
+            Forbidden: The caller is no admin.
+            InvalidRequest: A name is malformed.
+            AlreadyExists: A name is taken, perhaps by an organisation that is gone: numbers are never reused.
+        """
+        permit(caller, Operation.MANAGE_PLATFORM)
+        common.check_name("name", wish.name)
+        _check_mail(wish.mail)
+        bucket = self._bucket_for(wish)
+        made = self._identities.create_organisation(wish.name, mail=wish.mail, default_bucket=bucket, once=once)
+        if bucket:
+            self._storage.create_bucket(made, bucket)
+        return self.describe(caller, wish.name)
+
+    def change(
+        self, caller: Identity, name: str, change: admin.OrganisationChange, *, once: Once | None = None
+    ) -> admin.Organisation:
+        """Enable or disable an organisation, or change what is known of it.
+
+        Raises:
+            Forbidden: The caller is no admin.
+            NotFound: There is none.
+            Conflict: It would lock out the caller.
+            InvalidRequest: The bucket is not the organisation's.
+        """
+        permit(caller, Operation.MANAGE_PLATFORM)
+        record = self._find(caller, name)
+        org = record.key.name
+        if change.enabled is False and org == caller.org:
+            raise Conflict(f"{org} is your own organisation: you would lock yourself out", field="enabled", value=False)
+        if change.mail is not None:
+            _check_mail(change.mail)
+        if change.default_bucket and not self._storage.owns(org, change.default_bucket):
+            raise common.refuse("default_bucket", change.default_bucket, f"a bucket of {org}")
+
+        def changed(spec: OrganisationSpec) -> OrganisationSpec:
+            return replace(
+                spec,
+                enabled=spec.enabled if change.enabled is None else change.enabled,
+                mail=spec.mail if change.mail is None else change.mail,
+                default_bucket=spec.default_bucket if change.default_bucket is None else change.default_bucket,
+            )
+
+        record = self._store.change_spec(ORGANISATION, record.key.uid, changed, now=self._clock(), once=once)
+        self._identities.clear()
+        return _shown(record)
+
+    def delete(self, caller: Identity, name: str, *, once: Once | None = None) -> admin.Organisation:
+        """Remove an organisation that is disabled and holds nothing any more. Its keys and users go with it.
+
+        Its record stays as a mark: neither name nor number is ever given to another tenant.
+
+        Raises:
+            Forbidden: The caller is no admin.
+            NotFound: There is none.
+            Conflict: It is enabled, or has jobs or buckets.
+        """
+        permit(caller, Operation.MANAGE_PLATFORM)
+        record = self._find(caller, name)
+        org = record.key.name
+        if record.spec.enabled:
+            raise Conflict(
+                f"{org} is enabled: disable it first",
+                field="enabled",
+                value=True,
+                hint=f"cloudml admin orgs disable {org}",
+            )
+        if self._store.list(TRAIN_JOB, org=org, limit=1).items:
+            raise Conflict(f"{org} has jobs: delete them first", field="org", value=org)
+        if buckets := [bucket.name for bucket in self._storage.buckets(org)]:
+            raise Conflict(f"{org} has buckets: {', '.join(buckets[:10])}", field="org", value=org)
+        record = self._store.request_delete(ORGANISATION, record.key.uid, now=self._clock(), once=once)
+        self._identities.clear()
+        return _shown(record)
+
+    def _find(self, caller: Identity, name: str) -> OrganisationRecord:
+        organisation = self._identities.named(caller, name)
+        record = self._store.find(ORGANISATION, SYSTEM, organisation.name)
+        if record is None or record.delete_requested_at is not None:
+            raise NotFound(f"there is no organisation {name[:63]}", field="org", value=name[:63])
+        return record
+
+    def _bucket_for(self, wish: admin.NewOrganisation) -> str:
+        """The name of the default bucket; empty when the obvious one is somebody else's.
+
+        Raises:
+            AlreadyExists: The one that was asked for is.
+        """
+        bucket = wish.default_bucket or (wish.name if len(wish.name) > 2 else f"{wish.name}-data")
+        common.check_bucket("default_bucket", bucket)
+        if self._store.find(BUCKET, SYSTEM, bucket) is None:
+            return bucket
+        if wish.default_bucket:
+            raise AlreadyExists(f"the bucket name {bucket} is taken", field="default_bucket", value=bucket)
+        return ""
+
+
+def _check_mail(mail: str) -> None:
+    common.check_text("mail", mail, limit=254, allow_empty=True)
+
+
+def _shown(record: OrganisationRecord) -> admin.Organisation:
+    spec = record.spec
+    return admin.Organisation(
+        name=record.key.name,
+        org_id=str(spec.number),
+        enabled=usable(record),
+        mail=spec.mail,
+        default_bucket=spec.default_bucket,
+        created_at=record.created_at,
+    )
