@@ -22,16 +22,18 @@ class FileBody:
     """The content of a file as a body: read when it is sent, again for each try.
 
     ``sha256`` (lower-case hex) and ``size`` (bytes) are what is signed; a file that changes in
-    between is refused by the server. ``progress`` is told of every block that is sent.
+    between is refused by the server. ``progress`` is told of every block that is sent. The body
+    begins at byte ``start`` of the file.
     """
 
     path: Path
     size: int
     sha256: str
     progress: Progress | None = field(default=None, compare=False)
+    start: int = 0
 
     def blocks(self) -> Iterator[bytes]:
-        """Exactly ``size`` bytes of the file.
+        """Exactly ``size`` bytes of the file, from ``start`` on.
 
         Raises:
             InvalidRequest: It cannot be read, or has become shorter.
@@ -42,6 +44,7 @@ class FileBody:
         left = self.size
         try:
             with self.path.open("rb") as file:
+                file.seek(self.start)
                 while left and (block := file.read(min(left, _BLOCK_BYTES))):
                     left -= len(block)
                     yield block

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import json
 from collections.abc import Iterator
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
+from typing import IO
 
-from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
 from cloud_ml.models.common import ObjectUri, check_bucket, parse_object_uri, refuse
-from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, ObjectPage, StorageUsage, StoredObject
+from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
+from cloud_ml.sdk.downloads import fetch
 from cloud_ml.sdk.messages import Answer, FileBody, Request, key_path, segment
-from cloud_ml.sdk.progress import Progress, counted
+from cloud_ml.sdk.progress import Progress
+from cloud_ml.sdk.transfers import (
+    PATH,
+    UPLOAD_TIMEOUT_S,
+    Transfers,
+    digest_of,
+    send_in_parts,
+    send_stream,
+    time_of,
+    unreadable,
+)
 from cloud_ml.sdk.transport import Transport
-
-UPLOAD_TIMEOUT_S = 600.0
-"""How long the server may be silent behind an upload: it checks the digest and flushes the disk."""
-_PATH = "/api/v1/storage"
 
 
 class Storage:
@@ -29,27 +34,45 @@ class Storage:
     somebody else's), and ``CloudMlError`` as ``Transport.json`` does.
     """
 
-    def __init__(self, transport: Transport) -> None:
+    def __init__(self, transport: Transport, transfers: Transfers | None = None) -> None:
         self._transport = transport
+        self._transfers = transfers
+
+    @property
+    def transfers(self) -> Transfers:
+        """How objects travel; from the environment, unless it was given."""
+        if self._transfers is None:
+            self._transfers = Transfers.from_environment()
+        return self._transfers
 
     def list_buckets(self) -> list[Bucket]:
         """Every bucket that the caller may see."""
-        document = self._transport.json(Request("GET", _PATH))
+        document = self._transport.json(Request("GET", PATH))
         return codec.decode(BucketPage, document, ignore_unknown=True).items
 
     def create_bucket(self, name: str) -> Bucket:
         """Make a bucket; one that the organisation has already is success."""
-        path = f"{_PATH}/{segment(check_bucket('bucket', name))}"
+        path = f"{PATH}/{segment(check_bucket('bucket', name))}"
         return codec.decode(Bucket, self._transport.json(Request("PUT", path)), ignore_unknown=True)
+
+    def delete_bucket(self, name: str) -> None:
+        """Remove an empty bucket.
+
+        Raises:
+            Conflict: There are objects in it.
+        """
+        path = f"{PATH}/{segment(check_bucket('bucket', name))}"
+        with self._transport.send(Request("DELETE", path)) as answer:
+            answer.read()
 
     def usage(self) -> StorageUsage:
         """What the organisation stores, by bucket and in all. Figures may be a minute old."""
-        return codec.decode(StorageUsage, self._transport.json(Request("GET", f"{_PATH}/-/usage")), ignore_unknown=True)
+        return codec.decode(StorageUsage, self._transport.json(Request("GET", f"{PATH}/-/usage")), ignore_unknown=True)
 
     def usage_below(self, uri: str) -> BucketUsage:
         """How much is stored under keys that start with what ``uri`` names."""
         where = parse_object_uri("uri", uri)
-        path = f"{_PATH}/-/usage/{segment(where.bucket)}"
+        path = f"{PATH}/-/usage/{segment(where.bucket)}"
         document = self._transport.json(Request("GET", path, query={"prefix": where.key or None}))
         return codec.decode(BucketUsage, document, ignore_unknown=True)
 
@@ -59,7 +82,7 @@ class Storage:
         after: str | None = None
         while True:
             query = {"prefix": where.key, "delimiter": folders, "after": after, "limit": limit}
-            document = self._transport.json(Request("GET", f"{_PATH}/{segment(where.bucket)}", query=query))
+            document = self._transport.json(Request("GET", f"{PATH}/{segment(where.bucket)}", query=query))
             page = codec.decode(ObjectPage, document, ignore_unknown=True)
             yield page
             if (after := page.next) is None:
@@ -79,7 +102,7 @@ class Storage:
             bucket=where.bucket,
             key=where.key,
             size=int(answer.headers.get("content-length", 0)),
-            modified=_time_of(answer.headers.get("last-modified")),
+            modified=time_of(answer.headers.get("last-modified")),
             etag=answer.headers.get("etag", "").strip('"'),
         )
 
@@ -92,11 +115,22 @@ class Storage:
     ) -> StoredObject:
         """Store a file or bytes, in place of what was there. ``progress`` is told how far a file is.
 
+        A large file goes in parts: what has arrived of it before an interruption is not sent again.
+
         Raises:
             AlreadyExists: ``only_if_absent``, and there is such an object.
             InvalidRequest: The file cannot be read.
         """
         where = _object(uri)
+        if isinstance(source, Path) and _size_of(source) >= self.transfers.in_parts_from:
+            return send_in_parts(
+                self._transport,
+                source,
+                where,
+                transfers=self.transfers,
+                only_if_absent=only_if_absent,
+                progress=progress,
+            )
         request = Request(
             "PUT",
             _object_path(where),
@@ -109,14 +143,43 @@ class Storage:
         )
         return codec.decode(StoredObject, self._transport.json(request), ignore_unknown=True)
 
+    def upload_stream(self, source: IO[bytes], uri: str, *, progress: Progress | None = None) -> StoredObject:
+        """Store what can be read only once, such as a pipe; it appears when its end has come."""
+        return send_stream(self._transport, source, _object(uri), transfers=self.transfers, progress=progress)
+
+    def copy(self, source: str, target: str, *, only_if_absent: bool = False) -> StoredObject:
+        """Copy an object within the server.
+
+        Raises:
+            AlreadyExists: ``only_if_absent``, and there is such an object.
+        """
+        old, new = _object(source), _object(target)
+        wanted = CopyObject(
+            source_bucket=old.bucket, source_key=old.key, bucket=new.bucket, key=new.key, only_if_absent=only_if_absent
+        )
+        request = Request(
+            "POST",
+            f"{PATH}/-/copy",
+            body=json.dumps(codec.encode(wanted)).encode(),
+            headers={"Content-Type": "application/json"},
+            read_timeout_s=UPLOAD_TIMEOUT_S,
+        )
+        return codec.decode(StoredObject, self._transport.json(request), ignore_unknown=True)
+
+    def digest(self, uri: str) -> str | None:
+        """The SHA-256 of an object; the server may have to read it."""
+        return digest_of(self._transport, _object_path(_object(uri)))[1]
+
     def download(self, uri: str, target: Path, *, progress: Progress | None = None) -> int:
-        """Write an object to a file, which appears when it is complete. Returns the size in bytes.
+        """Write an object to a file, which appears when it is complete and checked. Returns the size in bytes.
+
+        What an interrupted download has left is not fetched again; ``progress`` is told how far it is.
 
         Raises:
             InvalidRequest: The file cannot be written.
+            TransportError: The connection broke for good, or what came is damaged.
         """
-        with self.open(uri) as answer:
-            return _save(answer, target, progress)
+        return fetch(self._transport, _object_path(_object(uri)), target, progress=progress)
 
     def delete(self, uri: str) -> None:
         """Remove an object."""
@@ -135,27 +198,14 @@ def file_body(path: Path, progress: Progress | None = None) -> FileBody:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             return FileBody(path, file.tell(), digest, progress)
     except OSError as error:
-        raise InvalidRequest(f"{path} cannot be read: {error.strerror}", field="file", value=str(path)) from error
+        raise unreadable(path, error) from error
 
 
-def _save(answer: Answer, target: Path, progress: Progress | None) -> int:
-    length = answer.headers.get("content-length", "")
-    total = int(length) if length.isdigit() else None
-    partial = target.with_name(f".{target.name}.{os.urandom(4).hex()}.part")
-    size = 0
+def _size_of(path: Path) -> int:
     try:
-        try:
-            with partial.open("xb") as file:
-                for chunk in counted(answer, progress, total=total):
-                    size += file.write(chunk)
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
+        return path.stat().st_size
     except OSError as error:
-        raise InvalidRequest(
-            f"{target} cannot be written: {error.strerror}", field="file", value=str(target)
-        ) from error
-    return size
+        raise unreadable(path, error) from error
 
 
 def _object(uri: str) -> ObjectUri:
@@ -166,12 +216,4 @@ def _object(uri: str) -> ObjectUri:
 
 
 def _object_path(where: ObjectUri) -> str:
-    return f"{_PATH}/{segment(where.bucket)}/{key_path(where.key)}"
-
-
-def _time_of(header: str | None) -> datetime:
-    try:
-        moment = parsedate_to_datetime(header or "")
-    except ValueError:
-        return datetime.fromtimestamp(0, UTC)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return f"{PATH}/{segment(where.bucket)}/{key_path(where.key)}"

@@ -1,0 +1,158 @@
+"""Downloads that go on where they were interrupted, are checked, and appear when they are complete."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import os
+import random
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+from cloud_ml.errors import Conflict, InvalidRequest, TransportError
+from cloud_ml.sdk.messages import Answer, Request
+from cloud_ml.sdk.progress import Progress
+from cloud_ml.sdk.transfers import digest_of, repr_digest
+from cloud_ml.sdk.transport import Transport
+
+_BLOCK = 1 << 20
+_CHANGES = 5
+"""How often an object may be replaced while it is fetched before we give up."""
+
+
+def fetch(transport: Transport, path: str, target: Path, *, progress: Progress | None) -> int:
+    """Write the object at a path of the API to a file. Returns its size in bytes.
+
+    What was fetched of this version of the object before, also by another process, lies beside the
+    target under a hidden name and is not fetched again.
+
+    Raises:
+        InvalidRequest: The file cannot be written.
+        TransportError: The connection broke and could not be made again, or what came is damaged.
+        CloudMlError: As ``Transport.send``.
+    """
+    try:
+        for _ in range(_CHANGES):
+            with contextlib.suppress(Conflict):  # replaced meanwhile: its new version, from the beginning
+                return _fetch_version(transport, path, target, progress)
+    except OSError as error:
+        raise InvalidRequest(
+            f"{target} cannot be written: {error.strerror}", field="file", value=str(target)
+        ) from error
+    raise TransportError(f"{target.name} is replaced all the time and cannot be fetched as a whole")
+
+
+def _fetch_version(transport: Transport, path: str, target: Path, progress: Progress | None) -> int:
+    answer = _get(transport, path)
+    etag, length = answer.headers.get("etag", ""), answer.headers.get("content-length", "")
+    total = int(length) if length.isdigit() else None
+    with contextlib.closing(answer), _draft(target, etag) as (file, draft):
+        digest, done = hashlib.sha256(), 0
+        while block := file.read(_BLOCK):
+            digest.update(block)
+            done += len(block)
+        if done:
+            answer.close()
+        done = _receive(transport, path, answer, file, digest, done, total, etag, progress)
+        file.flush()
+        expected = repr_digest(answer.headers.get("repr-digest"))
+        if expected is None and etag:
+            again, expected = digest_of(transport, path)
+            expected = expected if again == etag else None
+        if expected is not None and expected != digest.hexdigest():
+            draft.unlink(missing_ok=True)
+            raise TransportError(f"{target.name} was damaged on the way: it has not the digest that the server tells")
+        draft.replace(target)
+    return done
+
+
+def _receive(  # noqa: PLR0917
+    transport: Transport,
+    path: str,
+    answer: Answer,
+    file: IO[bytes],
+    digest: Any,
+    done: int,
+    total: int | None,
+    etag: str,
+    progress: Progress | None,
+) -> int:
+    """Write what is left, over as many connections as it takes; each must bring something."""
+    failures, current = 0, answer if not done else None
+    if progress is not None:
+        progress(done, total)
+    while True:
+        try:
+            if current is None:
+                if done == total:
+                    return done
+                current = _get(transport, path, {"Range": f"bytes={done}-", "If-Match": etag})
+                if current.status != 206:
+                    raise Conflict("the server sends the whole again")
+            with contextlib.closing(current):
+                for chunk in current:
+                    file.write(chunk)
+                    digest.update(chunk)
+                    done += len(chunk)
+                    failures = 0
+                    if progress is not None:
+                        progress(done, total)
+        except TransportError:
+            failures += 1
+            if not etag or failures >= transport.retry.attempts:
+                raise
+            transport.sleep(transport.retry.backoff(failures, random.random()))  # noqa: S311 - guards nothing
+            current = None
+        else:
+            return done
+
+
+def _get(transport: Transport, path: str, headers: dict[str, str] | None = None) -> Answer:
+    return transport.send(Request("GET", path, headers={"Accept": "*/*", **(headers or {})}))
+
+
+@contextlib.contextmanager
+def _draft(target: Path, etag: str) -> Iterator[tuple[IO[bytes], Path]]:
+    """The file beside ``target`` that grows: one for each version of the object, held by one process at a time.
+
+    It stays when a download is interrupted, unless nothing can be done with it later.
+    """
+    version = hashlib.sha256(etag.encode()).hexdigest()[:16]
+    draft = target.with_name(f".{target.name[:200]}.{version}.part")
+    file = _open(draft) if etag else None
+    keep = file is not None
+    if file is None:  # no version to go on with, or another process fetches the same
+        draft = target.with_name(f".{target.name[:200]}.{os.urandom(8).hex()}.part")
+        file = draft.open("x+b")
+    else:
+        _forget_others(target, draft)
+    try:
+        with file:
+            yield file, draft
+    except BaseException:
+        if not keep or not draft.exists() or not draft.stat().st_size:
+            draft.unlink(missing_ok=True)
+        raise
+
+
+def _open(draft: Path) -> IO[bytes] | None:
+    descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
+    file = os.fdopen(descriptor, "r+b")
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        file.close()
+        return None
+    return file
+
+
+def _forget_others(target: Path, draft: Path) -> None:
+    """Remove what is left of other versions."""
+    name = re.compile(re.escape(f".{target.name[:200]}.") + r"[0-9a-f]{16}\.part")
+    for path in target.parent.iterdir() if target.parent.is_dir() else ():
+        if path != draft and name.fullmatch(path.name) and (file := _open(path)) is not None:
+            path.unlink(missing_ok=True)
+            file.close()
