@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import hashlib
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -94,6 +95,11 @@ class FakeApi:
         if not bucket:
             buckets = [Bucket(name=name, org="default", created_at=START) for name in self.buckets]
             return json_reply(codec.encode(BucketPage(items=buckets)))
+        if (bucket, key) == ("-", "copy"):
+            said = seen.document
+            source, target = (f"fds://{said[f'{end}bucket']}/{said[f'{end}key']}" for end in ("source_", ""))
+            self.objects[target] = self.objects[source]
+            return json_reply(codec.encode(self._stored(target)), 201)
         if not key:
             return self._bucket(seen, bucket)
         uri = f"fds://{bucket}/{key}"
@@ -110,6 +116,7 @@ class FakeApi:
             "last-modified": format_datetime(START, usegmt=True),
             "etag": '"e1"',
             "content-length": str(len(self.objects[uri])),
+            "repr-digest": f"sha-256=:{base64.b64encode(hashlib.sha256(self.objects[uri]).digest()).decode()}:",
         }
         return Reply(200, self.objects[uri], headers)
 

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 import click
 
+from cloud_ml.cli.figures import size as readable
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.output import echo, echo_as, echo_table, local_time, note, output_option
 from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 
 if TYPE_CHECKING:
+    from cloud_ml.models.storage import StoredObject
     from cloud_ml.sdk.storage import Storage
 
 SCHEME = "fds://"
+_HUMAN = click.option("-h", "human", is_flag=True, help="Sizes as people read them.")
+_YES = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+_OWN_H = {"help_option_names": ["--help"]}
 
 
 @click.group(cls=LazyGroup)
@@ -23,71 +30,107 @@ def storage() -> None:
     """Buckets, and objects such as fds://bucket/path."""
 
 
-@storage.command()
-@click.argument("uri", required=False)
-@click.option("-r", "--recursive", is_flag=True, help="Everything below, not one level.")
+@storage.command(context_settings=_OWN_H)
+@click.argument("uris", nargs=-1, metavar="[URI]...")
+@click.option("-r", "-R", "--recursive", is_flag=True, help="Everything below, not one level.")
+@click.option("-l", "long", is_flag=True, help="ETags of objects, owners of buckets, too.")
+@_HUMAN
 @output_option()
 @pass_session
-def ls(session: Session, uri: str | None, recursive: bool, output: str | None) -> None:
-    """List buckets, or the objects whose URI starts with URI."""
-    store = session.client.storage
-    if uri is None:
-        _show([(bucket.name, "", local_time(bucket.created_at), bucket) for bucket in store.list_buckets()], output)
+def ls(
+    session: Session, *, uris: tuple[str, ...], recursive: bool, long: bool, human: bool, output: str | None
+) -> None:
+    """List buckets, or the objects whose URI starts with URI, which may be a pattern."""
+    store, shown = session.client.storage, readable if human else str
+    if not uris:
+        buckets = store.list_buckets()
+        if echo_as(output, buckets, (bucket.name for bucket in buckets)):
+            return
+        rows = [(one.name, local_time(one.created_at), one.owner, one.org) for one in buckets]
+        header = ("NAME", "CREATED", "OWNER", "ORG")
+        echo_table(header if long else header[:3], rows if long else [row[:3] for row in rows])
         return
-    rows: list[tuple[str, str, str, Any]] = []
-    for page in store.pages(uri, folders=not recursive):
-        bucket = uri.removeprefix(SCHEME).partition("/")[0]
-        rows += [(f"{SCHEME}{bucket}/{folder}", "", "", None) for folder in page.folders]
-        rows += [(one.uri, str(one.size), local_time(one.modified), one) for one in page.objects]
-    _show(sorted(rows, key=lambda row: row[0]), output)
+    found = [entry for uri in uris for entry in _entries(store, uri, recursive=recursive)]
+    documents = [one if not isinstance(one, str) else {"folder": one} for one in found]
+    if echo_as(output, documents, (_name(one) for one in found)):
+        return
+    table = [(one, "", "", "") if isinstance(one, str) else
+             (one.uri, shown(one.size), local_time(one.modified), one.etag) for one in found]  # fmt: skip
+    header = ("NAME", "SIZE", "MODIFIED", "ETAG")
+    echo_table(header if long else header[:3], table if long else [row[:3] for row in table])
 
 
 @storage.command()
-@click.argument("source")
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("target")
-@click.option("-r", "--recursive", is_flag=True, help="A folder with everything below it.")
+@click.option("-r", "-R", "--recursive", is_flag=True, help="Folders with everything below them.")
+@click.option("-u", "--update", "--sync", is_flag=True, help="Leave out what is there already, by size and digest.")
+@_DRY_RUN
 @pass_session
-def cp(session: Session, source: str, target: str, recursive: bool) -> None:
-    """Copy a file to an object, or an object to a file.
+def cp(session: Session, *, sources: tuple[str, ...], target: str, recursive: bool, update: bool, dry_run: bool) -> int:
+    """Copy files to objects, objects to files, or objects to objects (on the server).
 
-    A TARGET that ends in '/' (or is a folder, or a bucket) keeps the name of the SOURCE.
+    A TARGET that ends in '/', or is a folder or a bucket, keeps the names of the SOURCES; it must be one
+    if there are several. With -r, what is in a folder goes below TARGET. In URIs, * and ? stand for
+    parts of a name, ** for any path; quote them. '-' is standard input or output.
+
+    Interrupted copies of large files go on when the same command is given again. Files whose path can
+    be no key (control characters, backslashes, over 1024 bytes), and links to folders, are left out and told.
     """
-    up, down = target.startswith(SCHEME), source.startswith(SCHEME)
-    if up == down:
-        raise click.UsageError(
-            "one of SOURCE and TARGET is a URI such as fds://bucket/path, the other one a local path"
-        )
-    store = session.client.storage
-    if up:
-        _upload(store, Path(source).expanduser(), target, recursive=recursive)
-    else:
-        _download(store, source, target, recursive=recursive)
+    return _copy(session, sources, target, recursive=recursive, update=update, dry_run=dry_run)
+
+
+@storage.command()
+@click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
+@click.argument("target")
+@click.option("-r", "-R", "--recursive", is_flag=True, help="Folders with everything below them.")
+@_DRY_RUN
+@pass_session
+def mv(session: Session, sources: tuple[str, ...], target: str, recursive: bool, dry_run: bool) -> int:
+    """Copy as cp does, and remove each source when it was copied."""
+    return _copy(session, sources, target, recursive=recursive, dry_run=dry_run, move=True)
 
 
 @storage.command()
 @click.argument("uris", nargs=-1, required=True, metavar="URI...")
 @pass_session
 def cat(session: Session, uris: tuple[str, ...]) -> None:
-    """Write objects to standard output."""
+    """Write objects to standard output, one after the other. A URI may be a pattern."""
+    from cloud_ml.cli.storage_plan import is_pattern, matching
+
+    store = session.client.storage
     for uri in uris:
-        with session.client.storage.open(uri) as content:
-            for chunk in content:
-                sys.stdout.buffer.write(chunk)
+        for one in [found.uri for found in matching(store, uri)] if is_pattern(uri) else [uri]:
+            with store.open(one) as content:
+                for chunk in content:
+                    sys.stdout.buffer.write(chunk)
     sys.stdout.buffer.flush()
 
 
 @storage.command()
 @click.argument("uris", nargs=-1, required=True, metavar="URI...")
-@click.option("-r", "--recursive", is_flag=True, help="All objects whose URI starts with URI.")
+@click.option("-r", "-R", "--recursive", is_flag=True, help="Everything below a folder or a bucket.")
+@_YES
+@_DRY_RUN
 @pass_session
-def rm(session: Session, uris: tuple[str, ...], recursive: bool) -> None:
-    """Remove objects. There is no way back."""
-    store = session.client.storage
+def rm(session: Session, uris: tuple[str, ...], recursive: bool, yes: bool, dry_run: bool) -> int:
+    """Remove objects. There is no way back. A URI may be a pattern; emptying a whole bucket asks first."""
+    store, failed = session.client.storage, 0
+    whole = [uri for uri in uris if recursive and "/" not in uri.removeprefix(SCHEME).rstrip("/")]
+    if whole and not dry_run:
+        _confirm(f"Remove everything in {', '.join(whole)}?", yes)
     for uri in uris:
-        found = [one.uri for one in store.list_objects(uri)] if recursive else [uri]
-        for one in found:
-            store.delete(one)
-            echo(f"removed {one}")
+        try:
+            for one in _to_remove(store, uri, recursive=recursive):
+                if not dry_run:
+                    store.delete(one)
+                echo(f"{'would remove' if dry_run else 'removed'} {one}")
+        except CloudMlError as error:
+            if len(uris) == 1:
+                raise
+            note(f"cloudml: {uri}: {error.message}")
+            failed = 1
+    return failed
 
 
 @storage.command()
@@ -96,42 +139,132 @@ def rm(session: Session, uris: tuple[str, ...], recursive: bool) -> None:
 def mb(session: Session, names: tuple[str, ...]) -> None:
     """Make buckets. One that you have already stays as it is."""
     for name in names:
-        session.client.storage.create_bucket(name.removeprefix(SCHEME).rstrip("/"))
-        echo(f"{SCHEME}{name.removeprefix(SCHEME).rstrip('/')}")
+        session.client.storage.create_bucket(_bucket(name))
+        echo(f"{SCHEME}{_bucket(name)}")
 
 
-def _show(rows: list[tuple[str, str, str, Any]], output: str | None) -> None:
-    found = [{"folder": name} if one is None else one for name, _, _, one in rows]
-    if not echo_as(output, found, (row[0] for row in rows)):
-        echo_table(("NAME", "SIZE", "MODIFIED"), [row[:3] for row in rows])
+@storage.command()
+@click.argument("names", nargs=-1, required=True, metavar="BUCKET...")
+@click.option("--force", is_flag=True, help="Remove what is in them first.")
+@_YES
+@pass_session
+def rb(session: Session, names: tuple[str, ...], force: bool, yes: bool) -> None:
+    """Remove buckets. One that holds objects stays, unless --force is given."""
+    store = session.client.storage
+    if force:
+        _confirm(f"Remove {', '.join(names)} with everything in them?", yes)
+    for name in map(_bucket, names):
+        if force:
+            for one in store.list_objects(f"{SCHEME}{name}"):
+                store.delete(one.uri)
+        try:
+            store.delete_bucket(name)
+        except CloudMlError as error:
+            if "holds" in error.message and error.hint is None:
+                error.hint = f"`cloudml storage rb --force {name}` removes what is in it, too."
+            raise
+        echo(f"removed {SCHEME}{name}")
 
 
-def _upload(store: Storage, source: Path, target: str, *, recursive: bool) -> None:
-    if not source.is_dir():
-        uri = _named(target, source.name)
-        note(f"{uri}  {store.upload(source, uri).size} bytes")
+@storage.command(context_settings=_OWN_H)
+@click.argument("uris", nargs=-1, metavar="[URI]...")
+@_HUMAN
+@output_option()
+@pass_session
+def du(session: Session, uris: tuple[str, ...], human: bool, output: str | None) -> None:
+    """Tell how much is stored: in all buckets, or below each URI. The server counts; figures may be a minute old."""
+    store, shown = session.client.storage, readable if human else str
+    items = [store.usage_below(uri) for uri in uris] if uris else store.usage().items
+    names = [f"{SCHEME}{one.bucket}/{one.prefix}" for one in items]
+    if echo_as(output, items, names):
+        return
+    rows = [(name, str(one.objects), _at_least(shown(one.bytes), one.complete))
+            for name, one in zip(names, items, strict=True)]  # fmt: skip
+    if len(items) != 1:
+        whole = all(one.complete for one in items)
+        rows.append(("total", str(sum(one.objects for one in items)),
+                     _at_least(shown(sum(one.bytes for one in items)), whole)))  # fmt: skip
+    echo_table(("NAME", "OBJECTS", "SIZE" if human else "BYTES"), rows)
+
+
+def _copy(session: Session, sources: tuple[str, ...], target: str, *, recursive: bool, **how: bool) -> int:
+    from cloud_ml.cli.storage_copy import perform
+    from cloud_ml.cli.storage_plan import is_remote, plan
+
+    store = session.client.storage
+    if not is_remote(target) and any(not is_remote(one) for one in sources):
+        raise click.UsageError("SOURCE or TARGET is a URI such as fds://bucket/path: copy local files with cp itself")
+    if "-" in (*sources, target):
+        return _pipe(store, sources, target)
+    made = plan(store, sources, target, recursive=recursive)
+    return perform(store, made, **how)
+
+
+def _pipe(store: Storage, sources: tuple[str, ...], target: str) -> int:
+    if len(sources) != 1:
+        raise click.UsageError("'-' stands alone: there is one SOURCE and one TARGET")
+    if target == "-":
+        with store.open(sources[0]) as content:
+            for chunk in content:
+                sys.stdout.buffer.write(chunk)
+        sys.stdout.buffer.flush()
+    else:
+        from cloud_ml.cli.progress import bar
+
+        with bar(f"Uploading {target}") as progress:
+            stored = store.upload_stream(sys.stdin.buffer, target, progress=progress)
+        note(f"- -> {stored.uri}  {readable(stored.size)}")
+    return 0
+
+
+def _entries(store: Storage, uri: str, *, recursive: bool) -> Iterator[Any]:
+    from cloud_ml.cli.storage_plan import is_pattern, matching
+
+    if is_pattern(uri):
+        yield from matching(store, uri)
+        return
+    bucket = uri.removeprefix(SCHEME).partition("/")[0]
+    for page in store.pages(uri, folders=not recursive):
+        folders = (f"{SCHEME}{bucket}/{folder}" for folder in page.folders)
+        entries: list[StoredObject | str] = [*folders, *page.objects]
+        yield from sorted(entries, key=_name)
+
+
+def _to_remove(store: Storage, uri: str, *, recursive: bool) -> Iterator[str]:
+    from cloud_ml.cli.storage_plan import is_pattern, matching
+
+    if is_pattern(uri):
+        yield from [one.uri for one in matching(store, uri)]
         return
     if not recursive:
-        raise click.UsageError(f"{source} is a folder: copy it with -r")
-    for file in sorted(path for path in source.rglob("*") if path.is_file()):
-        uri = f"{target.rstrip('/')}/{file.relative_to(source).as_posix()}"
-        note(f"{uri}  {store.upload(file, uri).size} bytes")
-
-
-def _download(store: Storage, source: str, target: str, *, recursive: bool) -> None:
-    place = Path(target).expanduser()
-    if not recursive:
-        if target.endswith("/") or place.is_dir():
-            place /= source.rstrip("/").rpartition("/")[2]
-        note(f"{place}  {store.download(source, place)} bytes")
+        yield uri
         return
-    root = source if source.endswith("/") else source + "/"
+    found = False
+    root = uri if uri.endswith("/") else uri + "/"
     for one in store.list_objects(root):
-        file = place / one.uri.removeprefix(root)
-        file.parent.mkdir(parents=True, exist_ok=True)
-        note(f"{file}  {store.download(one.uri, file)} bytes")
+        found = True
+        yield one.uri
+    if not found and "/" in uri.removeprefix(SCHEME).rstrip("/"):
+        if uri.endswith("/"):
+            raise NotFound(f"there is nothing below {uri}", field="uri", value=uri)
+        yield uri
 
 
-def _named(target: str, name: str) -> str:
-    is_bucket = "/" not in target.removeprefix(SCHEME)
-    return f"{target.rstrip('/')}/{name}" if is_bucket or target.endswith("/") else target
+def _confirm(question: str, yes: bool) -> None:
+    if yes:
+        return
+    if not sys.stdin.isatty():
+        raise InvalidRequest(question.replace("?", "") + " needs --yes where nobody can be asked", field="yes")
+    click.confirm(question, abort=True)
+
+
+def _bucket(name: str) -> str:
+    return name.removeprefix(SCHEME).rstrip("/")
+
+
+def _name(entry: StoredObject | str) -> str:
+    return entry if isinstance(entry, str) else entry.uri
+
+
+def _at_least(text: str, complete: bool) -> str:
+    return text if complete else f"at least {text}"

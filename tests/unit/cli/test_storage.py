@@ -1,12 +1,14 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from support.fake_api import FakeApi
+from support.fake_server import FakeServer
 
 if TYPE_CHECKING:
     from unit.cli.conftest import Run
@@ -70,6 +72,114 @@ def test_cat_and_rm(run: Run, api: FakeApi) -> None:
     assert run("storage", "rm", "fds://cloudml/a").exit_code == 1
 
 
-def test_one_side_is_local(run: Run) -> None:
-    for pair in (("a", "b"), ("fds://cloudml/a", "fds://cloudml/b")):
-        assert run("storage", "cp", *pair).exit_code == 2
+def test_local_files_are_not_copied_to_each_other(run: Run) -> None:
+    assert run("storage", "cp", "a", "b").exit_code == 2
+
+
+def test_copies_within_the_server(run: Run, api: FakeApi) -> None:
+    api.objects = {f"fds://cloudml/{key}": key.encode() for key in ("a/1", "a/b/2")}
+    assert run("storage", "cp", "-r", "fds://cloudml/a", "fds://cloudml/c").exit_code == 0
+    assert run("storage", "mv", "fds://cloudml/a/1", "fds://cloudml/moved").exit_code == 0
+    assert set(api.objects) == {f"fds://cloudml/{key}" for key in ("a/b/2", "c/1", "c/b/2", "moved")}
+
+
+def test_several_sources_and_patterns(run: Run, api: FakeApi, tmp_path: Path) -> None:
+    for name in ("x", "y"):
+        (tmp_path / name).write_text(name)
+    assert run("storage", "cp", str(tmp_path / "x"), str(tmp_path / "y"), "fds://cloudml/d").exit_code == 0
+    assert set(api.objects) == {"fds://cloudml/d/x", "fds://cloudml/d/y"}
+    api.objects["fds://cloudml/d/e/x"] = b"deep"
+    assert run("storage", "ls", "fds://cloudml/d/*", "-o", "name").stdout == "fds://cloudml/d/x\nfds://cloudml/d/y\n"
+    assert len(run("storage", "ls", "fds://cloudml/**x", "-o", "name").stdout.splitlines()) == 2
+    assert run("storage", "cp", "fds://cloudml/d/[!x]", str(tmp_path / "down")).exit_code == 0
+    assert [one.name for one in (tmp_path / "down").iterdir()] == ["y"]
+    missing = run("storage", "rm", "fds://cloudml/*.none")
+    assert (missing.exit_code, "nothing matches" in missing.stderr) == (1, True)
+
+
+def test_a_failure_does_not_keep_the_others(run: Run, api: FakeApi, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("x")
+    ended = run("storage", "cp", str(tmp_path / "none"), str(tmp_path / "x"), "fds://cloudml/d/")
+    assert (ended.exit_code, set(api.objects)) == (1, {"fds://cloudml/d/x"})
+    assert f"{tmp_path}/none cannot be read" in ended.stderr
+    assert "1 copied (1 B), 1 failed" in ended.stderr
+
+
+def test_odd_things_in_a_folder_are_told(run: Run, api: FakeApi, tmp_path: Path) -> None:
+    top = tmp_path / "top"
+    (top / "empty").mkdir(parents=True)
+    (top / "a b ü").write_text("1")
+    (top / "nothing").touch()
+    (top / "bad\nname").touch()
+    (top / "loop").symlink_to(top)
+    (top / "link").symlink_to(top / "a b ü")
+    (top / "broken").symlink_to(top / "absent")
+    os.mkfifo(top / "pipe")
+    ended = run("storage", "cp", "-r", str(top), "fds://cloudml/t")
+    assert ended.exit_code == 1
+    assert set(api.objects) == {f"fds://cloudml/t/{key}" for key in ("a b ü", "nothing", "link")}
+    for told in ("loop: a link to a folder", "pipe: no plain file", "broken: a link to nothing", "can be no key"):
+        assert told in ended.stderr
+    empty = run("storage", "cp", "-r", str(top / "empty"), "fds://cloudml/e")
+    assert (empty.exit_code, "no file in it" in empty.stderr) == (0, True)
+
+
+def test_update_leaves_out_what_is_the_same(run: Run, api: FakeApi, server: FakeServer, tmp_path: Path) -> None:
+    for name, text in (("same", "1"), ("changed", "2"), ("new", "3")):
+        (tmp_path / name).write_text(text)
+    api.objects = {"fds://cloudml/t/same": b"1", "fds://cloudml/t/changed": b"x"}
+    ended = run("storage", "cp", "-r", "-u", str(tmp_path), "fds://cloudml/t")
+    assert (ended.exit_code, "2 copied (2 B), 1 unchanged" in ended.stderr) == (0, True)
+    assert {seen.path.rpartition("/")[2] for seen in server.seen if seen.method == "PUT"} == {"changed", "new"}
+    before = len(server.seen)
+    ended = run("storage", "cp", "-r", "--sync", "fds://cloudml/t", str(tmp_path))
+    assert "3 unchanged" in ended.stderr
+    assert not [seen for seen in server.seen[before:] if seen.method == "GET" and "/t/" in seen.path]
+
+
+def test_a_dry_run_changes_nothing(run: Run, api: FakeApi, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("x")
+    api.objects["fds://cloudml/a"] = b"1"
+    assert "x -> fds://cloudml/x" in run("storage", "cp", "--dry-run", str(tmp_path / "x"), "fds://cloudml/").stderr
+    assert run("storage", "rm", "--dry-run", "fds://cloudml/a").stdout == "would remove fds://cloudml/a\n"
+    assert api.objects == {"fds://cloudml/a": b"1"}
+
+
+@pytest.mark.parametrize("key", ["../out", "a/../../out", "/out", "sub/link/out"])
+def test_nothing_is_written_outside_of_the_target(run: Run, api: FakeApi, tmp_path: Path, key: str) -> None:
+    target = tmp_path / "target"
+    (target / "sub").mkdir(parents=True)
+    (target / "sub" / "link").symlink_to(tmp_path)
+    api.objects = {f"fds://cloudml/t/{key}": b"evil", "fds://cloudml/t/good": b"good"}
+    ended = run("storage", "cp", "-r", "fds://cloudml/t", str(target))
+    assert ended.exit_code == 1
+    assert not (tmp_path / "out").exists()
+    assert (target / "good").read_text() == "good"
+
+
+def test_a_whole_bucket_is_not_emptied_unasked(run: Run, api: FakeApi) -> None:
+    api.objects["fds://cloudml/a"] = b"1"
+    for command in (("rm", "-r", "fds://cloudml"), ("rm", "-r", "fds://cloudml/"), ("rb", "--force", "cloudml")):
+        refused = run("storage", *command)
+        assert (refused.exit_code, "--yes" in refused.stderr) == (1, True)
+    assert api.objects
+    assert run("storage", "rm", "-r", "--yes", "fds://cloudml").exit_code == 0
+    assert not api.objects
+
+
+def test_sizes_as_people_read_them(run: Run, api: FakeApi) -> None:
+    api.objects["fds://cloudml/a"] = bytes(3000)
+    assert "2.9 KiB" in run("storage", "ls", "-h", "fds://cloudml").stdout
+    assert "ETAG" in run("storage", "ls", "-l", "fds://cloudml").stdout
+
+
+def test_standard_output_is_a_target(run: Run, api: FakeApi) -> None:
+    api.objects["fds://cloudml/a"] = b"\xffbytes"
+    assert run("storage", "cp", "fds://cloudml/a", "-").stdout_bytes == b"\xffbytes"
+    assert run("storage", "cp", "fds://cloudml/a", "fds://cloudml/b", "-").exit_code == 2
+
+
+def test_settings_of_transfers_are_checked(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "x").write_text("x")
+    ended = run("storage", "cp", str(tmp_path / "x"), "fds://cloudml/", env={"CLOUDML_TRANSFER_PARALLEL": "many"})
+    assert (ended.exit_code, "CLOUDML_TRANSFER_PARALLEL" in ended.stderr) == (1, True)

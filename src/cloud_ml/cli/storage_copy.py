@@ -1,0 +1,166 @@
+"""Carries out a plan: a few transfers at once, on past errors, with one bar and a summary."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cloud_ml.cli.figures import size as readable
+from cloud_ml.cli.output import note
+from cloud_ml.cli.progress import bar
+from cloud_ml.cli.storage_plan import Item, Plan
+from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
+
+if TYPE_CHECKING:
+    from cloud_ml.sdk.storage import Storage
+
+_FAILED = 1
+
+
+class Totals:
+    """Adds up how far many transfers are, for one bar. Thread-safe."""
+
+    def __init__(self, show: Callable[[int, int | None], None], total: int) -> None:
+        self._show = show
+        self._total = total
+        self._done: dict[Item, int] = {}
+        self._sum = 0
+        self._lock = threading.Lock()
+
+    def of(self, item: Item) -> Callable[[int, int | None], None]:
+        """What a transfer tells how far it is."""
+
+        def tell(done: int, _: int | None) -> None:
+            with self._lock:
+                self._sum += done - self._done.get(item, 0)
+                self._done[item] = done
+                self._show(self._sum, self._total)
+
+        return tell
+
+
+def perform(store: Storage, plan: Plan, *, update: bool = False, dry_run: bool = False, move: bool = False) -> int:
+    """Copy everything in the plan; returns the exit code. The first interrupt ends it.
+
+    Args:
+        store: The server's side.
+        plan: What to copy.
+        update: Leave out what is there already, by size and digest.
+        dry_run: Only say what would be done.
+        move: Remove each source that was copied.
+    """
+    counts: Counter[str] = Counter()
+    for place, why in plan.skipped:
+        note(f"left out {place}: {why}")
+    for place, why in plan.problems:
+        _failed(counts, place, why)
+    total = sum(item.size for item in plan.items)
+    label = f"Copying {plan.items[0].source}" if len(plan.items) == 1 else f"Copying {len(plan.items)} files"
+    with bar(label, total) as show, ThreadPoolExecutor(store.transfers.parallel) as pool:
+        totals, running, waiting = Totals(show, total), dict[Future[str], Item](), iter(plan.items)
+        try:
+            while True:
+                while len(running) < store.transfers.parallel and (item := next(waiting, None)) is not None:
+                    running[pool.submit(_one, store, item, totals.of(item), update, dry_run, move)] = item
+                if not running:
+                    break
+                for done in wait(running, return_when=FIRST_COMPLETED).done:
+                    _tell(counts, running.pop(done), done)
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            raise
+    if len(plan.items) + len(plan.problems) > 1:
+        verb = "would be copied" if dry_run else "copied"
+        told = [f"{counts['copied']} {verb} ({readable(counts['bytes'])})"]
+        told += [f"{counts[word]} {word}" for word in ("unchanged", "failed") if counts[word]]
+        note(", ".join(told))
+    return _FAILED if counts["failed"] else 0
+
+
+def _tell(counts: Counter[str], item: Item, done: Future[str]) -> None:
+    try:
+        outcome = done.result()
+    except CloudMlError as error:
+        _failed(counts, item.source, error.message + (f" ({error.hint})" if error.hint else ""))
+        return
+    except OSError as error:
+        _failed(counts, item.source, str(error.strerror or error))
+        return
+    counts[outcome] += 1
+    if outcome == "copied":
+        counts["bytes"] += item.size
+        note(f"{item.source} -> {item.target}  {readable(item.size)}")
+
+
+def _failed(counts: Counter[str], place: str, why: str) -> None:
+    counts["failed"] += 1
+    note(f"cloudml: {place}: {why}")
+
+
+def _one(  # noqa: PLR0917
+    store: Storage, item: Item, progress: Callable[[int, int | None], None], update: bool, dry_run: bool, move: bool
+) -> str:
+    if update and _same(store, item):
+        progress(item.size, item.size)
+        return "unchanged"
+    if dry_run:
+        return "copied"
+    if item.up:
+        store.upload(Path(item.source), item.target, progress=progress)
+    elif item.down:
+        store.download(item.source, _place(item), progress=progress)
+    else:
+        store.copy(item.source, item.target)
+        progress(item.size, item.size)
+    if move:
+        if item.up:
+            Path(item.source).unlink()
+        else:
+            store.delete(item.source)
+    return "copied"
+
+
+def _place(item: Item) -> Path:
+    """Where an object is written: below the target, whatever its key is and whatever links stand there.
+
+    Raises:
+        InvalidRequest: It would be elsewhere.
+    """
+    place = Path(item.target).expanduser()
+    root = item.root if item.root is not None else place
+    inside = place.is_relative_to(root) and ".." not in place.relative_to(root).parts
+    if inside:
+        place.parent.mkdir(parents=True, exist_ok=True)
+        inside = place == root or place.parent.resolve().is_relative_to(root.resolve())
+    if not inside:
+        raise InvalidRequest(f"{place} lies outside of {root}: a link or an odd key leads there", field="target")
+    if place.is_dir():
+        raise InvalidRequest(f"{place} is a folder", field="target", value=str(place))
+    return place
+
+
+def _same(store: Storage, item: Item) -> bool:
+    """Whether the target has the same bytes: first by size, then by digest."""
+    try:
+        if item.down:
+            place = Path(item.target).expanduser()
+            there: int | None = place.stat().st_size if place.is_file() else None
+        else:
+            there = store.head(item.target).size
+    except NotFound:
+        return False
+    if there != item.size:
+        return False
+    return _digest(store, item.source) == _digest(store, item.target)
+
+
+def _digest(store: Storage, place: str) -> str | None:
+    if place.startswith("fds://"):
+        return store.digest(place)
+    with Path(place).expanduser().open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -1,0 +1,228 @@
+"""What a copy means: from sources and a target, as they were typed, to pairs of one object and one file.
+
+Nothing is transferred here. What cannot be copied becomes a problem, and the rest goes on.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from cloud_ml.errors import InvalidRequest, NotFound
+from cloud_ml.models.common import check_key, parse_object_uri
+from cloud_ml.sdk.transfers import unreadable
+
+if TYPE_CHECKING:
+    from cloud_ml.models.storage import StoredObject
+    from cloud_ml.sdk.storage import Storage
+
+SCHEME = "fds://"
+_SPECIAL = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class Item:
+    """One thing to copy. ``size`` in bytes; ``root`` is the folder that a local target must stay in."""
+
+    source: str
+    target: str
+    size: int
+    root: Path | None = None
+
+    @property
+    def up(self) -> bool:
+        """Whether a file goes to the server."""
+        return not self.source.startswith(SCHEME)
+
+    @property
+    def down(self) -> bool:
+        """Whether an object becomes a file."""
+        return not self.target.startswith(SCHEME)
+
+
+@dataclass(slots=True)
+class Plan:
+    """Everything to copy, what cannot be, and what was left out."""
+
+    items: list[Item] = field(default_factory=list)
+    problems: list[tuple[str, str]] = field(default_factory=list)
+    skipped: list[tuple[str, str]] = field(default_factory=list)
+
+
+def is_remote(text: str) -> bool:
+    """Whether it names something on the server."""
+    return text.startswith(SCHEME)
+
+
+def base_name(uri: str) -> str:
+    """The last name of a path or URI."""
+    return uri.rstrip("/").rpartition("/")[2]
+
+
+def below(target: str, name: str) -> str:
+    """``name`` in the folder ``target``."""
+    return f"{target.rstrip('/')}/{name}" if target.rstrip("/") else f"/{name}"
+
+
+def is_pattern(uri: str) -> bool:
+    """Whether a URI has wildcards: ``*`` and ``?`` within one name, ``**`` over many, ``[…]``."""
+    return is_remote(uri) and _SPECIAL.search(uri) is not None
+
+
+def matching(store: Storage, pattern: str) -> list[StoredObject]:
+    """The objects that match a pattern; an object of just that name goes before.
+
+    Raises:
+        NotFound: There are none.
+    """
+    try:
+        return [store.head(pattern)]
+    except (NotFound, InvalidRequest):
+        pass
+    literal = _SPECIAL.split(pattern, maxsplit=1)[0]
+    matches = _translated(pattern)
+    found = [one for one in store.list_objects(literal) if matches(one.uri)]
+    if not found:
+        raise NotFound(f"nothing matches {pattern}", field="uri", value=pattern)
+    return found
+
+
+def plan(store: Storage, sources: tuple[str, ...], target: str, *, recursive: bool, into: bool | None = None) -> Plan:
+    """Find out what is to be copied where. ``into`` says whether ``target`` is a folder; ``None``: judge by it.
+
+    Raises:
+        InvalidRequest: A source or the target makes no sense.
+    """
+    made = Plan()
+    many = len(sources) > 1 or any(is_pattern(one) for one in sources)
+    folder = into if into is not None else many or _is_folder(target)
+    for source in sources:
+        try:
+            if is_pattern(source):
+                for one in matching(store, source):
+                    made.items.append(_item(one.uri, below(target, base_name(one.key)), one.size, target))
+            elif is_remote(source):
+                _remote(store, made, source, target, recursive=recursive, folder=folder, many=many)
+            else:
+                _local(made, source, target, recursive=recursive, folder=folder, many=many)
+        except (InvalidRequest, NotFound) as error:
+            if not many:
+                raise
+            made.problems.append((source, error.message))
+    return made
+
+
+def _remote(store: Storage, made: Plan, source: str, target: str, *, recursive: bool, folder: bool, many: bool) -> None:
+    where = parse_object_uri("source", source)
+    if not recursive:
+        if not where.key or where.key.endswith("/"):
+            raise click.UsageError(f"{source} is a folder: copy it with -r")
+        one = store.head(source)
+        made.items.append(_item(source, below(target, base_name(source)) if folder else target, one.size, target))
+        return
+    root = source if source.endswith("/") else source + "/"
+    base = below(target, base_name(source)) if many else target
+    found = False
+    for one in store.list_objects(root):
+        found = True
+        made.items.append(_item(one.uri, below(base, one.uri.removeprefix(root)), one.size, base))
+    if not found and where.key and not where.key.endswith("/"):
+        one = store.head(source)  # -r of a single object
+        made.items.append(_item(source, below(target, base_name(source)) if folder else target, one.size, target))
+    elif not found and where.key:
+        raise NotFound(f"there is nothing below {root}", field="source", value=source)
+
+
+def _local(made: Plan, source: str, target: str, *, recursive: bool, folder: bool, many: bool) -> None:
+    path = Path(source).expanduser()
+    try:
+        status = path.stat()
+    except OSError as error:
+        raise unreadable(path, error) from error
+    if stat.S_ISREG(status.st_mode):
+        made.items.append(Item(str(path), below(target, path.name) if folder else target, status.st_size))
+    elif not stat.S_ISDIR(status.st_mode):
+        raise InvalidRequest(f"{path} is no plain file (a pipe, a socket or a device)", field="file", value=source)
+    elif not recursive:
+        raise click.UsageError(f"{source} is a folder: copy it with -r")
+    else:
+        base = below(target, path.resolve().name) if many else target
+        before = len(made.items)
+        for file, relative, size in _walk(path, made):
+            try:
+                check_key("name", relative)
+            except InvalidRequest:
+                made.problems.append((str(file), "its name can be no key: see `cloudml storage cp --help`"))
+            else:
+                made.items.append(Item(str(file), below(base, relative), size))
+        if len(made.items) == before and not made.problems:
+            made.skipped.append((source, "there is no file in it, and empty folders are not kept"))
+
+
+def _walk(top: Path, made: Plan) -> Iterator[tuple[Path, str, int]]:
+    """Plain files below ``top``. Links to files count as files; those to folders, which may go in circles, do not."""
+
+    def unreadable_folder(error: OSError) -> None:
+        made.problems.append((str(error.filename), f"cannot be read: {error.strerror}"))
+
+    for at, folders, files in os.walk(top, onerror=unreadable_folder):
+        for name in sorted(folders):
+            if (Path(at) / name).is_symlink():
+                made.skipped.append((str(Path(at) / name), "a link to a folder"))
+        folders.sort()
+        for name in sorted(files):
+            file = Path(at) / name
+            try:
+                status = file.stat()
+            except OSError as error:
+                why = "a link to nothing" if file.is_symlink() else f"cannot be read: {error.strerror}"
+                made.problems.append((str(file), why))
+                continue
+            if stat.S_ISREG(status.st_mode):
+                yield file, file.relative_to(top).as_posix(), status.st_size
+            else:
+                made.skipped.append((str(file), "no plain file"))
+
+
+def _item(source: str, target: str, size: int, root: str) -> Item:
+    return Item(source, target, size, None if is_remote(target) else Path(root).expanduser())
+
+
+def _is_folder(target: str) -> bool:
+    if is_remote(target):
+        return target.endswith("/") or "/" not in target.removeprefix(SCHEME)
+    return target.endswith("/") or Path(target).expanduser().is_dir()
+
+
+def _translated(pattern: str) -> Callable[[str], bool]:
+    parts, at = [], 0
+    while at < len(pattern):
+        char = pattern[at]
+        if pattern.startswith("**", at):
+            parts.append(".*")
+            at += 1
+        elif char == "*":
+            parts.append("[^/]*")
+        elif char == "?":
+            parts.append("[^/]")
+        elif char == "[" and (end := pattern.find("]", at + 2)) > 0:
+            inner = pattern[at + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
+            parts.append(f"[{'^' + inner[1:] if inner.startswith('!') else inner}]")
+            at = end
+        else:
+            parts.append(re.escape(char))
+        at += 1
+    try:
+        found = re.compile("".join(parts), re.DOTALL)
+    except re.error:
+        raise InvalidRequest(
+            f"{pattern} is no pattern", field="uri", value=pattern, allowed="*, **, ? and [a-z]"
+        ) from None
+    return lambda text: found.fullmatch(text) is not None

@@ -1,0 +1,180 @@
+"""Large objects on a bad line: through a real server, with clients that are killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.client import CloudMlClient
+from support.flaky import FlakyWay
+from support.server import CLOUDML, RealServer, eventually, serving
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("transfers")]
+
+SIZE = 4 << 20
+PART = 256 << 10
+SETTINGS = {"CLOUDML_TRANSFER_IN_PARTS_FROM": str(1 << 20), "CLOUDML_TRANSFER_PART_SIZE": str(PART)}
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    with serving(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def way(server: RealServer) -> Iterator[FlakyWay]:
+    way = FlakyWay(server.port)
+    yield way
+    way.close()
+
+
+@pytest.fixture
+def client(server: RealServer, way: FlakyWay, monkeypatch: pytest.MonkeyPatch) -> Iterator[CloudMlClient]:
+    for name, value in SETTINGS.items():
+        monkeypatch.setenv(name, value)
+    key = server.credentials
+    with CloudMlClient(key["access_key"], key["secret_key"], way.endpoint) as client:
+        yield client
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "big.bin"
+    path.write_bytes(os.urandom(SIZE))
+    return path
+
+
+def start(server: RealServer, way: FlakyWay, *arguments: str) -> subprocess.Popen[bytes]:
+    key = server.credentials
+    connection = {
+        "CLOUDML_ENDPOINT": way.endpoint,
+        "CLOUDML_ACCESS_KEY": key["access_key"],
+        "CLOUDML_SECRET_KEY": key["secret_key"],
+    }
+    return subprocess.Popen(
+        [str(CLOUDML), "storage", *arguments],
+        env={"PATH": os.environ["PATH"], "HOME": str(server.user_home), **connection, **SETTINGS},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+
+
+def test_an_upload_survives_a_cut(client: CloudMlClient, way: FlakyWay, file: Path) -> None:
+    way.up_limit = SIZE // 2
+    stored = client.storage.upload(file, "fds://cloudml/cut.bin")
+    assert way.reached.is_set()
+    assert stored.size == SIZE
+    assert way.up < SIZE + 2 * PART
+    with client.storage.open("fds://cloudml/cut.bin") as content:
+        assert content.read() == file.read_bytes()
+
+
+def test_a_killed_upload_goes_on_also_after_the_server_was_killed(
+    server: RealServer, way: FlakyWay, client: CloudMlClient, file: Path
+) -> None:
+    way.up_limit, way.stall = SIZE * 3 // 4, True
+    process = start(server, way, "cp", str(file), "fds://cloudml/killed.bin")
+    assert way.reached.wait(60)
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    server.kill()
+    server.start()
+    sent = way.up
+    assert sent >= SIZE // 2
+    again = FlakyWay(server.port)
+    second = start(server, again, "cp", str(file), "fds://cloudml/killed.bin")
+    _, told = second.communicate(timeout=60)
+    assert second.returncode == 0, told
+    assert again.up < SIZE // 2
+    again.close()
+    whole = server.data / "objects" / "cloudml" / "killed.bin"
+    assert whole.read_bytes() == file.read_bytes()
+    assert list((server.data / "objects" / ".parts").iterdir()) == []
+
+
+def test_a_download_survives_a_cut(client: CloudMlClient, way: FlakyWay, file: Path, tmp_path: Path) -> None:
+    client.storage.upload(file, "fds://cloudml/down.bin")
+    way.down = 0
+    way.down_limit = SIZE // 2
+    assert client.storage.download("fds://cloudml/down.bin", tmp_path / "down.bin") == SIZE
+    assert way.reached.is_set()
+    assert way.down < SIZE + SIZE // 4
+    assert (tmp_path / "down.bin").read_bytes() == file.read_bytes()
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["big.bin", "down.bin"]
+
+
+def test_a_killed_download_goes_on(
+    server: RealServer, way: FlakyWay, client: CloudMlClient, file: Path, tmp_path: Path
+) -> None:
+    client.storage.upload(file, "fds://cloudml/later.bin")
+    folder = tmp_path / "target"
+    folder.mkdir()
+    way.down = 0
+    way.down_limit, way.stall = SIZE * 3 // 4, True
+    process = start(server, way, "cp", "fds://cloudml/later.bin", str(folder))
+    assert way.reached.wait(60)
+    (draft,) = folder.iterdir()
+    assert draft.name.startswith(".later.bin.")
+    eventually(lambda: draft.stat().st_size > SIZE // 2, "what came is written down")
+    process.send_signal(signal.SIGKILL)
+    process.communicate()
+    again = FlakyWay(server.port)
+    second = start(server, again, "cp", "fds://cloudml/later.bin", str(folder))
+    _, told = second.communicate(timeout=60)
+    assert second.returncode == 0, told
+    assert again.down < SIZE * 3 // 4 + (1 << 20)
+    again.close()
+    assert [one.name for one in folder.iterdir()] == ["later.bin"]
+    assert (folder / "later.bin").read_bytes() == file.read_bytes()
+
+
+def test_a_replaced_object_is_fetched_anew(client: CloudMlClient, file: Path, tmp_path: Path) -> None:
+    uri, target = "fds://cloudml/replaced.bin", tmp_path / "replaced.bin"
+    client.storage.upload(b"old", uri)
+    stale = tmp_path / ".replaced.bin.0123456789abcdef.part"
+    stale.write_bytes(b"left over")
+    client.storage.upload(file, uri)
+    assert client.storage.download(uri, target) == SIZE
+    assert target.read_bytes() == file.read_bytes()
+    assert not stale.exists()
+
+
+def test_a_file_of_a_job_is_checked_too(server: RealServer, client: CloudMlClient, tmp_path: Path) -> None:
+    (server.data / "objects" / "cloudml" / "of-a-job").write_bytes(b"written in place")
+    assert client.storage.download("fds://cloudml/of-a-job", tmp_path / "a") == 16
+    assert client.storage.digest("fds://cloudml/of-a-job") is not None
+
+
+def test_a_pipe_is_sent_as_it_comes(server: RealServer, way: FlakyWay, client: CloudMlClient, file: Path) -> None:
+    process = subprocess.run(
+        ["sh", "-c", f'cat "$1" | "{CLOUDML}" storage cp - fds://cloudml/piped.bin', "sh", str(file)],
+        env={
+            "PATH": os.environ["PATH"],
+            "HOME": str(server.user_home),
+            "CLOUDML_ENDPOINT": server.endpoint,
+            "CLOUDML_ACCESS_KEY": server.credentials["access_key"],
+            "CLOUDML_SECRET_KEY": server.credentials["secret_key"],
+            **SETTINGS,
+        },
+        capture_output=True,
+        check=False,
+    )
+    assert process.returncode == 0, process.stderr
+    assert client.storage.head("fds://cloudml/piped.bin").size == SIZE
+
+
+def test_an_open_upload_is_shown_with_its_parts(server: RealServer, way: FlakyWay, file: Path) -> None:
+    way.up_limit, way.stall = SIZE // 2, True
+    process = start(server, way, "cp", str(file), "fds://cloudml/open.bin")
+    assert way.reached.wait(60)
+    process.kill()
+    process.communicate()
+    (upload,) = (server.data / "objects" / ".parts").iterdir()
+    assert len(list(upload.iterdir())) > 1
+    assert not (server.data / "objects" / "cloudml" / "open.bin").exists()
