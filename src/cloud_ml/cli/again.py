@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloud_ml.cli import exit_codes
+from cloud_ml.cli.completing import job_names
 from cloud_ml.cli.job_options import field_options, given_fields
 from cloud_ml.cli.output import echo_document, note, output_option
 from cloud_ml.cli.sending import send
@@ -24,7 +25,7 @@ _NUMBERED = re.compile(r"-[1-9][0-9]?$")
 
 
 @click.command(cls=SubmitCommand, epilog=exit_codes.HELP)
-@click.argument("job")
+@click.argument("job", shell_complete=job_names)
 @field_options
 @environment_options
 @click.option("-W", "--watch", is_flag=True, help="Follow the log, then exit as the job did.")
@@ -77,7 +78,7 @@ def rerun(
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=job_names)
 @click.option(
     "-o", "--output", type=click.Choice(("yaml", "json")), default="yaml", show_default=True, help="The form."
 )

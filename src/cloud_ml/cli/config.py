@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cloud_ml.cli.completing import context_names
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.output import echo, echo_json, echo_table, note, output_option
 from cloud_ml.cli.session import Session, pass_session
@@ -90,21 +91,21 @@ def show(output: str | None) -> None:
 
 
 @config.command()
-@click.argument("name")
+@click.argument("name", shell_complete=context_names)
 def use(name: str) -> None:
     """Make NAME the current context."""
     _use(name)
 
 
 @config.command("set_default")
-@click.argument("name")
+@click.argument("name", shell_complete=context_names)
 def set_default(name: str) -> None:
     """Make NAME the current context (the older word for `use`)."""
     _use(name)
 
 
 @config.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=context_names)
 def delete(names: tuple[str, ...]) -> None:
     """Remove contexts."""
     from cloud_ml.sdk.config import (

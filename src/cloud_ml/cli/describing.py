@@ -12,6 +12,7 @@ import click
 
 from cloud_ml.cli import figures
 from cloud_ml.cli.advice import next_step
+from cloud_ml.cli.completing import job_names
 from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, local_time, output_option, without_secrets
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.timeline import Span, spans, timeline
@@ -24,7 +25,7 @@ _EVENTS = 10
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=job_names)
 @output_option()
 @pass_session
 def describe(session: Session, name: str, output: str | None) -> None:

@@ -11,6 +11,8 @@ from typing import Any, TypeVar
 
 import click
 
+from cloud_ml.cli.completing import files, framework_names
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -25,13 +27,15 @@ def _flag(*names: str, **more: Any) -> click.Option:
 FIELD_OPTIONS: tuple[click.Option, ...] = (
     _text("-n", "--job_name", metavar="NAME", help="Name of the job; unique in your organisation."),
     _text("-m", "--module_name", metavar="MODULE", help="Python module to run, such as trainer.task."),
-    _text("-u", "--trainer_uri", metavar="URI", help="The code: fds://…, or a local folder or file to upload."),
+    _text("-u", "--trainer_uri", metavar="URI", shell_complete=files,
+          help="The code: fds://…, or a local folder or file to upload."),
     _text("-a", "--job_args", metavar="ARGS", help='Arguments of the module as one text: -a "--epochs 3".'),
     _text("-c", "--cpu_limit", metavar="CORES", help="Such as 0.5."),
     _text("-M", "--memory_limit", metavar="SIZE", help="Such as 100M or 1.5G."),
     _text("-g", "--gpu_limit", metavar="N", help="Number of GPUs."),
     _text("-gt", "--gpu_type", metavar="TYPE", help="Kind of GPU."),
-    _text("-F", "--framework", metavar="NAME", help="Such as tensorflow; found out from the code when left out."),
+    _text("-F", "--framework", metavar="NAME", shell_complete=framework_names,
+          help="Such as tensorflow; found out from the code when left out."),
     _text("-V", "--framework_version", metavar="VERSION", help="A release or its beginning, such as 1 or 2.16."),
     _text("-d", "--docker_image", metavar="IMAGE", help="Run in this image."),
     _text("-dc", "--docker_command", metavar="COMMAND", help="Run this command in the image."),

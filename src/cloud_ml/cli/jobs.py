@@ -7,6 +7,7 @@ from itertools import islice
 
 import click
 
+from cloud_ml.cli.completing import framework_names, job_names, state_names
 from cloud_ml.cli.guard import each
 from cloud_ml.cli.lazy import Lazy, LazyGroup
 from cloud_ml.cli.output import echo, echo_as, echo_table, local_time, note, output_option
@@ -30,12 +31,44 @@ def jobs() -> None:
 
 @jobs.command("list")
 @output_option("wide")
-@click.option("--state", metavar="STATE,…", help="Only jobs in these states, such as running,failed.")
+@click.option("-s", "--state", metavar="STATE,…", shell_complete=state_names, help="In these states: running,failed.")
+@click.option("-n", "--name", metavar="NAME", shell_complete=job_names, help="Of this name; 'exp*' is what begins so.")
+@click.option(
+    "-F", "--framework", metavar="NAME", shell_complete=framework_names, help="That asked for it or ran in it."
+)
+@click.option("--user", metavar="USER", help="That this user submitted.")
+@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="With this label; all of them, if several.")
+@click.option("--since", metavar="TIME", help="Submitted since then: 2h (ago), 2026-01-31, 2026-01-31T12:00.")
+@click.option("--until", metavar="TIME", help="Submitted before then.")
 @click.option("--limit", type=click.IntRange(0), default=200, show_default=True, help="At most so many; 0 means all.")
 @pass_session
-def list_jobs(session: Session, output: str | None, state: str | None, limit: int) -> None:
-    """List jobs, newest first."""
-    found = session.client.list_train_jobs(state=state, limit=limit + 1 if limit else None)
+def list_jobs(
+    session: Session,
+    *,
+    output: str | None,
+    state: str | None,
+    name: str | None,
+    framework: str | None,
+    user: str | None,
+    labels: tuple[str, ...],
+    since: str | None,
+    until: str | None,
+    limit: int,
+) -> None:
+    """List jobs, newest first. Conditions hold together."""
+    from cloud_ml.cli.times import moment
+    from cloud_ml.cli.words import read_pairs
+
+    found = session.client.list_train_jobs(
+        state=state,
+        name=name,
+        framework=framework,
+        user=user,
+        labels=read_pairs("--label", labels),
+        created_after=moment("--since", since),
+        created_before=moment("--until", until),
+        limit=limit + 1 if limit else None,
+    )
     shown = list(islice(found, limit or None))
     if not echo_as(output, shown, (job.name for job in shown)):
         wide = output == "wide"
@@ -56,7 +89,7 @@ def list_jobs(session: Session, output: str | None, state: str | None, limit: in
 
 
 @jobs.command()
-@click.argument("name")
+@click.argument("name", shell_complete=job_names)
 @click.option(
     "-f", "--follow", is_flag=True, help="Go on until the job has ended. Ctrl-C ends the output, not the job."
 )
@@ -92,7 +125,7 @@ def logs(
 
 
 @jobs.command()
-@click.argument("name")
+@click.argument("name", shell_complete=job_names)
 @output_option()
 @pass_session
 def events(session: Session, name: str, output: str | None) -> None:
@@ -105,7 +138,7 @@ def events(session: Session, name: str, output: str | None) -> None:
 
 
 @jobs.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
 @pass_session
 def cancel(session: Session, names: tuple[str, ...]) -> int:
     """End jobs wherever they stand. What they wrote stays."""
@@ -118,7 +151,7 @@ def cancel(session: Session, names: tuple[str, ...]) -> int:
 
 
 @jobs.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
 @pass_session
 def start(session: Session, names: tuple[str, ...]) -> int:
     """Start jobs that were submitted with --save_mode."""
@@ -126,7 +159,7 @@ def start(session: Session, names: tuple[str, ...]) -> int:
 
 
 @jobs.command()
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
 @click.option("--wait", is_flag=True, help="Come back when they are gone and their names are free.")
 @click.option("-n", "--is_cluster_name", is_flag=True, help="NAME is that of a cluster, which is its job's.")
 @pass_session

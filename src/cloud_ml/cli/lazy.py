@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from cloud_ml.errors import CloudMlError
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 
 class MissingExtra(CloudMlError):
@@ -58,16 +61,24 @@ class LazyGroup(click.Group):
             )
         return super().resolve_command(ctx, [name, *args[1:]])
 
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
+        from click.shell_completion import CompletionItem
+
+        items = [CompletionItem(name, help=text) for name, text in self._rows(ctx) if name.startswith(incomplete)]
+        return items + click.Command.shell_complete(self, ctx, incomplete)
+
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        rows = []
+        with formatter.section("Commands"):
+            formatter.write_dl(list(self._rows(ctx)))
+
+    def _rows(self, ctx: click.Context) -> Iterator[tuple[str, str]]:
+        """Name and line of help of every command that is shown; none is imported for it."""
         for name in self.list_commands(ctx):
             command = self.commands.get(name)
             if command is None:
-                rows.append((name, self.lazy[name].help))
+                yield name, self.lazy[name].help
             elif not command.hidden:
-                rows.append((name, command.get_short_help_str(limit=90)))
-        with formatter.section("Commands"):
-            formatter.write_dl(rows)
+                yield name, command.get_short_help_str(limit=90)
 
 
 def _load(name: str, lazy: Lazy) -> click.Command:

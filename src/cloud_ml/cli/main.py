@@ -15,6 +15,7 @@ from cloud_ml.cli.session import Session
 
 COMMANDS = {
     "admin": Lazy("cloud_ml.cli.admin:admin", "Organisations, users, keys, quotas and the audit log."),
+    "completion": Lazy("cloud_ml.cli.completion:completion", "Print the script that makes a shell complete commands."),
     "config": Lazy("cloud_ml.cli.config:config", "Servers and keys: init, show, use."),
     "doctor": Lazy("cloud_ml.cli.doctor:doctor", "Say what this machine offers to jobs and what is missing."),
     "framework": Lazy("cloud_ml.cli.framework:framework", "The frameworks that jobs may ask for."),
@@ -45,6 +46,12 @@ class Program(LazyGroup):
         sys.exit(guarded(run))
 
 
+def _contexts(ctx: click.Context, parameter: click.Parameter, incomplete: str) -> list[str]:
+    from cloud_ml.cli.completing import context_names
+
+    return context_names(ctx, parameter, incomplete)
+
+
 @click.group(
     "cloudml",
     cls=Program,
@@ -55,7 +62,13 @@ class Program(LazyGroup):
         "token_normalize_func": lambda text: text.replace("_", "-"),
     },
 )
-@click.option("-k", "--context", metavar="NAME", help="Use this context of the settings. [CLOUDML_CONTEXT]")
+@click.option(
+    "-k",
+    "--context",
+    metavar="NAME",
+    shell_complete=_contexts,
+    help="Use this context of the settings. [CLOUDML_CONTEXT]",
+)
 @click.option("--endpoint", metavar="URL", help="Talk to this server. [CLOUDML_ENDPOINT]")
 @click.version_option(__version__, "-v", "--version", prog_name="cloudml", message="%(prog)s %(version)s")
 @click.pass_context

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloud_ml.cli import exit_codes
+from cloud_ml.cli.completing import files
 from cloud_ml.cli.job_options import RESOURCES, field_options, given_fields
 from cloud_ml.cli.output import echo_document, note, output_option, without_secrets
 from cloud_ml.cli.sending import send
@@ -35,7 +36,7 @@ def _refuse_argo_mode(_ctx: click.Context, _parameter: click.Parameter, value: b
 
 
 @click.command(cls=SubmitCommand, epilog=exit_codes.HELP)
-@click.argument("words", nargs=-1, metavar="[NAME MODULE URI] [-- ARGS...]")
+@click.argument("words", nargs=-1, metavar="[NAME MODULE URI] [-- ARGS...]", shell_complete=files)
 @field_options
 @click.option(
     "-f", "--filename", type=click.Path(path_type=Path), help="Job file (JSON, TOML, YAML); options override it."

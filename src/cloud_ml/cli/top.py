@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloud_ml.cli import figures
+from cloud_ml.cli.completing import job_names
 from cloud_ml.cli.output import echo, echo_as, echo_table, output_option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.terminal import is_live
@@ -27,7 +28,7 @@ _OTHER_SCREEN, _BACK, _REDRAW = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l", 
 
 
 @click.command()
-@click.argument("names", nargs=-1, metavar="[NAME...]")
+@click.argument("names", nargs=-1, metavar="[NAME...]", shell_complete=job_names)
 @click.option("--once", is_flag=True, help="Show it once; otherwise a terminal shows it until Ctrl-C.")
 @click.option(
     "--every", type=click.FloatRange(1, 3600), default=2, show_default=True, metavar="SECONDS", help="How often."

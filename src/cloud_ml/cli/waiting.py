@@ -6,6 +6,7 @@ import time
 
 import click
 
+from cloud_ml.cli.completing import job_names
 from cloud_ml.cli.exit_codes import JOB_FAILED, JOB_STOPPED, STILL_GOES_ON, exit_code_of
 from cloud_ml.cli.guard import INTERRUPTED
 from cloud_ml.cli.output import echo_as, note, output_option, without_secrets
@@ -19,7 +20,7 @@ _EPILOG = (
 
 
 @click.command(epilog=_EPILOG)
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
 @click.option("--timeout", metavar="TIME", help="Wait no longer than this, such as 90s or 2h; otherwise for ever.")
 @output_option()
 @pass_session

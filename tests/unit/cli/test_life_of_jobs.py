@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from cloud_ml.models.job import JobTask
 from support.fake_api import START, FakeApi, make_job
+from support.fake_server import FakeServer
 
 if TYPE_CHECKING:
     from unit.cli.conftest import Run
@@ -121,3 +122,13 @@ def test_logs_are_searched(run: Run, api: FakeApi) -> None:
     for wrong, words in ((("--grep", "["), "no regular expression"), (("-i",), "belong to --grep")):
         result = run("jobs", "logs", "a", *wrong)
         assert (result.exit_code, words in result.stderr) == (2, True)
+
+
+def test_the_list_is_narrowed_by_the_server(run: Run, server: FakeServer) -> None:
+    options = ("--state", "failed", "-n", "exp*", "-F", "python", "--user", "mei", "--label", "a=1", "--label", "b=2")
+    assert run("jobs", "list", *options, "--since", "2026-01-30T00:00Z", "--until", "2026-01-31T00:00Z").exit_code == 0
+    query = server.seen[-1].query
+    assert (query["state"], query["name"], query["framework"], query["user"]) == ("failed", "exp*", "python", "mei")
+    assert query["created_after"].startswith("2026-01-30T00:00:00")
+    assert query["created_before"].startswith("2026-01-31T00:00:00")
+    assert run("jobs", "list", "--label", "a").exit_code == 2

@@ -11,6 +11,7 @@ import pytest
 from click.testing import Result
 
 from cloud_ml import data_folder
+from cloud_ml.state.sql.migrations import HEAD
 from unit.cli.conftest import Run
 
 
@@ -33,7 +34,7 @@ def server(offline: Run, data: Path) -> Run:
 def test_a_migration_says_from_where_to_where(offline: Run, data: Path) -> None:
     told = [offline("server", "--data-dir", str(data), "migrate").output for _ in range(2)]
     database = data / "state.db"
-    assert told == [f"{database} went from no schema to 0002.\n", f"{database} has the schema 0002 already.\n"]
+    assert told == [f"{database} went from no schema to {HEAD}.\n", f"{database} has the schema {HEAD} already.\n"]
 
 
 def test_a_migration_makes_nothing_in_the_place_of_a_lost_database(offline: Run, data: Path) -> None:

@@ -1,0 +1,71 @@
+"""What a shell offers when a person presses Tab: fast, and silent whatever goes wrong."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
+    from cloud_ml.client import CloudMlClient
+
+PATIENCE_S = 1.5
+"""The longest a person waits for names from a server."""
+_MOST = 50
+
+
+def job_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Names of jobs that begin so, the newest ones; those that are on the line already are left out."""
+    found = _asked(ctx, lambda client: [one.name for one in client.list_train_jobs(name=f"{incomplete}*", limit=_MOST)])
+    given = ctx.params.get("names") or ()
+    return [name for name in found if name.startswith(incomplete) and name not in given]
+
+
+def framework_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The frameworks of the server."""
+    return [name for name in _asked(ctx, lambda client: client.frameworks()) if name.startswith(incomplete)]
+
+
+def context_names(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """The contexts of the user's settings."""
+    from cloud_ml.sdk.config import config_path, read_configuration
+
+    with contextlib.suppress(Exception):
+        return sorted(name for name in read_configuration(config_path()).contexts if name.startswith(incomplete))
+    return []
+
+
+def state_names(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Phases of jobs, one behind the other with commas."""
+    before, comma, last = incomplete.rpartition(",")
+    phases = "saved queued restarting starting running finishing stopping succeeded failed stopped"
+    return [f"{before}{comma}{one}" for one in phases.split() if one.startswith(last.lower())]
+
+
+def files(_ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Whatever the shell offers for files."""
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type="file")]
+
+
+def _asked(ctx: click.Context, ask: Callable[[CloudMlClient], Iterable[str]]) -> list[str]:
+    options = ctx.find_root().params
+    found: list[str] = []
+
+    def run() -> None:
+        with contextlib.suppress(Exception):
+            from cloud_ml.client import CloudMlClient
+
+            with CloudMlClient(endpoint=options.get("endpoint"), context=options.get("context")) as client:
+                found.extend(ask(client))
+
+    asking = threading.Thread(target=run, daemon=True)
+    asking.start()
+    asking.join(PATIENCE_S)
+    return list(found)
