@@ -179,6 +179,8 @@ class StorageSettings:
 
     usage_staleness_s: float = 60.0
     """How old a count of what a bucket holds may be. Uploads are added to it at once."""
+    presign_limit_s: float = 604_800.0
+    """How long a link to an object may be good for."""
     upload_expiry_s: float = 604_800.0
     """How long an upload in parts is kept after its last part."""
     upload_part_limit_bytes: int = GIB

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -178,3 +179,22 @@ def test_an_open_upload_is_shown_with_its_parts(server: RealServer, way: FlakyWa
     (upload,) = (server.data / "objects" / ".parts").iterdir()
     assert len(list(upload.iterdir())) > 1
     assert not (server.data / "objects" / "cloudml" / "open.bin").exists()
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="there is no curl on this machine")
+def test_a_link_works_with_curl(server: RealServer, tmp_path: Path) -> None:
+    (tmp_path / "a b").write_text("by curl")
+    write = server.cli("storage", "presign", "fds://cloudml/sp ace/ü+%", "--method", "put").good().out.strip()
+    read = server.cli("storage", "presign", "fds://cloudml/sp ace/ü+%", "--expires", "90s").good().out.strip()
+
+    def curl(*arguments: str) -> str:
+        return subprocess.run(["curl", "-sS", *arguments], capture_output=True, text=True, check=True).stdout
+
+    assert '"size":7' in curl("-T", str(tmp_path / "a b"), write)
+    assert curl(read) == "by curl"
+    assert '"code":"unauthenticated"' in curl("-X", "DELETE", read) or "not a known parameter" in curl(
+        "-X", "DELETE", read
+    )
+    assert curl(read) == "by curl"
+    refused = server.cli("storage", "presign", "fds://cloudml/a", "--expires", "soon")
+    assert (refused.code, "expires" in refused.err) == (1, True)

@@ -7,12 +7,12 @@ from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
 
-from fastapi import Depends
+from fastapi import Depends, Query
 from starlette.requests import HTTPConnection, Request
 
 from cloud_ml.api import auditing
 from cloud_ml.api.platform import Platform
-from cloud_ml.auth import claims, fds, legacy, signature
+from cloud_ml.auth import claims, fds, legacy, presigned, signature
 from cloud_ml.auth.claims import Claim
 from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import TooLarge, Unauthenticated
@@ -95,10 +95,35 @@ async def signed_upload(request: Request) -> UploadCall:
     return await admit_upload(request)
 
 
+async def link_parameters(
+    _key: Annotated[str | None, Query(alias=presigned.KEY)] = None,
+    _expires: Annotated[str | None, Query(alias=presigned.EXPIRES)] = None,
+    _signature: Annotated[str | None, Query(alias=presigned.SIGNATURE)] = None,
+) -> None:
+    """What a link has in its query; named here so that routes know and describe it."""
+
+
+Linkable = Depends(link_parameters)
+
+
+async def signed_or_linked(request: Request, _: None = Linkable) -> Call:
+    """Establish the caller by a signature, or by a link to this very object."""
+    read = _link_reader(request)
+    return await signed(request) if read is None else await admit(request, mutation=False, read=read)
+
+
+async def signed_or_linked_upload(request: Request, _: None = Linkable) -> UploadCall:
+    """The same, with the body left to be streamed."""
+    read = _link_reader(request)
+    return await signed_upload(request) if read is None else await admit_upload(request, read=read)
+
+
 Signed = Annotated[Call, Depends(signed)]
 SignedMutation = Annotated[Call, Depends(signed_mutation)]
 SignedQuestion = Annotated[Call, Depends(signed_question)]
 SignedUpload = Annotated[UploadCall, Depends(signed_upload)]
+SignedOrLinked = Annotated[Call, Depends(signed_or_linked)]
+SignedOrLinkedUpload = Annotated[UploadCall, Depends(signed_or_linked_upload)]
 
 
 async def admit(request: Request, *, mutation: bool, read: Reader = claims.read) -> Call:
@@ -166,6 +191,15 @@ async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Cla
         auditing.begin(request, caller, platform.clock())
         permit_change(caller)
     return claim, caller
+
+
+def _link_reader(request: Request) -> Reader | None:
+    """Reads a link, if the request is one: with the proof in the query and none in the headers."""
+    query = request.scope["query_string"].decode("latin-1")
+    if "authorization" in request.headers or presigned.SIGNATURE not in query:
+        return None
+    longest_s = platform_of(request).storage_settings.presign_limit_s
+    return lambda _headers: presigned.Claim.from_query(query, longest_s=longest_s)
 
 
 def _once(request: Request, claim: Claim) -> Once:

@@ -187,6 +187,24 @@ def du(session: Session, uris: tuple[str, ...], human: bool, output: str | None)
     echo_table(("NAME", "OBJECTS", "SIZE" if human else "BYTES"), rows)
 
 
+@storage.command()
+@click.argument("uri")
+@click.option("--expires", default="1h", show_default=True, help="How long it works: 90s, 30m, 1h, 7d.")
+@click.option("--method", default="GET", show_default=True, type=click.Choice(["GET", "PUT"], case_sensitive=False),
+              help="GET reads the object, PUT writes it.")  # fmt: skip
+@pass_session
+def presign(session: Session, uri: str, expires: str, method: str) -> None:
+    """Print a link that opens an object for whoever has it, without a key.
+
+    It ends when its time is over or your key is revoked. The server decides how long a link may last
+    (7 days, unless set otherwise) when it is used. With PUT: curl -T FILE 'LINK'.
+    """
+    from cloud_ml.models.common import check_duration, duration_seconds
+
+    seconds = duration_seconds(check_duration("expires", expires))
+    echo(session.client.storage.presign(uri, expires_s=seconds, method=method.upper()))
+
+
 def _copy(session: Session, sources: tuple[str, ...], target: str, *, recursive: bool, **how: bool) -> int:
     from cloud_ml.cli.storage_copy import perform
     from cloud_ml.cli.storage_plan import is_remote, plan

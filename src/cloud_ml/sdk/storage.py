@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
@@ -165,6 +167,17 @@ class Storage:
             read_timeout_s=UPLOAD_TIMEOUT_S,
         )
         return codec.decode(StoredObject, self._transport.json(request), ignore_unknown=True)
+
+    def presign(self, uri: str, *, expires_s: float = 3600, method: str = "GET") -> str:
+        """A link that reads (``GET``) or writes (``PUT``) the object for whoever has it. Does not ask the server.
+
+        Raises:
+            InvalidRequest: The time is not above 0, or the method is another one.
+        """
+        if expires_s <= 0:
+            raise refuse("expires", expires_s, "a time above 0")
+        path = _object_path(_object(uri))
+        return self._transport.link(method, path, expires=math.ceil(time.time() + expires_s))
 
     def digest(self, uri: str) -> str | None:
         """The SHA-256 of an object; the server may have to read it."""

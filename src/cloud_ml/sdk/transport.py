@@ -88,6 +88,20 @@ class Transport:
             body = answer.read()
         raise error_of_answer(self.endpoint, answer.status, answer.headers, body)
 
+    def link(self, method: str, path: str, *, expires: int) -> str:
+        """A URL that opens the object at ``path`` for whoever has it, until ``expires`` (seconds since 1970).
+
+        Raises:
+            InvalidRequest: The method is neither ``GET`` nor ``PUT``.
+        """
+        from cloud_ml.auth import presigned  # noqa: PLC0415 - few need it
+
+        key = self._credentials
+        target = presigned.sign(
+            method, self.endpoint.prefix + path, key=key.access_key, secret=key.secret_key, expires=expires
+        )
+        return str(self.endpoint).removesuffix(self.endpoint.prefix) + target
+
     def _open(self, request: Request) -> Answer:
         attempt = 1
         while True:

@@ -8,7 +8,7 @@ from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from cloud_ml.api import content, documents
-from cloud_ml.api.auth import Signed, SignedUpload
+from cloud_ml.api.auth import Signed, SignedOrLinked, SignedOrLinkedUpload
 from cloud_ml.api.openapi import OBJECT_BODY, answers, body_of, bytes_of
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.models import codec, common
@@ -95,7 +95,7 @@ async def head(
 @router.get("/{bucket}/{key:path}", responses=bytes_of(content.BYTES))
 async def download(
     here: Here,
-    call: Signed,
+    call: SignedOrLinked,
     bucket: str,
     key: str,
     *,
@@ -108,7 +108,7 @@ async def download(
 
 @router.put("/{bucket}/{key:path}", status_code=201, responses=answers(StoredObject, 201), openapi_extra=OBJECT_BODY)
 async def upload(
-    here: Here, call: SignedUpload, bucket: str, key: str, if_none_match: Annotated[str | None, Header()] = None
+    here: Here, call: SignedOrLinkedUpload, bucket: str, key: str, if_none_match: Annotated[str | None, Header()] = None
 ) -> Response:
     """Store an object; ``If-None-Match: *`` only if there is none. It is there as a whole or not at all."""
     if if_none_match not in (None, "*"):

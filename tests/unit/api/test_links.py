@@ -1,0 +1,75 @@
+"""Links to objects, as raw requests in process."""
+
+from __future__ import annotations
+
+import pytest
+
+from cloud_ml.auth import presigned
+from support.asgi import Answer
+from support.platform import Served
+
+pytestmark = pytest.mark.anyio
+
+HERE = "/api/v1/storage"
+OBJECT = f"{HERE}/cloudml/page.html"
+
+
+def link(served: Served, method: str = "GET", path: str = OBJECT, lasts_s: float = 3600) -> str:
+    key = served.member.identity
+    expires = int(served.clock().timestamp() + lasts_s)
+    return presigned.sign(method, path, key=key.access_key, secret=key.secret, expires=expires)
+
+
+async def send(served: Served, method: str, target: str, body: bytes = b"") -> Answer:
+    return await served.client.send(method, target, {}, body)
+
+
+async def test_a_link_reads_and_a_page_never_runs(served: Served) -> None:
+    served.platform.objects.put("cloudml", "page.html", b"<script>")
+    answer = await send(served, "GET", link(served))
+    assert (answer.status, answer.body) == (200, b"<script>")
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-disposition"] == "attachment"
+    assert answer.headers["content-security-policy"] == "sandbox"
+    assert answer.headers["x-content-type-options"] == "nosniff"
+    assert (await send(served, "GET", link(served))).status == 200
+
+
+async def test_a_link_writes(served: Served) -> None:
+    made = link(served, "PUT")
+    for content in (b"one", b"two"):
+        assert (await send(served, "PUT", made, content)).status == 201
+        assert served.platform.objects.get("cloudml", "page.html") == content
+
+
+async def test_a_link_opens_nothing_else(served: Served) -> None:
+    served.platform.objects.put("cloudml", "page.html", b"x")
+    made = link(served)
+    for method in ("PUT", "DELETE", "HEAD", "POST"):
+        assert (await send(served, method, made)).status in (400, 401, 405), method
+    assert (await send(served, "GET", made.replace("page", "pagf"))).status == 401
+    assert (await send(served, "GET", made + "&x=1")).status == 400
+    for path in (HERE, f"{HERE}/cloudml", f"{HERE}/-/usage", f"{HERE}/-/usage/cloudml", f"{HERE}/-/uploads/cloudml",
+                 "/api/v1/jobs", "/api/v1/whoami"):  # fmt: skip
+        assert (await send(served, "GET", link(served, path=path))).status in (400, 401), path
+    assert (await send(served, "GET", link(served, path=f"{HERE}/others/a"))).status == 404
+    assert served.platform.objects.get("cloudml", "page.html") == b"x"
+
+
+async def test_a_link_ends(served: Served) -> None:
+    served.platform.objects.put("cloudml", "page.html", b"x")
+    made = link(served, lasts_s=60)
+    served.clock.advance(59)
+    assert (await send(served, "GET", made)).status == 200
+    served.clock.advance(2)
+    ended = await send(served, "GET", made)
+    assert (ended.status, ended.json()["message"]) == (401, "the link has expired")
+    assert (await send(served, "GET", link(served, lasts_s=8 * 86_400))).status == 401
+
+
+async def test_a_link_goes_with_its_key(served: Served) -> None:
+    served.platform.objects.put("cloudml", "page.html", b"x")
+    made = link(served)
+    assert (await send(served, "GET", made)).status == 200
+    served.platform.identities.set_secret(served.member.identity.access_key, "another")
+    assert (await send(served, "GET", made)).status == 401
