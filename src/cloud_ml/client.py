@@ -27,7 +27,7 @@ from cloud_ml.models.train_job import TrainJob
 if TYPE_CHECKING:
     from datetime import datetime
 
-    from cloud_ml.models.job import Job, JobEvent, JobSummary, JobTasks
+    from cloud_ml.models.job import Job, JobChange, JobEvent, JobSummary, JobTasks
     from cloud_ml.models.storage import ServerInfo, WhoAmI
     from cloud_ml.sdk.admin import Admin
     from cloud_ml.sdk.config import Connection
@@ -175,6 +175,19 @@ class CloudMlClient:
             created_before=created_before,
         )  # fmt: skip
         return self._jobs.all(filters, limit=limit)
+
+    def watch_train_jobs(self, *, after: int | None = None) -> Iterator[JobChange]:
+        """Every change of every job of the organisation as it happens, for as long as one iterates; nothing is polled.
+
+        Who is slow is told the newest state of what changed, not each step. Cut connections are made anew, and
+        nothing is lost over them.
+
+        Args:
+            after: Begin behind this revision (of a change, or of a list), up to a week ago; otherwise now.
+        """
+        from cloud_ml.sdk.watching import follow_changes
+
+        return follow_changes(lambda at: self._jobs.watch(after=at), after=after)
 
     def train_job_events(self, name: str, *, after: int = 0) -> list[JobEvent]:
         """What happened to a job, in order; only what came after the event with the id ``after``.

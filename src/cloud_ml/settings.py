@@ -33,6 +33,8 @@ _LEAST = {
     "api.body_limit_bytes": 1024,
     "api.list_page_limit": 1,
     "keys.per_user": 1,
+    "api.heartbeat_s": 0.1,
+    "api.stream_limit_s": 1,
     "controller.workers": 1,
     "controller.poll_s": 0.1,
     "controller.lease_ttl_s": 1,
@@ -90,6 +92,10 @@ class ApiSettings:
     """Most entries of one page."""
     long_poll_limit_s: int = 60
     """Longest time a request may wait for a change."""
+    heartbeat_s: float = 15.0
+    """Longest silence on a stream of events before a line says that the server is still there."""
+    stream_limit_s: float = 3600.0
+    """Longest time that a stream of events stays open; the client signs anew then, and goes on."""
     gpu_missing: str = "refuse"
     """What to do with a job that asks for a GPU where there is none: ``refuse`` or ``ignore``."""
 

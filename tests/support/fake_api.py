@@ -73,7 +73,8 @@ class FakeApi:
             wanted = lines[len(lines) - int(seen.query.get("lines", len(lines))) :]
             if seen.query.get("follow"):
                 self._change(job, **self.outcome)
-            return Reply(200, wanted, {"content-type": "text/plain"})
+            content = b"".join(wanted)[int(seen.query.get("offset", 0)) :]
+            return Reply(200, content.splitlines(keepends=True), {"content-type": "text/plain"})
         if verb == "events":
             event = JobEvent(id=1, at=START, type="Normal", reason="Submitted", message="submitted by admin")
             return json_reply(codec.encode(JobEvents(items=[event])))

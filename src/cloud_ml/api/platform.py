@@ -14,6 +14,7 @@ from cloud_ml.usecases.audit import AuditLog
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.changes import ChangeHub
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.feed import JobFeed
 from cloud_ml.usecases.health import Health
 from cloud_ml.usecases.identities import Identities
 from cloud_ml.usecases.keys import Keys
@@ -53,6 +54,7 @@ class Platform:
     jobs: TrainJobs = field(init=False)
     uploads: Uploads = field(init=False)
     hub: ChangeHub = field(init=False)
+    feed: JobFeed = field(init=False)
     logs: Logs = field(init=False)
     health: Health = field(init=False)
 
@@ -65,5 +67,6 @@ class Platform:
         self.audit = AuditLog(self.store, self.identities)
         self.jobs = TrainJobs(self.store, self.storage, self.catalog, self.clock, gpu_missing=self.settings.gpu_missing)
         self.hub = ChangeHub(self.store, self.offload)
+        self.feed = JobFeed(self.store, self.offload)
         self.logs = Logs(self.store, self.engine, self.hub, self.offload)
         self.health = Health(self.store, self.engine, self.offload, self.clock)

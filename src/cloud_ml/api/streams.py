@@ -24,6 +24,11 @@ def text(chunks: AsyncIterator[bytes], hub: ChangeHub) -> Response:
     return StreamingResponse(_until_closed(chunks, hub), media_type="text/plain; charset=utf-8", headers=_UNBUFFERED)
 
 
+def events(messages: AsyncIterator[bytes], hub: ChangeHub) -> Response:
+    """Server-sent events; ends when ``messages`` do or the server goes down."""
+    return StreamingResponse(_until_closed(messages, hub), media_type="text/event-stream", headers=_UNBUFFERED)
+
+
 def text_in_json(member: str, chunks: AsyncIterator[bytes]) -> Response:
     """``{"<member>": "<text>"}`` without ever holding all of the text."""
     return StreamingResponse(_escaped(member, chunks), media_type="application/json", headers=_UNBUFFERED)

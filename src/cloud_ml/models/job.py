@@ -113,10 +113,33 @@ class JobSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class JobPage:
-    """Newest first; ``next`` goes into ``after`` of the next request and is null at the end."""
+    """Newest first; ``next`` goes into ``after`` of the next request and is null at the end.
+
+    Whoever watches from ``revision`` on misses nothing that is not in the list.
+    """
 
     items: list[JobSummary]
     next: int | None = None
+    revision: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class JobChange:
+    """A job changed: ``job`` is how it stands then or a moment later, ``None`` when it is gone.
+
+    ``revision`` is the place in the stream of changes from which watching can be taken up again.
+    """
+
+    revision: int
+    uid: str
+    name: str
+    org: str
+    job: Job | None = None
+
+    @property
+    def gone(self) -> bool:
+        """Whether the job was deleted."""
+        return self.job is None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -1,9 +1,9 @@
 """A job's log as one stream, across cut connections and restarts of the server.
 
 The log of a task, all attempts one behind the other, is one sequence of bytes that only grows. So a
-position in it is all that has to be kept: after a cut the log is asked for again and what was given
-is skipped. The one exception is a log that outgrew the server's limit, of which the middle is
-dropped: a cut that comes later than that may repeat or lose lines.
+position in it is all that has to be kept: after a cut the log is asked for from there on. The one
+exception is a log that outgrew the server's limit, of which the middle is dropped: a cut that comes
+later than that may repeat or lose lines.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ PATIENCE = RetryPolicy(attempts=12, first_s=0.5, longest_s=15.0)
 class LogSource(Protocol):
     """Where the log comes from."""
 
-    def open(self, *, follow: bool) -> AbstractContextManager[Iterable[bytes]]:
-        """The whole log from its first byte; with ``follow`` until it can grow no more."""
+    def open(self, *, follow: bool, offset: int = 0) -> AbstractContextManager[Iterable[bytes]]:
+        """The log without its first ``offset`` bytes; with ``follow`` until it can grow no more."""
 
     def job(self, newer_than: int | None = None) -> Job:
         """The job as it stands; with a revision, after waiting a while for a newer one."""
@@ -87,16 +87,6 @@ def follow_log(
             sleep(patience.backoff(failures, random.random()))  # noqa: S311 - spreads retries, guards nothing
 
 
-def skip(chunks: Iterable[bytes], count: int) -> Iterator[bytes]:
-    """``chunks`` without their first ``count`` bytes, and without empty chunks."""
-    for chunk in chunks:
-        if count >= len(chunk):
-            count -= len(chunk)
-        else:
-            yield chunk[count:]
-            count = 0
-
-
 def last_lines(chunks: Iterable[bytes], lines: int) -> tuple[int, bytes]:
     """How many bytes there are, and the last ``lines`` lines of them; an unfinished line counts as one."""
     kept: deque[bytes] = deque(maxlen=lines)
@@ -116,8 +106,8 @@ def _tail(source: LogSource, lines: int) -> tuple[int, bytes]:
 
 
 def _from(source: LogSource, position: int, *, follow: bool) -> Iterator[bytes]:
-    with source.open(follow=follow) as chunks:
-        yield from skip(chunks, position)
+    with source.open(follow=follow, offset=position) as chunks:
+        yield from chunks
 
 
 def _ending(source: LogSource, attempt: int | None) -> _Ending:

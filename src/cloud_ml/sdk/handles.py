@@ -10,6 +10,7 @@ from cloud_ml.models.job import Job, JobTasks
 from cloud_ml.sdk.follow import follow_log
 from cloud_ml.sdk.jobs import LONG_POLL_S, JobCalls
 from cloud_ml.sdk.messages import Answer
+from cloud_ml.sdk.watching import follow_changes
 
 
 class WaitTimedOut(CloudMlError):
@@ -98,6 +99,19 @@ class JobHandle:
         """The tasks of the current attempt and what they use now."""
         return self._calls.tasks(self.uid)
 
+    def watch(self) -> Iterator[Job]:
+        """The job as it stands, and again after each change, until it has ended or is gone; nothing is polled.
+
+        Who is slow is given the newest state, not each step. Cut connections are made anew.
+        """
+        for change in follow_changes(lambda after: self._calls.watch(self.uid, after=after)):
+            if change.job is None:
+                return
+            self.job = change.job
+            yield change.job
+            if change.job.finished:
+                return
+
     def logs(
         self,
         *,
@@ -144,8 +158,8 @@ class _Log:
         self._attempt = attempt
         self._task = task
 
-    def open(self, *, follow: bool) -> Answer:
-        return self._calls.log(self._uid, follow=follow, attempt=self._attempt, task=self._task)
+    def open(self, *, follow: bool, offset: int = 0) -> Answer:
+        return self._calls.log(self._uid, follow=follow, attempt=self._attempt, task=self._task, offset=offset)
 
     def job(self, newer_than: int | None = None) -> Job:
         return self._calls.get(self._uid, newer_than=newer_than, wait_s=LONG_POLL_S)

@@ -15,6 +15,7 @@ from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, J
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Answer, Request, segment
 from cloud_ml.sdk.transport import Transport
+from cloud_ml.sdk.watching import QUIET_WATCH_S
 
 LONG_POLL_S = 30.0
 """How long one request waits for a change; shorter than what proxies take for a dead connection."""
@@ -108,14 +109,29 @@ class JobCalls:
         follow: bool = False,
         attempt: int | None = None,
         task: str | None = None,
+        offset: int = 0,
     ) -> Answer:
-        """The output of a task as a stream of bytes; see ``follow.follow_log`` for one that survives cuts."""
+        """The output of a task as a stream of bytes, without the first ``offset``.
+
+        See ``follow.follow_log`` for one that survives cuts.
+        """
         request = Request(
             "GET",
             f"{_job_path(name)}/logs",
-            query={"lines": lines, "follow": follow, "attempt": attempt, "task": task},
+            query={"lines": lines, "follow": follow, "attempt": attempt, "task": task, "offset": offset or None},
             headers={"Accept": "text/plain, application/json"},
             read_timeout_s=QUIET_LOG_S if follow else READ_TIMEOUT_S,
+        )
+        return self.transport.send(request)
+
+    def watch(self, name: str | None = None, *, after: int | None = None) -> Answer:
+        """Changes of one job, or of all, as server-sent events; see ``watching.follow_changes``."""
+        request = Request(
+            "GET",
+            f"{_PATH}/-/watch" if name is None else f"{_job_path(name)}/watch",
+            query={"after": after},
+            headers={"Accept": "text/event-stream, application/json"},
+            read_timeout_s=QUIET_WATCH_S,
         )
         return self.transport.send(request)
 

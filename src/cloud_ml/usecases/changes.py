@@ -113,7 +113,7 @@ class ChangeHub:
 
     async def _follow(self) -> None:
         hint = asyncio.Event()
-        unsubscribe = self._store.subscribe(_threadsafe(asyncio.get_running_loop(), hint))
+        unsubscribe = self._store.subscribe(threadsafe(asyncio.get_running_loop(), hint))
         cursor: int | None = None
         try:
             while self._watches:
@@ -151,7 +151,9 @@ class ChangeHub:
                 watch.wake()
 
 
-def _threadsafe(loop: asyncio.AbstractEventLoop, hint: asyncio.Event) -> Callable[[], None]:
+def threadsafe(loop: asyncio.AbstractEventLoop, hint: asyncio.Event) -> Callable[[], None]:
+    """A way to set ``hint`` from any thread."""
+
     def wake() -> None:
         with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
             loop.call_soon_threadsafe(hint.set)

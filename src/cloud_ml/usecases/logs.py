@@ -32,12 +32,14 @@ class Selection:
         attempt: Only this attempt; all of them, one after the other, when ``None``.
         lines: Only the last so many lines of what there is now.
         follow: Go on until the job (or the attempt) has ended.
+        offset: Leave out so many bytes at the beginning; not together with ``lines``.
     """
 
     task: str | None = None
     attempt: int | None = None
     lines: int | None = None
     follow: bool = False
+    offset: int = 0
 
 
 class Logs:
@@ -62,8 +64,10 @@ class Logs:
             common.check_count("attempt", selection.attempt, most=record.spec.retry.max_retries + 1)
         if selection.lines is not None:
             common.check_count("lines", selection.lines, least=0, most=MOST_LINES)
+            if selection.offset:
+                raise common.refuse("offset", selection.offset, "nothing together with lines")
         chunks = self._follow(record, task, selection) if selection.follow else self._now(record, task, selection)
-        return _with_line_breaks(chunks)
+        return _without(_with_line_breaks(chunks), selection.offset)
 
     async def _now(self, record: JobRecord, task: str, selection: Selection) -> AsyncGenerator[tuple[int, bytes]]:
         attempts = await self._attempts(record.key.uid, task, selection.attempt)
@@ -168,6 +172,14 @@ def _checked_task(record: JobRecord, task: str | None) -> str:
         shown = ", ".join(tasks[:20]) + (", …" if len(tasks) > 20 else "")
         raise common.refuse("task", task, shown)
     return task
+
+
+async def _without(chunks: AsyncGenerator[bytes], count: int) -> AsyncGenerator[bytes]:
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            if count < len(chunk):
+                yield chunk[count:] if count else chunk
+            count = max(0, count - len(chunk))
 
 
 async def _with_line_breaks(chunks: AsyncGenerator[tuple[int, bytes]]) -> AsyncGenerator[bytes]:

@@ -9,7 +9,7 @@ import pytest
 
 from cloud_ml.errors import NotFound, TransportError
 from cloud_ml.models.job import Job
-from cloud_ml.sdk.follow import follow_log, last_lines, skip
+from cloud_ml.sdk.follow import follow_log, last_lines
 from cloud_ml.sdk.retries import RetryPolicy
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
@@ -32,10 +32,10 @@ class Play:
     attempts: list[int] = field(default_factory=list)
 
     @contextmanager
-    def open(self, *, follow: bool) -> Iterator[Iterable[bytes]]:
+    def open(self, *, follow: bool, offset: int = 0) -> Iterator[Iterable[bytes]]:
         self.opened.append(follow)
         content, breaks = self.streams.pop(0)
-        yield self._chunks(content, breaks)
+        yield self._chunks(content[offset:], breaks)
 
     def job(self, newer_than: int | None = None) -> Job:
         if newer_than is not None:
@@ -104,7 +104,7 @@ def test_patience_ends() -> None:
 def test_a_refusal_is_handed_on_at_once() -> None:
     class Gone(Play):
         @contextmanager
-        def open(self, *, follow: bool) -> Iterator[Iterable[bytes]]:
+        def open(self, *, follow: bool, offset: int = 0) -> Iterator[Iterable[bytes]]:
             raise NotFound("there is no job n")
             yield b""
 
@@ -119,20 +119,6 @@ def test_one_attempt_is_over_when_the_next_has_begun() -> None:
 
 def test_a_saved_job_has_nothing_to_follow() -> None:
     assert _followed(Play([(b"", False), (b"", False)], ["Saved"])) == b""
-
-
-@pytest.mark.parametrize(
-    ("chunks", "count", "rest"),
-    [
-        ([b"abc", b"def"], 0, b"abcdef"),
-        ([b"abc", b"def"], 2, b"cdef"),
-        ([b"abc", b"def"], 3, b"def"),
-        ([b"abc", b"def"], 5, b"f"),
-        ([b"abc"], 9, b""),
-    ],
-)
-def test_skip(chunks: list[bytes], count: int, rest: bytes) -> None:
-    assert b"".join(skip(chunks, count)) == rest
 
 
 @pytest.mark.parametrize(

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from cloud_ml.api import documents, streams
+from cloud_ml.api import conditional, documents, streams
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import JOB_BODY, answers, bytes_of
+from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.models import codec, common
-from cloud_ml.models.job import Job, JobEvents, JobPage, JobTasks
+from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobTasks
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases import views
 from cloud_ml.usecases.finding import Filters
@@ -21,6 +24,11 @@ from cloud_ml.usecases.logs import Selection
 from cloud_ml.usecases.tasks import tasks_of
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED)
+
+Wait = Annotated[float, Query(ge=0, allow_inf_nan=False)]
+IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
+_EVENT_POLL_S = 1.0
+"""Sentences outside a transition raise no revision, so nothing wakes who waits for them."""
 
 
 @router.post("", status_code=201, responses=answers(Job, 201), openapi_extra=JOB_BODY)
@@ -56,6 +64,7 @@ async def list_jobs(
     created_after: str | None = None,
     created_before: str | None = None,
     org_id: str | None = None,
+    if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Newest first, and only those that fit every condition that is given.
 
@@ -72,10 +81,12 @@ async def list_jobs(
     )  # fmt: skip
 
     def page() -> JobPage:
+        revision = here.store.revision()  # before the list: whoever watches from here on misses nothing
         found = here.jobs.list(here.identities.scope(call.caller, org_id), filters, after=after, limit=limit)
-        return JobPage(items=[views.summary(line) for line in found.items], next=found.next)
+        return JobPage(items=[views.summary(line) for line in found.items], next=found.next, revision=revision)
 
-    return documents.answer(await here.offload(page))
+    shown = await here.offload(page)
+    return conditional.answer(shown, if_none_match, tag=conditional.tag_of(replace(shown, revision=0)))
 
 
 @router.get("/{name}", responses=answers(Job))
@@ -84,17 +95,17 @@ async def describe(
     call: Signed,
     name: str,
     *,
-    wait: Annotated[float, Query(ge=0, allow_inf_nan=False)] = 0,
+    wait: Wait = 0,
     revision: int | None = None,
     org_id: str | None = None,
+    if_none_match: IfNoneMatch = None,
 ) -> Response:
     """A job by name or uid.
 
     With ``wait``, the answer comes as soon as the job's revision is above ``revision`` (or above the
     present one), at the latest after so many seconds, as the job stands then.
     """
-    if wait > (most := here.settings.long_poll_limit_s):
-        raise common.refuse("wait", wait, f"0 to {most} seconds")
+    _check_wait(here, wait)
     record = await _find(here, call, name, org_id)
     if wait:
         record = await here.hub.newer(
@@ -103,7 +114,7 @@ async def describe(
             lambda: here.jobs.get(record.key.uid),
             timeout_s=wait,
         )
-    return documents.answer(views.job(record))
+    return conditional.answer(views.job(record), if_none_match, tag=f"{record.revision}")
 
 
 @router.post("/{name}/cancel", responses=answers(Job))
@@ -130,15 +141,32 @@ async def delete(here: Here, call: Signed, name: str) -> Response:
 
 @router.get("/{name}/events", responses=answers(JobEvents))
 async def events(
-    here: Here, call: Signed, name: str, after: Annotated[int, Query(ge=0)] = 0, org_id: str | None = None
+    here: Here,
+    call: Signed,
+    name: str,
+    *,
+    after: Annotated[int, Query(ge=0, lt=2**62)] = 0,
+    wait: Wait = 0,
+    org_id: str | None = None,
 ) -> Response:
-    """What was said about a job, oldest first, those with ``id > after``."""
+    """What was said about a job, oldest first, those with ``id > after``.
 
-    def said() -> JobEvents:
-        record = here.jobs.find(here.identities.scope(call.caller, org_id), name)
-        return JobEvents(items=[views.event(event) for event in here.jobs.events(record, after=after)])
+    With ``wait``, the answer comes as soon as there is one, at the latest after so many seconds.
+    """
+    _check_wait(here, wait)
+    record = await _find(here, call, name, org_id)
 
-    return documents.answer(await here.offload(said))
+    async def said() -> list[JobEvent]:
+        return [views.event(event) for event in await here.offload(here.jobs.events, record, after=after)]
+
+    items = await said()
+    loop = asyncio.get_running_loop()
+    until = loop.time() + wait
+    with here.hub.watch(record.key.uid) as watch:
+        while not items and (left := until - loop.time()) > 0 and not watch.closed:
+            await watch.wait(min(left, _EVENT_POLL_S))
+            items = await said()
+    return documents.answer(JobEvents(items=items))
 
 
 @router.get("/{name}/tasks", responses=answers(JobTasks))
@@ -158,14 +186,22 @@ async def logs(
     follow: bool = False,
     attempt: int | None = None,
     task: str | None = None,
+    offset: Annotated[int, Query(ge=0, lt=2**62)] = 0,
     org_id: str | None = None,
 ) -> Response:
     """A task's output as it was written; with ``follow``, as it comes, until the job has ended.
 
+    ``offset`` leaves out so many bytes: a follower whose connection was cut goes on where it was.
+
     A followed stream that ends before its job has means that the server is going down: ask again.
     """
     record = await _find(here, call, name, org_id)
-    return streams.text(here.logs.read(record, Selection(task, attempt, lines, follow)), here.hub)
+    return streams.text(here.logs.read(record, Selection(task, attempt, lines, follow, offset)), here.hub)
+
+
+def _check_wait(here: Platform, wait: float) -> None:
+    if wait > (most := here.settings.long_poll_limit_s):
+        raise common.refuse("wait", wait, f"0 to {most} seconds")
 
 
 async def _find(here: Here, call: Call, name: str, org_id: str | None) -> JobRecord:

@@ -1,0 +1,116 @@
+"""Server-sent events: each change of a job, as it happens."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header
+from starlette.responses import Response
+
+from cloud_ml.api import streams
+from cloud_ml.api.auth import Signed
+from cloud_ml.api.openapi import bytes_of
+from cloud_ml.api.routes import CHECKED, Here
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.models import codec, common
+from cloud_ml.models.job import JobChange
+from cloud_ml.usecases import views
+from cloud_ml.usecases.feed import Sighting
+
+router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED)
+
+_MOST = 2**62
+_AGAIN_MS = 1000
+LastEventId = Annotated[str | None, Header(max_length=40)]
+
+
+@router.get("/-/watch", responses=bytes_of("text/event-stream"))
+async def watch_jobs(
+    here: Here, call: Signed, last_event_id: LastEventId = None, after: int | None = None, org_id: str | None = None
+) -> Response:
+    """Changes of all jobs, as server-sent events.
+
+    Each event is a ``JobChange`` under the id of its revision. The stream begins behind ``Last-Event-ID``, else
+    behind ``after`` (the ``revision`` of a list), else now. It ends after an hour and when the server stops: ask
+    again from the last id. Who is slow is told the newest state of what changed, not each step.
+    """
+    scope = await here.offload(here.identities.scope, call.caller, org_id)
+    start = _place(last_event_id, after)
+    if start is None:
+        start = await here.offload(here.store.revision)
+    seen = here.feed.watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
+    return streams.events(_messages(seen, start, here.settings.stream_limit_s), here.hub)
+
+
+@router.get("/{name}/watch", responses=bytes_of("text/event-stream"))
+async def watch_job(
+    here: Here,
+    call: Signed,
+    name: str,
+    *,
+    last_event_id: LastEventId = None,
+    after: int | None = None,
+    org_id: str | None = None,
+) -> Response:
+    """How a job stands, and then each change of it, as server-sent events; ends when it is gone."""
+
+    def find() -> JobRecord:
+        return here.jobs.find(here.identities.scope(call.caller, org_id), name)
+
+    job = await here.offload(find)
+    start = _place(last_event_id, after)
+    seen = here.feed.watch(
+        job.key.org, uid=job.key.uid, after=job.revision if start is None else start,
+        heartbeat_s=here.settings.heartbeat_s,
+    )  # fmt: skip
+    first = Sighting(job.revision, job.key.uid, job.key.org, job.key.name, job) if start is None else None
+    messages = _messages(seen, start or 0, here.settings.stream_limit_s, first=first, to_the_end=True)
+    return streams.events(messages, here.hub)
+
+
+async def _messages(
+    seen: AsyncGenerator[Sighting | None],
+    start: int,
+    limit_s: float,
+    *,
+    first: Sighting | None = None,
+    to_the_end: bool = False,
+) -> AsyncGenerator[bytes]:
+    """Events as they stand on the wire; the first line makes proxies and clients see that the stream is open."""
+    loop = asyncio.get_running_loop()
+    over = loop.time() + limit_s
+    yield f"retry: {_AGAIN_MS}\n".encode() + (b"\n" if first else f"id: {start}\nevent: ready\ndata: {{}}\n\n".encode())
+    if first is not None:
+        yield _message(first)
+    async with aclosing(seen):
+        async for one in seen:
+            yield b": nothing new\n\n" if one is None else _message(one)
+            if loop.time() > over or (to_the_end and one is not None and one.job is None):
+                return
+
+
+def _message(one: Sighting) -> bytes:
+    change = JobChange(
+        revision=one.revision,
+        uid=one.uid,
+        name=one.name,
+        org=one.org,
+        job=None if one.job is None else views.job(one.job),
+    )
+    document: Any = json.dumps(codec.encode(change), separators=(",", ":"))
+    kind = "gone" if one.job is None else "job"
+    return f"id: {one.revision}\nevent: {kind}\ndata: {document}\n\n".encode()
+
+
+def _place(last_event_id: str | None, after: int | None) -> int | None:
+    if last_event_id:
+        if not (last_event_id.isascii() and last_event_id.isdigit() and int(last_event_id) < _MOST):
+            raise common.refuse("Last-Event-ID", last_event_id, "the id of an event of this stream")
+        return int(last_event_id)
+    if after is not None and not 0 <= after < _MOST:
+        raise common.refuse("after", after, "the revision of a list or an event")
+    return after

@@ -1,0 +1,150 @@
+"""Every change of every job as one stream that anybody may join at any revision, and leave behind, and join again.
+
+The stream is the store's own feed. What happened a moment ago is kept, so that a change is read once, however
+many watch; whoever is behind that reads for himself. Nobody has a queue of his own: a slow watcher hears of the
+newest state of what changed meanwhile, and costs nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections import deque
+from collections.abc import AsyncGenerator, Sequence
+from dataclasses import dataclass
+
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.errors import CloudMlError
+from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.changes import threadsafe
+from cloud_ml.usecases.offload import Offload
+
+_PAGE = 200
+_KEPT = 1000
+_NOTHING_KEPT = 2**62
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Sighting:
+    """A job changed. ``job`` is how it stands, at ``revision`` or later; ``None`` when it is gone.
+
+    Without a ``uid`` it only says how far the store was read.
+    """
+
+    revision: int
+    uid: str
+    org: str
+    name: str
+    job: JobRecord | None
+
+
+class JobFeed:
+    """Follows the store while somebody watches, and not otherwise. Belongs to one event loop."""
+
+    def __init__(self, store: StateStore, offload: Offload, *, poll_s: float = 1.0) -> None:
+        self._store = store
+        self._offload = offload
+        self._poll_s = poll_s
+        self._recent: deque[Sighting] = deque()
+        self._complete_from = _NOTHING_KEPT
+        self._newest = 0
+        self._watchers: set[asyncio.Event] = set()
+        self._follower: asyncio.Task[None] | None = None
+
+    @property
+    def watchers(self) -> int:
+        """How many watch at present."""
+        return len(self._watchers)
+
+    async def watch(
+        self, scope: str | None, *, uid: str | None = None, after: int, heartbeat_s: float
+    ) -> AsyncGenerator[Sighting | None]:
+        """What changes after the revision ``after``; ``None`` now and then, when nothing does. Never ends.
+
+        Args:
+            scope: Only jobs of this organisation; ``None`` for all.
+            uid: Only this job.
+            after: Where to begin; what changed since is told first.
+            heartbeat_s: The longest silence.
+        """
+        woken = asyncio.Event()
+        self._watchers.add(woken)
+        try:
+            if self._follower is None:
+                self._complete_from = _NOTHING_KEPT
+                self._follower = asyncio.get_running_loop().create_task(self._follow(), name="job-feed")
+            while True:
+                woken.clear()
+                seen = await self._since(after)
+                for one in seen:
+                    if one.uid and scope in (None, one.org) and uid in (None, one.uid):
+                        yield one
+                if seen:
+                    after = seen[-1].revision
+                    continue
+                try:
+                    async with asyncio.timeout(heartbeat_s):
+                        await woken.wait()
+                except TimeoutError:
+                    yield None
+        finally:
+            self._watchers.discard(woken)
+            if not self._watchers and self._follower is not None:
+                self._follower.cancel()
+                self._follower = None
+
+    async def _since(self, after: int) -> Sequence[Sighting]:
+        if after < self._complete_from:
+            return await self._offload(self._look, after)
+        return [one for one in self._recent if one.revision > after]
+
+    async def _follow(self) -> None:
+        hint = asyncio.Event()
+        unsubscribe = self._store.subscribe(threadsafe(asyncio.get_running_loop(), hint))
+        try:
+            while True:
+                hint.clear()
+                try:
+                    if self._complete_from == _NOTHING_KEPT:
+                        await self._begin()
+                    await self._read()
+                except CloudMlError:
+                    logger.warning("the feed of changes cannot be read; trying again", exc_info=True)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._poll_s):
+                        await hint.wait()
+        finally:
+            unsubscribe()
+
+    async def _begin(self) -> None:
+        """From here on what happens is kept; who watches already has read what came before, or does so now."""
+        self._recent.clear()
+        self._newest = self._complete_from = await self._offload(self._store.revision)
+        for woken in self._watchers:
+            woken.set()
+
+    async def _read(self) -> None:
+        while seen := await self._offload(self._look, self._newest):
+            self._recent.extend(seen)
+            self._newest = seen[-1].revision
+            while len(self._recent) > _KEPT:
+                self._complete_from = self._recent.popleft().revision
+            for woken in self._watchers:
+                woken.set()
+
+    def _look(self, after: int) -> Sequence[Sighting]:
+        """What the store tells next. Changes of other kinds count, too: they move whoever reads along."""
+        changes = self._store.changes(after, limit=_PAGE)
+        seen = []
+        for change in changes:
+            ours = change.kind == TRAIN_JOB.name
+            job = self._store.get(TRAIN_JOB, change.uid) if ours and not change.gone else None
+            if ours and (change.gone or job is not None):
+                seen.append(Sighting(change.revision, change.uid, change.org, change.name, job))
+        if changes and (not seen or seen[-1].revision < changes[-1].revision):
+            seen.append(Sighting(changes[-1].revision, "", "", "", None))
+        return seen

@@ -1,0 +1,182 @@
+"""Watching without polling: tags of answers, waits, and server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.records import Event
+from cloud_ml.settings import ApiSettings
+from cloud_ml.usecases import feed
+from support.asgi import Exchange
+from support.platform import Served
+
+pytestmark = pytest.mark.anyio
+
+
+async def events(exchange: Exchange) -> AsyncIterator[tuple[str, int | None, Any]]:
+    """Kind, id and data of each event; comments are kind ``:``."""
+    assert exchange.headers["content-type"].startswith("text/event-stream")
+    text = ""
+    async for chunk in exchange.chunks():
+        text += chunk.decode()
+        *blocks, text = text.split("\n\n")
+        for block in blocks:
+            fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
+            if "event" in fields:
+                yield fields["event"], int(fields["id"]) if "id" in fields else None, json.loads(fields["data"])
+            elif block.startswith(":"):
+                yield ":", None, None
+
+
+async def following(stream: AsyncIterator[tuple[str, int | None, Any]]) -> tuple[str, int | None, Any]:
+    return await asyncio.wait_for(anext(stream), 5)
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs/linear", "/api/v1/jobs?limit=5"])
+async def test_what_the_caller_has_is_not_sent_again(served: Served, path: str) -> None:
+    job = await served.submitted(job_name="linear")
+    first = await served.member.call("GET", path)
+    tag = first.headers["etag"]
+    for known in (tag, f'"x", W/{tag}', "*"):
+        again = await served.member.call("GET", path, headers={"If-None-Match": known})
+        assert (again.status, again.body, again.headers["etag"]) == (304, b"", tag)
+    await served.submitted(served.stranger)
+    assert (await served.member.call("GET", path, headers={"If-None-Match": tag})).status == 304
+    served.move(job["uid"], Phase.STARTING)
+    changed = await served.member.call("GET", path, headers={"If-None-Match": tag})
+    assert changed.status == 200
+    assert changed.headers["etag"] != tag
+
+
+async def test_events_are_waited_for(served: Served) -> None:
+    job = await served.submitted(job_name="linear")
+    seen = (await served.member.call("GET", "/api/v1/jobs/linear/events")).json()["items"][-1]["id"]
+    asked = asyncio.ensure_future(served.member.call("GET", f"/api/v1/jobs/linear/events?after={seen}&wait=20"))
+    served.store.add_event(job["uid"], Event(served.clock(), "Said", "hello"))
+    answer = await asyncio.wait_for(asked, 5)
+    assert [event["message"] for event in answer.json()["items"]] == ["hello"]
+    assert (await served.member.call("GET", "/api/v1/jobs/linear/events?wait=61")).json()["field"] == "wait"
+    nothing = await served.member.call("GET", "/api/v1/jobs/linear/events?after=9999&wait=0.01")
+    assert nothing.json() == {"items": []}
+
+
+async def test_a_job_is_watched_from_how_it_stands_to_its_end(served: Served) -> None:
+    job = await served.submitted(job_name="linear")
+    await served.submitted(job_name="other")
+    async with served.member.open("/api/v1/jobs/linear/watch") as exchange:
+        stream = events(exchange)
+        kind, number, change = await following(stream)
+        assert (kind, number, change["job"]["phase"]) == ("job", job["revision"], "Queued")
+        revision = served.move(job["uid"], Phase.STARTING)
+        kind, number, change = await following(stream)
+        assert (kind, number, change["job"]["phase"]) == ("job", revision, "Starting")
+        served.store.delete(feed.TRAIN_JOB, job["uid"], fence=None)
+        kind, number, change = await following(stream)
+        assert (kind, number, change["job"], change["name"]) == ("gone", served.store.revision(), None, "linear")
+        with pytest.raises(StopAsyncIteration):
+            await following(stream)
+    assert not served.platform.feed.watchers
+
+
+async def test_an_organisation_hears_of_its_own_jobs_only(served: Served) -> None:
+    async with (
+        served.member.open("/api/v1/jobs/-/watch") as mine,
+        served.stranger.open("/api/v1/jobs/-/watch") as theirs,
+        served.admin.open("/api/v1/jobs/-/watch?org_id=-1") as all_of_them,
+    ):
+        streams = [events(one) for one in (mine, theirs, all_of_them)]
+        assert [(await following(stream))[0] for stream in streams] == ["ready"] * 3
+        job = await served.submitted(served.stranger, job_name="secret")
+        served.store.delete(feed.TRAIN_JOB, job["uid"], fence=None)
+        await served.submitted(job_name="linear")
+        assert (await following(streams[0]))[2]["name"] == "linear"
+        heard = [await following(streams[2])]
+        while heard[-1][2]["name"] != "linear":
+            heard.append(await following(streams[2]))
+        assert heard[0][2]["name"] == "secret"
+        assert (await following(streams[1]))[2]["name"] == "secret"
+
+
+@pytest.mark.parametrize("kept", [1000, 2])
+async def test_nothing_is_lost_between_two_streams(served: Served, monkeypatch: pytest.MonkeyPatch, kept: int) -> None:
+    monkeypatch.setattr(feed, "_KEPT", kept)
+    listed = (await served.member.call("GET", "/api/v1/jobs")).json()["revision"]
+    names = [(await served.submitted())["name"] for _ in range(3)]
+    async with served.member.open(f"/api/v1/jobs/-/watch?after={listed}") as exchange:
+        stream = events(exchange)
+        assert (await following(stream))[:2] == ("ready", listed)
+        seen = [await following(stream) for _ in range(2)]
+        names += [(await served.submitted())["name"] for _ in range(4)]
+    headers = served.member.sign("GET", "/api/v1/jobs/-/watch") | {"Last-Event-ID": str(seen[-1][1])}
+    async with served.client.open("GET", "/api/v1/jobs/-/watch", headers) as exchange:
+        stream = events(exchange)
+        await following(stream)
+        seen += [await following(stream) for _ in range(5)]
+    assert [change["name"] for _, _, change in seen] == names
+
+
+async def test_a_slow_reader_is_told_the_newest_state(served: Served) -> None:
+    job = await served.submitted()
+    async with served.member.open(f"/api/v1/jobs/-/watch?after={job['revision'] - 1}") as exchange:
+        for phase in (Phase.STARTING, Phase.RUNNING, Phase.SUCCEEDED):
+            served.move(job["uid"], phase)
+        stream = events(exchange)
+        await following(stream)
+        phases = [(await following(stream))[2]["job"]["phase"]]
+        while phases[-1] != "Succeeded":
+            phases.append((await following(stream))[2]["job"]["phase"])
+        assert phases == sorted(phases, key=["Queued", "Starting", "Running", "Succeeded"].index)
+
+
+async def test_a_stream_shows_that_it_is_open_and_ends_in_time() -> None:
+    served = Served(ApiSettings(heartbeat_s=0.1, stream_limit_s=0))
+    try:
+        async with served.member.open("/api/v1/jobs/-/watch") as exchange:
+            assert [kind async for kind, _, _ in events(exchange)] == ["ready", ":"]
+    finally:
+        served.close()
+
+
+async def test_streams_end_when_the_server_goes_down(served: Served) -> None:
+    async with served.member.open("/api/v1/jobs/-/watch") as exchange:
+        stream = events(exchange)
+        await following(stream)
+        served.platform.hub.close()
+        with pytest.raises(StopAsyncIteration):
+            await following(stream)
+
+
+@pytest.mark.parametrize(("name", "value"), [("Last-Event-ID", "x"), ("Last-Event-ID", "9" * 30), ("after", "-1")])
+async def test_a_place_that_cannot_be_is_refused(served: Served, name: str, value: str) -> None:
+    target = "/api/v1/jobs/-/watch" + (f"?after={value}" if name == "after" else "")
+    answer = await served.member.call("GET", target, headers={name: value} if name != "after" else {})
+    assert (answer.status, answer.json()["field"]) == (400, name)
+
+
+async def test_nobody_watches_a_job_of_somebody_else(served: Served) -> None:
+    job = await served.submitted(job_name="linear")
+    for name in ("linear", job["uid"]):
+        assert (await served.stranger.call("GET", f"/api/v1/jobs/{name}/watch")).status == 404
+
+
+async def test_a_log_is_given_from_an_offset(served: Served) -> None:
+    job = await served.submitted(job_name="linear")
+    served.move(job["uid"], Phase.STARTING)
+    key = await served.run(job["uid"])
+    served.engine.write(key, "master-0", b"one\ntwo\n")
+    path = "/api/v1/jobs/linear/logs"
+    for offset, rest in ((0, b"one\ntwo\n"), (3, b"\ntwo\n"), (8, b""), (100, b"")):
+        assert (await served.member.call("GET", f"{path}?offset={offset}")).body == rest
+    for query in ("offset=-1", "offset=1&lines=2", "offset=x"):
+        assert (await served.member.call("GET", f"{path}?{query}")).json()["field"] == "offset"
+    async with served.member.open(f"{path}?follow=true&offset=5") as exchange:
+        chunks = exchange.chunks()
+        assert await asyncio.wait_for(anext(chunks), 5) == b"wo\n"
+        served.engine.write(key, "master-0", b"three\n")
+        assert await asyncio.wait_for(anext(chunks), 5) == b"three\n"

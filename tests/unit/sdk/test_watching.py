@@ -1,0 +1,79 @@
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+
+import pytest
+
+from cloud_ml.errors import Forbidden, TransportError
+from cloud_ml.models import codec
+from cloud_ml.models.job import Job, JobChange
+from cloud_ml.sdk.retries import RetryPolicy
+from cloud_ml.sdk.watching import ServerEvent, follow_changes, read_events
+
+NOW = datetime(2026, 1, 31, tzinfo=UTC)
+PATIENCE = RetryPolicy(attempts=3)
+
+
+def message(revision: int) -> bytes:
+    job = Job(uid="u", name="n", org="o", owner="w", revision=revision, phase="Running", state="", attempt=1,
+              created_at=NOW, updated_at=NOW)  # fmt: skip
+    change = codec.encode(JobChange(revision=revision, uid="u", name="n", org="o", job=job)) | {"newer_field": 1}
+    return f"id: {revision}\nevent: job\ndata: {json.dumps(change)}\n\n".encode()
+
+
+@dataclass
+class Play:
+    """Each stream gives some bytes and then ends, or breaks."""
+
+    streams: list[tuple[bytes, Exception | None]]
+    opened: list[int | None] = field(default_factory=list)
+
+    @contextmanager
+    def __call__(self, after: int | None) -> Iterator[Iterable[bytes]]:
+        self.opened.append(after)
+        content, error = self.streams.pop(0)
+        yield self.chunks(content, error)
+
+    @staticmethod
+    def chunks(content: bytes, error: Exception | None) -> Iterator[bytes]:
+        yield from (content[i : i + 7] for i in range(0, len(content), 7))
+        if error:
+            raise error
+
+
+def test_events_are_read_as_the_standard_has_them() -> None:
+    stream = (
+        b"retry: 1\n: comment\n\nid: 3\nevent: job\ndata: a\ndata:b\n\n\r\n"
+        b"data: x\r\n\r\nevent: none\n\nid: y\ndata:\n\ndata: cut"
+    )
+    assert list(read_events([stream[:30], stream[30:31], stream[31:]])) == [
+        ServerEvent(3, "job", "a\nb"), ServerEvent(None, "message", "x"), ServerEvent(None, "message", ""),
+    ]  # fmt: skip
+
+
+def test_a_cut_stream_is_taken_up_behind_the_last_event() -> None:
+    ready = b"id: 4\nevent: ready\ndata: {}\n\n"
+    play = Play([
+        (ready + message(5) + message(7)[:-9], TransportError("cut")),
+        (b"", TransportError("down")),
+        (message(7), None),
+        (ready + b"event: job\n", Forbidden("no")),
+    ])  # fmt: skip
+    naps: list[float] = []
+    changes = follow_changes(play, patience=PATIENCE, sleep=naps.append)
+    assert [next(changes).revision for _ in range(2)] == [5, 7]
+    with pytest.raises(Forbidden):
+        next(changes)
+    assert play.opened == [None, 5, 5, 7]
+    assert len(naps) == 2
+
+
+def test_a_server_that_stays_away_is_told() -> None:
+    play = Play([(b"", TransportError("down"))] * 3)
+    with pytest.raises(TransportError):
+        next(follow_changes(play, after=9, patience=PATIENCE, sleep=lambda _: None))
+    assert play.opened == [9] * 3
