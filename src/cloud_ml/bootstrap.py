@@ -86,7 +86,12 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         retention=_retention(settings),
     )
     objects = LocalObjectStore(data / "objects", (lambda tenant: tenant_base + tenant) if switches_user else None)
-    engine = LocalEngine(findings, network=settings.engine.network)
+    engine = LocalEngine(
+        findings,
+        network=settings.engine.network,
+        layers_limit_bytes=settings.environments.layers_limit_bytes,
+        tidy_s=settings.environments.tidy_s,
+    )
     platform = Platform(
         store=store,
         objects=objects,

@@ -27,6 +27,7 @@ from cloud_ml.models.train_job import TrainJob
 if TYPE_CHECKING:
     from datetime import datetime
 
+    from cloud_ml.models.framework import PreparationLine, Runtime
     from cloud_ml.models.job import Job, JobChange, JobEvent, JobSummary, JobTasks
     from cloud_ml.models.storage import ServerInfo, WhoAmI
     from cloud_ml.sdk.admin import Admin
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
     from cloud_ml.sdk.handles import JobHandle
     from cloud_ml.sdk.jobs import JobCalls
     from cloud_ml.sdk.progress import Progress
+    from cloud_ml.sdk.runtimes import RuntimeCalls
     from cloud_ml.sdk.storage import Storage
     from cloud_ml.sdk.transport import Transport
 
@@ -266,6 +268,34 @@ class CloudMlClient:
         """The frameworks that jobs may ask for, each with its versions."""
         return {str(name): [str(one) for one in versions] for name, versions in self._read("frameworks").items()}
 
+    def runtimes(self, framework: str | None = None) -> list[Runtime]:
+        """Every version of every framework (or of one), and what of it is ready on the server.
+
+        Raises:
+            NotFound: There is no such framework.
+        """
+        return self._runtimes.list(framework)
+
+    def prepare_framework(self, framework: str, version: str | None = None) -> Iterator[PreparationLine]:
+        """Install a framework on the server before a job asks for it; what happens, as it happens.
+
+        For administrators. The last line tells the runtime, or the error. It goes on when nobody listens.
+
+        Raises:
+            NotFound: There is no such framework.
+            InvalidRequest: There is no such version.
+            Forbidden: The caller does not run the platform.
+        """
+        return self._runtimes.prepare(framework, version)
+
+    def remove_framework(self, framework: str, version: str | None = None) -> None:
+        """Remove what is installed of a framework; the next job that needs it installs it again.
+
+        Raises:
+            Conflict: A job that is not over uses it.
+        """
+        self._runtimes.remove(framework, version)
+
     # ── within ────────────────────────────────────────────────────────────────────────────────
 
     @cached_property
@@ -279,6 +309,12 @@ class CloudMlClient:
         from cloud_ml.sdk.jobs import JobCalls
 
         return JobCalls(self._transport)
+
+    @cached_property
+    def _runtimes(self) -> RuntimeCalls:
+        from cloud_ml.sdk.runtimes import RuntimeCalls
+
+        return RuntimeCalls(self._transport)
 
     def _handle(self, job: Job) -> JobHandle:
         from cloud_ml.sdk.handles import JobHandle

@@ -42,6 +42,7 @@ _LEAST = {
     "storage.uploads_per_bucket": 1,
     "engine.log_limit_bytes": 4096,
     "engine.usage_period_s": 0.1,
+    "environments.tidy_s": 1,
     "engine.max_processes": 1,
 }
 """Numbers that may not be smaller; all others may be 0."""
@@ -177,6 +178,8 @@ class EnvironmentSettings:
     layers_limit_bytes: int = 50 * GIB
     """Installed packages that are kept, in bytes; above it, those that no living job uses go, the longest unused
     first. 0 means no limit."""
+    tidy_s: float = 600.0
+    """How often that limit is looked at."""
 
 
 @dataclass(frozen=True)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
 from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import codec
+from cloud_ml.models.framework import PreparationLine, Runtime, RuntimePage
 from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, JobTask, JobTasks
 from cloud_ml.models.storage import Bucket, BucketPage, ObjectPage, ServerInfo, StoredObject, WhoAmI
 from cloud_ml.models.train_job import TrainJob
@@ -43,6 +45,12 @@ class FakeApi:
         self.log = b"epoch 1\nepoch 2\nepoch 3\n"
         self.deletes_at_once = False
         self.tasks: list[JobTask] = []
+        self.runtimes = [
+            Runtime(name="python", version="3.11", default=True, python="3.11.7", ready=True, packages=["pip==26.1"]),
+            Runtime(name="tensorflow", version="2.16", default=True, aliases=["tf"], accepts=["2.*"], size_bytes=2**30),
+            Runtime(name="tensorflow", version="1.15", aliases=["tf"], environment={"TF_USE_LEGACY_KERAS": "1"}),
+        ]
+        self.preparation: list[PreparationLine] = []
         self.outcome: dict[str, object] = {"phase": "Succeeded", "exit_code": 0}
 
     def __call__(self, seen: Seen) -> Reply:
@@ -61,6 +69,17 @@ class FakeApi:
 
     def on_frameworks(self, _: Seen) -> Reply:
         return json_reply({"tensorflow": ["2.16", "1.15"], "python": ["3.11"]})
+
+    def on_runtimes(self, seen: Seen, framework: str = "", verb: str = "") -> Reply:
+        family = [one for one in self.runtimes if framework in ("", one.name, *one.aliases)]
+        if not family:
+            raise NotFound(f"there is no framework {framework!r}", field="framework", value=framework)
+        if verb == "prepare":
+            lines = [json.dumps(codec.encode(line)).encode() + b"\n" for line in self.preparation]
+            return Reply(200, lines, {"content-type": "application/x-ndjson"})
+        if seen.method == "DELETE":
+            return Reply(204, [])
+        return json_reply(codec.encode(RuntimePage(items=family)))
 
     def on_jobs(self, seen: Seen, name: str = "", verb: str = "") -> Reply:
         if not name:

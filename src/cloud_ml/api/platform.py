@@ -21,6 +21,7 @@ from cloud_ml.usecases.keys import Keys
 from cloud_ml.usecases.logs import Logs
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.organisations import Organisations
+from cloud_ml.usecases.runtimes import FrameworkRuntimes
 from cloud_ml.usecases.storage import Storage
 from cloud_ml.usecases.train_jobs import TrainJobs
 from cloud_ml.usecases.uploads import Uploads
@@ -57,6 +58,7 @@ class Platform:
     feed: JobFeed = field(init=False)
     logs: Logs = field(init=False)
     health: Health = field(init=False)
+    runtimes: FrameworkRuntimes = field(init=False)
 
     def __post_init__(self) -> None:
         self.storage = Storage(self.store, self.objects, self.clock, self.storage_settings)
@@ -69,4 +71,5 @@ class Platform:
         self.hub = ChangeHub(self.store, self.offload)
         self.feed = JobFeed(self.store, self.offload)
         self.logs = Logs(self.store, self.engine, self.hub, self.offload)
+        self.runtimes = FrameworkRuntimes(self.engine, self.catalog)
         self.health = Health(self.store, self.engine, self.offload, self.clock)

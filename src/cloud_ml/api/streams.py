@@ -29,6 +29,11 @@ def events(messages: AsyncIterator[bytes], hub: ChangeHub) -> Response:
     return StreamingResponse(_until_closed(messages, hub), media_type="text/event-stream", headers=_UNBUFFERED)
 
 
+def json_lines(chunks: AsyncIterator[bytes], hub: ChangeHub) -> Response:
+    """JSON documents, a line each, sent as they come; ends like ``text``."""
+    return StreamingResponse(_until_closed(chunks, hub), media_type="application/x-ndjson", headers=_UNBUFFERED)
+
+
 def text_in_json(member: str, chunks: AsyncIterator[bytes]) -> Response:
     """``{"<member>": "<text>"}`` without ever holding all of the text."""
     return StreamingResponse(_escaped(member, chunks), media_type="application/json", headers=_UNBUFFERED)

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 
 from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.output import echo_as, echo_table, output_option
+from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, note, output_option
 from cloud_ml.cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cloud_ml.models.framework import Runtime
+
+_NAME = click.argument("name", metavar="NAME[==VERSION]")
 
 
 @click.group(cls=LazyGroup)
@@ -18,8 +27,132 @@ def framework() -> None:
 @output_option()
 @pass_session
 def list_frameworks(session: Session, output: str | None) -> None:
-    """List frameworks and their versions, for -F and -V of `jobs submit`."""
-    found = session.client.frameworks()
-    if echo_as(output, found, sorted(found)):
+    """List frameworks and their versions, for -F and -V of `jobs submit`.
+
+    One that is not ready is installed when a job first needs it.
+    """
+    found = session.client.runtimes()
+    if echo_as(output, found, [f"{one.name}=={one.version}" for one in found]):
         return
-    echo_table(("FRAMEWORK", "VERSIONS"), [(name, ", ".join(versions)) for name, versions in sorted(found.items())])
+    rows = [
+        (
+            one.name,
+            one.version + (" (default)" if one.default else ""),
+            one.python or "-",
+            "yes" if one.ready else "no",
+            _size(one),
+            one.summary,
+        )
+        for one in found
+    ]
+    echo_table(("FRAMEWORK", "VERSION", "PYTHON", "READY", "SIZE", "WHAT"), rows)
+
+
+@framework.command("describe")
+@_NAME
+@output_option()
+@pass_session
+def describe(session: Session, name: str, output: str | None) -> None:
+    """Show what a framework brings: interpreter, packages, variables.
+
+    Without a version the default one is shown, and the others are named.
+    """
+    wanted, version = _parts(name)
+    family = session.client.runtimes(wanted)
+    one = _chosen(family, wanted, version)
+    if echo_as(output, one, f"{one.name}=={one.version}"):
+        return
+    echo_facts(
+        {
+            "Framework": one.name,
+            "Version": one.version,
+            "Also asked for as": ", ".join(
+                [*(f"-F {name}" for name in one.aliases), *(f"-V {v}" for v in one.accepts)]
+            ),
+            "Other versions": ", ".join(each.version for each in family if each is not one),
+            "Summary": one.summary,
+            "Python": one.python,
+            "Ready": f"yes, {_size(one)}" if one.ready else "no: installed when a job first needs it",
+            "Added to memory": f"{one.base_memory // 2**20}M" if one.base_memory else "",
+            "Sets": ", ".join(f"{name}={value}" for name, value in one.environment.items()),
+            "Sets to cores": ", ".join(one.threads),
+            "Requires": ", ".join(one.requires),
+        }
+    )
+    if one.packages:
+        echo("Packages:")
+        for package in one.packages:
+            echo(f"  {package}")
+
+
+@framework.command("prepare")
+@_NAME
+@pass_session
+def prepare(session: Session, name: str) -> None:
+    """Install a framework on the server before a job asks for it. For administrators.
+
+    Ctrl-C ends the output, not the preparation.
+    """
+    from cloud_ml.cli.progress import spinner
+    from cloud_ml.errors import Unavailable
+
+    wanted, version = _parts(name)
+    last = None
+    with spinner(f"Preparing {name}") as say:
+        for line in session.client.prepare_framework(wanted, version):
+            last = line
+            if line.message and line.runtime is None and line.error is None:
+                say(f"Preparing {name}: {line.message}")
+                note(line.message)
+    if last is None or last.runtime is None:
+        why = last.error if last is not None and last.error else "the connection ended before the preparation did"
+        raise Unavailable(why, hint="ask again to see how it goes on")
+    done = last.runtime
+    echo(f"{done.name} {done.version} is ready: {len(done.packages)} packages, {_size(done)}, Python {done.python}")
+
+
+@framework.command("remove")
+@_NAME
+@pass_session
+def remove(session: Session, name: str) -> None:
+    """Remove what is installed of a framework from the server. For administrators.
+
+    What a job uses stays. The next job that needs the framework installs it again.
+    """
+    wanted, version = _parts(name)
+    session.client.remove_framework(wanted, version)
+    echo(f"{name} is removed from the server's disk")
+
+
+def _parts(name: str) -> tuple[str, str | None]:
+    """``pytorch==2.13`` as name and version."""
+    wanted, _, version = name.partition("==")
+    if not wanted.strip() or (not version and "==" in name):
+        raise click.BadParameter(f"{name!r}; allowed: a framework, or framework==version", param_hint="NAME")
+    return wanted.strip(), version.strip() or None
+
+
+def _chosen(family: Sequence[Runtime], wanted: str, version: str | None) -> Runtime:
+    import fnmatch
+
+    from cloud_ml.errors import NotFound
+
+    for one in family:
+        if (
+            one.default
+            if version is None
+            else version == one.version or any(fnmatch.fnmatchcase(version, each) for each in one.accepts)
+        ):
+            return one
+    if version is None and family:
+        return family[0]
+    there = ", ".join(one.version for one in family)
+    raise NotFound(
+        f"{wanted} {version} is not offered; there is {there}", field="version", value=version, allowed=there
+    )
+
+
+def _size(one: Runtime) -> str:
+    from cloud_ml.cli.figures import size
+
+    return size(one.size_bytes) if one.size_bytes else "-"

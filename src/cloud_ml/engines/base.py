@@ -168,6 +168,51 @@ class Isolation(Protocol):
         """Sentences: what the machine lacks, and how to get it."""
 
 
+@dataclass(frozen=True)
+class RuntimeState:
+    """A runtime that jobs may ask for, and what of it is there.
+
+    ``python`` is the interpreter's full version, empty while it is not there. A runtime that is not ``ready`` is
+    installed when a job first needs it; ``size_bytes`` is what its packages take on the disk.
+    """
+
+    name: str
+    version: str
+    summary: str = ""
+    default: bool = False
+    aliases: Sequence[str] = ()
+    accepts: Sequence[str] = ()
+    python: str = ""
+    ready: bool = False
+    size_bytes: int = 0
+    base_memory: int = 0
+    requires: Sequence[str] = ()
+    packages: Sequence[str] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    threads: Sequence[str] = ()
+
+
+@runtime_checkable
+class Runtimes(Protocol):
+    """An engine that keeps runtimes and can prepare them before a job asks."""
+
+    async def runtimes(self) -> Sequence[RuntimeState]:
+        """Every runtime that is offered."""
+
+    def prepare_runtime(self, name: str, version: str | None) -> AsyncIterator[str]:
+        """Install a runtime unless it is there; lines for people, as they come, and empty ones now and then.
+
+        Asking twice installs once: who comes later sees what the first sees, from the beginning. It goes on
+        when nobody listens any more.
+
+        Raises:
+            Unavailable: It cannot be made; the message says why.
+        """
+
+    async def remove_runtime(self, name: str, version: str | None) -> bool:
+        """Remove what was installed; false if a job that lives uses it."""
+
+
 class Engine(abc.ABC):
     """Runs gangs and reports what is. See the table at the top of the module."""
 

@@ -14,6 +14,7 @@ from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Pr
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.files import digest_of, digest_of_file, read_json, write_json
 from cloud_ml.environments.interpreter import Interpreter, at, own
+from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.requirements import BadRequirement, Requirement, locked, parse_all
 from cloud_ml.environments.runtime import Runtime
 from cloud_ml.environments.stock import Stock
@@ -38,6 +39,7 @@ def prepare(
     python: Path | None = None,
     pythons: Mapping[str, str] | None = None,
     timeout_s: float = 1800.0,
+    leases: Leases | None = None,
 ) -> Prepared:
     """Make the environment of a gang, or find it made, and fill ``venv`` for this job.
 
@@ -58,6 +60,7 @@ def prepare(
             platform's own virtual environment was made from.
         pythons: Programs of other versions, by their version such as ``3.12``; uv looks for what is not there.
         timeout_s: Bounds every single call of a tool, in seconds.
+        leases: Holds what the environment is made of against eviction; by default until this process ends.
 
     Returns:
         What the engine must bind (read-only, each at the path it has on this machine; after any
@@ -73,9 +76,10 @@ def prepare(
     usual = _usual_interpreter(python, home)
     memo = home / "tenants" / request.tenant / "memo" / f"{_key(request, digest, catalog, config, usual)}.json"
     with _readable_files():
-        made = _remembered(memo)
+        leases = Leases() if leases is None else leases
+        made = _remembered(memo, home.resolve(), leases)
         if made is None:
-            stock = Stock(home.resolve(), request.tenant, uv, config, sandbox, log, timeout_s)
+            stock = Stock(home.resolve(), request.tenant, uv, config, sandbox, log, timeout_s, leases)
             made = _Maker(request, catalog, stock, usual, log, pythons or {}).make(digest)
             write_json(memo, asdict(made))
         place = VENV_TARGET if sandbox.isolated else str(venv)
@@ -164,6 +168,7 @@ class _Maker:
             layer_for=self.stock.build_layer,
             log=self.log,
             timeout_s=self.stock.timeout_s,
+            leases=self.stock.leases,
         )
         return workshop.stage(self.request, file, digest)
 
@@ -206,13 +211,14 @@ def _key(
     return digest_of(_FORMAT, digest, wanted, catalog.digest, config.fingerprint, python.version, str(python.path))
 
 
-def _remembered(memo: Path) -> _Made | None:
-    """What was made before, if all of it still stands."""
+def _remembered(memo: Path, home: Path, leases: Leases) -> _Made | None:
+    """What was made before, if all of it still stands; it is held then."""
     document: Any = read_json(memo)
     if not isinstance(document, dict) or set(document) != set(_Made.__dataclass_fields__):
         return None
     made = _Made(**document)
-    return made if all(os.path.exists(path) for path in (made.python, *made.site_folders)) else None  # noqa: PTH110
+    held = leases.take_all(site.parent for site in made.sites if site.is_relative_to(home))
+    return made if held and all(os.path.exists(path) for path in (made.python, *made.site_folders)) else None  # noqa: PTH110
 
 
 def _prepared(made: _Made, digest: str, place: str, config: pipconfig.PipConfig) -> Prepared:

@@ -10,6 +10,7 @@ from cloud_ml.environments import inside, process
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.files import digest_of, is_real_folder, make_once
 from cloud_ml.environments.interpreter import Interpreter
+from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.requirements import locked
 from cloud_ml.environments.uv import Uv
 from cloud_ml.environments.wheels import make_scripts
@@ -23,20 +24,24 @@ class Store:
     locks: Path
     uv: Uv
     log: process.Output
+    leases: Leases
 
     def layer(self, lock: str, interpreter: Interpreter) -> Path:
-        """The folder of packages of the layer that holds exactly ``lock``, installed if it is not there.
+        """The folder of packages of the layer that holds exactly ``lock``, installed if it is not there, and held.
 
         Raises:
             EnvironmentFailed: It cannot be installed; the tool's words are in the log.
         """
         target = self.place(lock, interpreter)
-        make_once(
-            target,
-            lambda work: self._install(work, lock, interpreter),
-            locks=self.locks,
-            waiting=lambda: self.log(b"Waiting for another job that installs the same packages\n"),
-        )
+        while True:  # it may be evicted before it is held
+            make_once(
+                target,
+                lambda work: self._install(work, lock, interpreter),
+                locks=self.locks,
+                waiting=lambda: self.log(b"Waiting for another job that installs the same packages\n"),
+            )
+            if self.leases.take(target):
+                break
         return target / "site-packages"
 
     def place(self, lock: str, interpreter: Interpreter) -> Path:
@@ -49,10 +54,11 @@ class Store:
         out.mkdir()
         count = len(locked(lock))
         self.log(f"Installing {count} package{'s' * (count != 1)} that no job has needed here before\n".encode())
-        words = process.Words()
+        words = _Words(self.log)
         code = self.uv.run(
             _arguments(requirements, out / "site-packages", hashed=" @ git+" not in lock),
             output=words,
+            progress=True,
             interpreter=interpreter,
             reads=[requirements],
             writes=[out],
@@ -69,6 +75,30 @@ class Store:
                 self.uv.sandbox, "scripts", [str(out / "site-packages")], writes=[out], timeout_s=600, output=self.log
             )
         (out / "site-packages").rename(work / "site-packages")
+
+
+class _Words(process.Words):
+    """Keeps what uv says, and passes lines about big downloads on as they come."""
+
+    def __init__(self, log: process.Output) -> None:
+        super().__init__()
+        self._log = log
+        self._line = b""
+
+    def __call__(self, chunk: bytes) -> None:
+        *lines, self._line = (self._line + chunk).split(b"\n")
+        for line in lines:
+            if line.strip().startswith((b"Downloading ", b"Downloaded ")):
+                self._log(line.strip() + b"\n")
+            else:
+                super().__call__(line + b"\n")
+
+    @property
+    def kept(self) -> bytes:
+        """The last words, without those about downloads."""
+        super().__call__(self._line)
+        self._line = b""
+        return super().kept
 
 
 def _arguments(requirements: Path, target: Path, *, hashed: bool) -> Sequence[str]:

@@ -6,7 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -15,6 +15,7 @@ from cloud_ml.environments.base import Sandbox
 from cloud_ml.environments.files import digest_of, remove
 from cloud_ml.environments.interpreter import Interpreter, own
 from cloud_ml.environments.layers import Store
+from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.pipconfig import PipConfig
 from cloud_ml.environments.requirements import Requirement, locked, parse
 from cloud_ml.environments.runtime import Runtime
@@ -47,6 +48,7 @@ class Stock:
     sandbox: Sandbox
     log: process.Output
     timeout_s: float
+    leases: Leases = field(default_factory=Leases)
 
     @property
     def tenant_folder(self) -> Path:
@@ -210,7 +212,7 @@ class Stock:
     def store(self, uv: Uv) -> Store:
         """The layers that ``uv`` installs."""
         folder = self.home if uv.sandbox is None else self.tenant_folder
-        return Store(folder / "layers", folder / "locks", uv, self.log)
+        return Store(folder / "layers", folder / "locks", uv, self.log, self.leases)
 
 
 def _compatible(builds: Mapping[str, str], needed: Sequence[Requirement]) -> dict[str, str]:

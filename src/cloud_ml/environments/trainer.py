@@ -20,6 +20,7 @@ from typing import Any
 from cloud_ml.environments import detect, inside, interpreter, process, wheels
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Sandbox
 from cloud_ml.environments.files import digest_of, is_real_folder, make_once, read_json, remove, write_json
+from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.unpacking import unpack
 
 _FORMAT = 3
@@ -58,6 +59,7 @@ class Workshop:
     layer_for: Callable[[tuple[str, ...]], Path]
     log: process.Output
     timeout_s: float
+    leases: Leases
 
     def stage(self, request: EnvironmentRequest, file: Path, digest: str) -> Trainer:
         """The trainer in ``file``, whose bytes have the SHA-256 ``digest``.
@@ -69,7 +71,10 @@ class Workshop:
         named = name if name.endswith((".whl", ".py")) else ""
         package = (request.module or "").split(".")[0]
         target = self.folder / digest_of(_FORMAT, digest, named, package, interpreter.own().version)
-        make_once(target, lambda work: self._make(work, request, file, name), locks=self.locks)
+        while True:  # it may be evicted before it is held
+            make_once(target, lambda work: self._make(work, request, file, name), locks=self.locks)
+            if self.leases.take(target):
+                break
         return _trainer(target, read_json(target / "report.json"))
 
     def _make(self, work: Path, request: EnvironmentRequest, file: Path, name: str) -> None:

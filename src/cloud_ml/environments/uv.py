@@ -41,15 +41,19 @@ class Uv:
         reads: Sequence[Path] = (),
         writes: Sequence[Path] = (),
         offline: bool = False,
+        progress: bool = False,
     ) -> int:
         """Run ``uv pip <arguments>`` for ``interpreter`` and return its exit code.
+
+        With ``progress`` it tells of big downloads as they begin and end.
 
         Raises:
             EnvironmentFailed: It could not be started or did not end in time.
         """
         self.cache.mkdir(parents=True, exist_ok=True)
         command = [str(self.program), "pip", *arguments, "--python", str(interpreter.path), *self.config.arguments]
-        command += ["--cache-dir", str(self.cache), "--no-progress", "--color", "never", "--no-python-downloads"]
+        command += ["--cache-dir", str(self.cache), "--color", "never", "--no-python-downloads"]
+        command += [] if progress else ["--no-progress"]
         command += [] if self.sandbox else ["--only-binary", ":all:"]
         command += ["--offline"] if offline else []
         environment = self._environment(writes)

@@ -65,8 +65,6 @@ def test_nothing_to_show(offline: Run) -> None:
     assert "cloudml config init" in offline("config", "show").stderr
 
 
-def test_whoami_and_frameworks(run: Run) -> None:
+def test_whoami(run: Run) -> None:
     assert "default (1)" in run("whoami").stdout
     assert json.loads(run("whoami", "-o", "json").stdout)["user"] == "admin"
-    assert "tensorflow  2.16, 1.15" in run("framework", "list").stdout
-    assert json.loads(run("framework", "list", "-o", "json").stdout)["python"] == ["3.11"]

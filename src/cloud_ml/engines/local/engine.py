@@ -15,13 +15,15 @@ from typing import Any
 
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import ObservedGang
-from cloud_ml.engines.base import Capacity, Engine, Gang, GangKey, Places, UsagePoint
+from cloud_ml.engines.base import Capacity, Engine, Gang, GangKey, Places, RuntimeState, UsagePoint
 from cloud_ml.engines.local import ledger as ledgers
 from cloud_ml.engines.local import leftovers, linux, probe, proctree, sandbox
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogReader
 from cloud_ml.engines.local.probe import Findings
+from cloud_ml.engines.local.runtimes import LocalRuntimes
 from cloud_ml.engines.local.spawner import SOCKET_NAME
+from cloud_ml.environments import evict
 from cloud_ml.environments.files import clear_leftovers
 from cloud_ml.errors import Conflict, Unavailable
 from cloud_ml.models import codec
@@ -39,12 +41,17 @@ class LocalEngine(Engine):
     Args:
         findings: What the machine gives (see ``probe``).
         network: ``host`` or ``none``, for ``isolation`` only; each gang names its own.
+        layers_limit_bytes: What installed packages may take before unused ones go; 0 means no limit.
+        tidy_s: How often that is looked at.
     """
 
-    def __init__(self, findings: Findings, *, network: str = "host") -> None:
+    def __init__(
+        self, findings: Findings, *, network: str = "host", layers_limit_bytes: int = 0, tidy_s: float = 600.0
+    ) -> None:
         self._config = findings.config
         self._missing = findings.missing
         self._network = network
+        self._runtimes = LocalRuntimes(findings.config, limit_bytes=layers_limit_bytes, tidy_s=tidy_s)
         self._root = Path(findings.config.root)
         self._ledger = Ledger(self._root)
         self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
@@ -56,10 +63,13 @@ class LocalEngine(Engine):
         sandbox.write_accounts(self._config.accounts)
         await asyncio.to_thread(self._ledger.prune)
         await asyncio.to_thread(clear_leftovers, Path(self._config.environments_home))
+        await asyncio.to_thread(evict.clear_leftovers, Path(self._config.environments_home))
         async with self._lock:
             await self._connect()
+        self._runtimes.start()
 
     async def close(self) -> None:
+        await self._runtimes.close()
         async with self._lock:
             with contextlib.suppress(OSError, EOFError, Unavailable):
                 await self._exchange({"retire_if_idle": True})
@@ -165,6 +175,18 @@ class LocalEngine(Engine):
     def missing(self) -> Sequence[str]:
         """What the machine lacks, and how to get it."""
         return self._missing
+
+    async def runtimes(self) -> Sequence[RuntimeState]:
+        """Every runtime that is offered, and what of it is there."""
+        return await self._runtimes.states()
+
+    def prepare_runtime(self, name: str, version: str | None) -> AsyncIterator[str]:
+        """Install a runtime unless it is there; see ``engines.base.Runtimes``."""
+        return self._runtimes.prepare(name, version)
+
+    async def remove_runtime(self, name: str, version: str | None) -> bool:
+        """Remove what was installed; false if a job that lives uses it."""
+        return await self._runtimes.remove(name, version)
 
     def places(self, job_uid: str) -> Places:
         if self._config.bwrap:

@@ -1,0 +1,41 @@
+"""Runtimes over the modern surface."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+
+from cloud_ml.models import codec
+from cloud_ml.models.framework import PreparationLine, Runtime, RuntimePage
+from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.transport import Transport
+
+_PATH = "/api/v1/runtimes"
+
+
+class RuntimeCalls:
+    """One method for each operation on runtimes."""
+
+    def __init__(self, transport: Transport) -> None:
+        self.transport = transport
+
+    def list(self, framework: str | None = None) -> list[Runtime]:
+        """Every runtime, or those of one framework."""
+        path = f"{_PATH}/{segment(framework)}" if framework else _PATH
+        return codec.decode(RuntimePage, self.transport.json(Request("GET", path)), ignore_unknown=True).items
+
+    def prepare(self, framework: str, version: str | None) -> Iterator[PreparationLine]:
+        """What happens while a runtime is installed; asked when the first line is."""
+        request = Request("POST", f"{_PATH}/{segment(framework)}/prepare", query={"version": version})
+        with self.transport.send(request) as answer:
+            rest = b""
+            for chunk in answer:
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in filter(None, lines):
+                    yield codec.decode(PreparationLine, json.loads(line), ignore_unknown=True)
+
+    def remove(self, framework: str, version: str | None) -> None:
+        """Remove what is installed of a runtime."""
+        request = Request("DELETE", f"{_PATH}/{segment(framework)}", query={"version": version})
+        with self.transport.send(request):
+            pass
