@@ -1,0 +1,33 @@
+"""What stands between jobs and the machine, and between jobs and each other."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from cloud_ml.bootstrap import find_uv
+from cloud_ml.doctor.findings import Area, Finding
+from cloud_ml.engines.local.probe import in_force, probe
+from cloud_ml.errors import CloudMlError
+from cloud_ml.settings import Settings
+
+_AREA = Area("isolation")
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Put up each fence once, as the start of a server does, in a folder that is thrown away."""
+    with tempfile.TemporaryDirectory(prefix="cloudml-doctor-") as folder:
+        root = Path(folder)
+        # who may pass through the data folder matters to the user that jobs get
+        home = settings.data_dir if settings.data_dir.exists() else root
+        try:
+            found = probe(settings.engine, root=root, environments_home=home, runtimes_dir=root, uv=find_uv())
+        except CloudMlError as error:
+            yield _AREA.problem("required", error.message, error.hint or "")
+            return
+        for fence, stands in in_force(found.config, settings.engine.network).items():
+            yield _AREA.ok(fence.replace("_", " "), stands)
+        for sentence in found.missing:
+            says, _, remedy = sentence.partition("; ")
+            yield _AREA.warning("missing", says, remedy)

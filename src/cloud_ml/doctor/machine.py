@@ -1,0 +1,59 @@
+"""The machine itself: processors, memory, open files, accelerators."""
+
+from __future__ import annotations
+
+import os
+import platform
+import resource
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+from cloud_ml import __version__
+from cloud_ml.doctor.findings import Area, Finding
+from cloud_ml.models.common import format_memory
+
+_AREA = Area("machine")
+_LEAST_MEMORY = 2 * 2**30
+_LEAST_FILES = 4096
+_GPU_TIMEOUT_S = 10.0
+
+
+def examine() -> Iterator[Finding]:
+    """Look at the machine."""
+    system = f"{platform.system()} {platform.release()} on {platform.machine()}"
+    yield _AREA.ok("system", f"{system}, Python {platform.python_version()}, Cloud ML {__version__}")
+    cores = len(os.sched_getaffinity(0))
+    total, free = _memory()
+    says = f"{cores} cores, {format_memory(total)} of memory, {format_memory(free)} of it free"
+    if total < _LEAST_MEMORY:
+        yield _AREA.warning("size", says, "jobs of the larger frameworks need 2G and more")
+    else:
+        yield _AREA.ok("size", says)
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < _LEAST_FILES:
+        remedy = f"ulimit -n {_LEAST_FILES}, or LimitNOFILE={_LEAST_FILES} in the unit of systemd"
+        yield _AREA.warning("open files", f"at most {soft} ({hard} can be had)", remedy)
+    else:
+        yield _AREA.ok("open files", f"at most {soft}")
+    yield _gpus()
+
+
+def _memory() -> tuple[int, int]:
+    """Bytes of memory: all, and what could be given to new processes."""
+    lines = (line.split() for line in Path("/proc/meminfo").read_text("ascii").splitlines())
+    table = {words[0].rstrip(":"): int(words[1]) * 1024 for words in lines if len(words) > 1}
+    return table.get("MemTotal", 0), table.get("MemAvailable", 0)
+
+
+def _gpus() -> Finding:
+    program = shutil.which("nvidia-smi")
+    if program is None:
+        return _AREA.ok("gpus", "none; jobs that ask for one are refused (api.gpu_missing = 'ignore' lets them run)")
+    line = [program, "--query-gpu=name,memory.total", "--format=csv,noheader"]
+    try:
+        asked = subprocess.run(line, capture_output=True, text=True, timeout=_GPU_TIMEOUT_S, check=True)  # noqa: S603
+    except (OSError, subprocess.SubprocessError) as error:
+        return _AREA.warning("gpus", f"nvidia-smi is there and does not answer: {error}", "look at the driver")
+    return _AREA.ok("gpus", "; ".join(asked.stdout.strip().splitlines()) or "none")

@@ -1,0 +1,54 @@
+"""What a database is, in one look that changes nothing."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from sqlalchemy import text
+from sqlalchemy.exc import SQLAlchemyError
+
+from cloud_ml.errors import Unavailable
+from cloud_ml.state.sql import migrations
+from cloud_ml.state.sql.dialects import dialect_of
+
+_PROGRAM = {
+    "sqlite": ("SQLite", "SELECT sqlite_version()"),
+    "postgresql": ("PostgreSQL", "SELECT current_setting('server_version')"),
+}
+
+
+@dataclass(frozen=True)
+class Glance:
+    """``address`` shows no password; ``schema`` is ``None`` where there are no tables of ours."""
+
+    address: str
+    program: str
+    missing_file: Path | None = None
+    schema: str | None = None
+
+
+def glance(url: str) -> Glance:
+    """Look at the database at ``url``.
+
+    Raises:
+        InvalidRequest: ``url`` names no database of a kind we know.
+        Damaged: Its file is no database.
+        Unavailable: Its driver is not installed, or it does not answer.
+    """
+    dialect, parsed = dialect_of(url)
+    address = parsed.render_as_string(hide_password=True)
+    program, question = _PROGRAM[parsed.get_backend_name()]
+    file = Path(parsed.database) if program == "SQLite" and parsed.database else None
+    if file is not None and not file.exists():
+        return Glance(address, program, missing_file=file)
+    engine = dialect.reader(parsed)
+    try:
+        with engine.connect() as connection:
+            version = connection.execute(text(question)).scalar_one()
+            return Glance(address, f"{program} {version}", schema=migrations.version_of(connection))
+    except SQLAlchemyError as error:
+        words = str(getattr(error, "orig", None) or error).strip().splitlines()
+        raise Unavailable(f"{address} does not answer: {words[0] if words else type(error).__name__}") from error
+    finally:
+        engine.dispose()

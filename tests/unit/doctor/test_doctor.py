@@ -1,0 +1,220 @@
+"""Each examination, on a machine that lacks something."""
+
+from __future__ import annotations
+
+import http.server
+import os
+import socket
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pytest
+
+from cloud_ml import data_folder
+from cloud_ml.doctor import areas, client, database, machine, network, reach, runtimes, storage
+from cloud_ml.doctor.findings import Finding, Verdict
+from cloud_ml.environments.pipconfig import PipConfig
+from cloud_ml.errors import InvalidRequest, Unauthenticated
+from cloud_ml.settings import Settings, load
+from cloud_ml.state.sql.store import SqlStateStore
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Callable[..., Settings]:
+    """Settings of a server whose data is below ``tmp_path``."""
+    return lambda **server: load(None, {}, {"server": {"data_dir": str(tmp_path / "data"), "port": 0, **server}})
+
+
+def named(findings: Iterator[Finding], name: str) -> Finding:
+    return next(one for one in findings if one.name == name)
+
+
+def test_the_machine_is_told() -> None:
+    found = {one.name: one for one in machine.examine()}
+    assert f"{len(os.sched_getaffinity(0))} cores" in found["size"].says
+    assert "Linux" in found["system"].says
+
+
+def test_few_open_files_are_a_warning_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("resource.getrlimit", lambda _: (256, 1024))
+    found = named(machine.examine(), "open files")
+    assert (found.verdict, found.says) == (Verdict.WARNING, "at most 256 (1024 can be had)")
+    assert "ulimit -n 4096" in found.remedy
+
+
+def test_an_accelerator_is_named_and_a_broken_driver_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "nvidia-smi"
+    program.write_text("#!/bin/sh\necho 'NVIDIA T4, 15360 MiB'\n")
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:/bin")
+    assert named(machine.examine(), "gpus").says == "NVIDIA T4, 15360 MiB"
+    program.write_text("#!/bin/sh\nexit 9\n")
+    assert named(machine.examine(), "gpus").verdict is Verdict.WARNING
+
+
+def test_a_data_folder_that_others_write_is_a_problem(settings: Callable[..., Settings], tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data").chmod(0o777)
+    found = named(storage.examine(settings()), "data")
+    assert found.verdict is Verdict.PROBLEM
+    assert found.remedy == f"chmod go-w {tmp_path / 'data'}"
+
+
+def test_storage_is_measured_and_nothing_is_left(settings: Callable[..., Settings], tmp_path: Path) -> None:
+    found = {one.name: one for one in storage.examine(settings())}
+    assert {"data", "room", "file system", "speed"} <= set(found)
+    assert "a flush takes" in found["speed"].says
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_memory_as_a_disk_is_a_warning(
+    settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    lines = f"none / ext4 rw 0 0\nnone {tmp_path} tmpfs rw 0 0\n"
+    monkeypatch.setattr(Path, "read_text", lambda *_: lines)
+    found = named(storage.examine(settings()), "file system")
+    assert (found.verdict, found.says.split(":")[0]) == (Verdict.WARNING, "tmpfs")
+
+
+def test_a_database_is_new_current_older_newer_missing_or_broken(
+    settings: Callable[..., Settings], tmp_path: Path
+) -> None:
+    mine = settings()
+    assert "made at the first start" in named(database.examine(mine), "kind").says
+    mine.data_dir.mkdir()
+    SqlStateStore.open(mine.database_url, create=True).close()
+    assert named(database.examine(mine), "schema").verdict is Verdict.OK
+    file = mine.data_dir / "state.db"
+    for version, verdict in (("0000", Verdict.WARNING), ("9999", Verdict.PROBLEM)):
+        with sqlite3.connect(file) as connection:
+            connection.execute("UPDATE schema_version SET version_num = ?", [version])
+        connection.close()
+        assert named(database.examine(mine), "schema").verdict is verdict
+    data_folder.credentials(mine.data_dir).touch()
+    for leftover in mine.data_dir.glob("state.db*"):
+        leftover.unlink()
+    missing = named(database.examine(mine), "kind")
+    assert missing.verdict is Verdict.PROBLEM
+    assert "restore" in missing.remedy
+    file.write_bytes(b"no database" * 1000)
+    assert named(database.examine(mine), "kind").verdict is Verdict.PROBLEM
+
+
+def test_a_database_server_that_does_not_answer_is_told_without_its_password(settings: Callable[..., Settings]) -> None:
+    url = "postgresql://me:secret-word@127.0.0.1:1/cloudml"
+    (found,) = database.examine(settings(database_url=url))
+    assert found.verdict is Verdict.PROBLEM
+    assert "secret-word" not in found.says
+
+
+def test_a_bad_runtime_file_is_named(settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cloud_ml.environments.pipconfig.read", lambda: PipConfig(no_index=True))
+    mine = settings()
+    mine.runtimes_dir.mkdir(parents=True)
+    (mine.runtimes_dir / "odd.toml").write_text("name = 3\n")
+    found = named(runtimes.examine(mine), "frameworks")
+    assert found.verdict is Verdict.PROBLEM
+    assert "odd.toml" in found.says
+
+
+def test_an_index_that_nobody_serves_is_a_warning_without_its_password(
+    settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    index = PipConfig(index="http://me:secret-word@127.0.0.1:1/simple")
+    monkeypatch.setattr("cloud_ml.environments.pipconfig.read", lambda: index)
+    found = named(runtimes.examine(settings()), "index")
+    assert found.verdict is Verdict.WARNING
+    assert "secret-word" not in found.says + found.remedy
+
+
+class _Other(http.server.BaseHTTPRequestHandler):
+    """Somebody else's server; it keeps what it was sent."""
+
+    seen: ClassVar[list[Any]] = []
+
+    def do_HEAD(self) -> None:
+        self.seen.append((self.path, self.headers.get("Authorization")))
+        self.send_response(404)
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None: ...
+
+
+@pytest.fixture
+def other() -> Iterator[int]:
+    """The port of a server that is not ours."""
+    with http.server.HTTPServer(("127.0.0.1", 0), _Other) as served:
+        thread = threading.Thread(target=served.serve_forever, kwargs={"poll_interval": 0.01})
+        thread.start()
+        yield served.server_port
+        served.shutdown()
+        thread.join()
+
+
+def test_asking_an_address_sends_no_credentials(other: int) -> None:
+    _Other.seen.clear()
+    reach.reach(f"http://me:secret-word@127.0.0.1:{other}/simple/")
+    assert _Other.seen == [("/simple/", None)]
+    with pytest.raises(reach.Unreachable, match="ftp is no scheme"):
+        reach.reach("ftp://example.org")
+    with pytest.raises(reach.Unreachable, match="no such folder"):
+        reach.reach("file:///no/such/folder")
+
+
+def test_who_has_the_port_is_told(settings: Callable[..., Settings], other: int) -> None:
+    found = named(network.examine(settings(port=other)), "address")
+    assert (found.verdict, "another HTTP server" in found.says) == (Verdict.WARNING, True)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        port = silent.getsockname()[1]
+        silent.close()
+        assert named(network.examine(settings(port=port)), "address").says == f"127.0.0.1:{port} is free"
+
+
+@pytest.mark.parametrize(
+    ("server", "verdict"),
+    [
+        ({"host": "127.0.0.1"}, Verdict.OK),
+        ({"host": "::1"}, Verdict.OK),
+        ({"host": "0.0.0.0"}, Verdict.PROBLEM),
+        ({"host": "0.0.0.0", "behind_proxy": True}, Verdict.OK),
+        ({"host": "0.0.0.0", "tls_cert": __file__, "tls_key": __file__}, Verdict.OK),
+        ({"host": "0.0.0.0", "tls_cert": "/no/cert", "tls_key": "/no/key"}, Verdict.PROBLEM),
+    ],
+)
+def test_what_others_can_reach(settings: Callable[..., Settings], server: dict[str, Any], verdict: Verdict) -> None:
+    assert named(network.examine(settings(**server)), "exposure").verdict is verdict
+
+
+def test_a_users_key_that_is_missing_or_readable(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = tmp_path / "config.json"
+    file.write_text("{}")
+    file.chmod(0o644)
+    monkeypatch.setenv("CLOUDML_CONFIG", str(file))
+
+    def refuse() -> Any:
+        raise InvalidRequest("there is no access key", hint="make one")
+
+    found = {one.name: one for one in client.examine(refuse)}
+    assert found["settings"].remedy == f"chmod 600 {file}"
+    assert (found["key"].says, found["key"].remedy) == ("there is no access key", "make one")
+
+
+def test_a_key_that_the_server_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("CLOUDML_CONFIG", str(tmp_path / "none.json"))
+
+    class Refused:
+        def whoami(self) -> None:
+            raise Unauthenticated("the signature is wrong")
+
+        def close(self) -> None: ...
+
+    (found,) = client.examine(Refused)  # type: ignore[arg-type]
+    assert (found.verdict, found.says) == (Verdict.WARNING, "the signature is wrong")
+
+
+def test_every_area_is_examined(settings: Callable[..., Settings]) -> None:
+    names = list(areas(settings(), lambda: None))  # type: ignore[arg-type, return-value]
+    assert names == ["machine", "isolation", "storage", "database", "runtimes", "network", "client"]
