@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING
 
 import click
 
 from cloud_ml.cli.completing import context_names
 from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.output import echo, echo_json, echo_table, note, output_option
+from cloud_ml.cli.output import echo, echo_as, echo_table, note, output_option
 from cloud_ml.cli.session import Session, pass_session
 
 if TYPE_CHECKING:
     from cloud_ml.sdk.config import Context
+
+
+_MASK = "******"
+_VARIABLES = ("CLOUDML_CONTEXT", "CLOUDML_ENDPOINT", "CLOUDML_ACCESS_KEY", "CLOUDML_SECRET_KEY")
 
 
 @click.group(cls=LazyGroup)
@@ -39,18 +44,17 @@ def init(
     use: bool,
 ) -> None:
     """Make the context NAME, or change it. What no option and no variable (CLOUDML_ENDPOINT, …) gives is asked for."""
-    import os
-
     from cloud_ml.sdk.config import Context, config_path, read_configuration, write_context
     from cloud_ml.sdk.endpoint import DEFAULT_ENDPOINT, parse_endpoint
 
     before = read_configuration(config_path()).contexts.get(name, Context())
     endpoint = endpoint or session.endpoint or os.environ.get("CLOUDML_ENDPOINT")
-    endpoint = endpoint or click.prompt("Server", default=before.endpoint or DEFAULT_ENDPOINT, err=True)
+    endpoint = endpoint or _ask("Server", "--endpoint", "CLOUDML_ENDPOINT", default=before.endpoint or DEFAULT_ENDPOINT)
+    parse_endpoint(endpoint)  # refused before anything else is asked for
     access_key = access_key or os.environ.get("CLOUDML_ACCESS_KEY")
-    access_key = access_key or click.prompt("Access key", default=before.access_key or None, err=True)
+    access_key = access_key or _ask("Access key", "--access-key", "CLOUDML_ACCESS_KEY", default=before.access_key)
     secret_key = secret_key or os.environ.get("CLOUDML_SECRET_KEY")
-    secret_key = secret_key or click.prompt("Secret key", hide_input=True, err=True)
+    secret_key = secret_key or _ask("Secret key", "--secret-key", "CLOUDML_SECRET_KEY", hidden=True)
     context = Context(str(parse_endpoint(endpoint)), access_key, secret_key)
     if check:
         _check(context)
@@ -59,35 +63,17 @@ def init(
 
 
 @config.command()
-@output_option("json")
+@output_option()
 def show(output: str | None) -> None:
-    """Show all contexts. Secrets are never shown."""
-    from cloud_ml.sdk.config import config_path, read_configuration
+    """Show all contexts and where they are kept. Secrets are never shown."""
+    _show(output)
 
-    path = config_path()
-    configuration = read_configuration(path)
-    if output == "json":
-        contexts = {
-            name: {"endpoint": one.endpoint, "access_key": one.access_key}
-            for name, one in configuration.contexts.items()
-        }
-        echo_json({"file": str(path), "current": configuration.current, "contexts": contexts})
-        return
-    note(f"settings: {path}")
-    rows = [
-        (
-            "*" if name == configuration.current else "",
-            name,
-            one.endpoint,
-            one.access_key,
-            "set" if one.secret_key else "",
-        )
-        for name, one in sorted(configuration.contexts.items())
-    ]
-    if not rows:
-        note("There is no context yet: run `cloudml config init`.")
-        return
-    echo_table(("", "NAME", "ENDPOINT", "ACCESS KEY", "SECRET"), rows)
+
+@config.command("list")
+@output_option()
+def list_contexts(output: str | None) -> None:
+    """List the contexts (as `show` does)."""
+    _show(output)
 
 
 @config.command()
@@ -126,6 +112,32 @@ def delete(names: tuple[str, ...]) -> None:
     echo(f"removed {', '.join(names)}; the current context is {current if left else 'none'}")
 
 
+def _show(output: str | None) -> None:
+    from cloud_ml.sdk.config import config_path, read_configuration
+
+    path = config_path()
+    configuration = read_configuration(path)
+    contexts = {
+        name: {"endpoint": one.endpoint, "access_key": one.access_key, "secret_key": _MASK if one.secret_key else ""}
+        for name, one in sorted(configuration.contexts.items())
+    }
+    document = {"file": str(path), "current": configuration.current, "contexts": contexts}
+    if echo_as(output, document, contexts):
+        return
+    note(f"settings: {path}")
+    rows = [
+        ("*" if name == configuration.current else "", name, one["endpoint"], one["access_key"], one["secret_key"])
+        for name, one in contexts.items()
+    ]
+    if not rows:
+        note("There is no context yet: run `cloudml config init`.")
+        return
+    echo_table(("", "NAME", "ENDPOINT", "ACCESS KEY", "SECRET"), rows)
+    overriding = [name for name in _VARIABLES if os.environ.get(name)]
+    if overriding:
+        note(f"{', '.join(overriding)} in the environment {'goes' if len(overriding) == 1 else 'go'} before these.")
+
+
 def _use(name: str) -> None:
     from cloud_ml.sdk.config import Configuration, choose_context, config_path, read_configuration, write_configuration
 
@@ -136,15 +148,41 @@ def _use(name: str) -> None:
     echo(f'the current context is "{name}"')
 
 
+def _ask(question: str, option: str, variable: str, *, default: str = "", hidden: bool = False) -> str:
+    import sys
+
+    try:
+        answer: str = click.prompt(question, default=default or None, hide_input=hidden, err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        note("")  # the question stands in the line
+        raise click.UsageError(f"there is nobody to ask: give {option} or set {variable}") from None
+    return answer.strip()
+
+
 def _check(context: Context) -> None:
-    """Ask the server whom it takes the key for. A server that is not there is no reason not to save the key."""
+    """Ask the server whom it takes the key for. A server that is not there is no reason not to save the key.
+
+    Raises:
+        CloudMlError: The key is refused, or what answers is no server of ours.
+    """
     from cloud_ml.client import CloudMlClient
-    from cloud_ml.errors import TransportError
+    from cloud_ml.errors import NotFound, TransportError, Unauthenticated
+    from cloud_ml.sdk.failures import NobodyThere
 
     try:
         with CloudMlClient(context.access_key, context.secret_key, context.endpoint) as client:
             me = client.whoami()
-    except TransportError as error:
-        note(f"not checked: {error.message}")
+    except NobodyThere as error:
+        note(f"not checked: {error.message}\n  If the server is not just down, correct the endpoint: run this again.")
+    except Unauthenticated as error:
+        error.hint = f"Nothing is saved; {error.hint or 'look at the key'}".rstrip()
+        raise
+    except (NotFound, TransportError) as error:
+        error.hint = (
+            f"Nothing is saved. Correct the endpoint, or save it unchecked with --no-check. {error.hint or ''}".rstrip()
+        )
+        raise
     else:
         note(f"the server knows you as {me.user} of {me.org} ({me.role})")

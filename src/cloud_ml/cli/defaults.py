@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import re
-import unicodedata
+from difflib import get_close_matches
 from pathlib import Path
 
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import meant
+from cloud_ml.models.common import refuse
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".whl", ".py")
 _VERSION = re.compile(r"-v?\d+(\.\w+)*([-+.].*)?$")
@@ -33,8 +35,7 @@ def name_for(trainer_uri: str) -> str:
         last = Path(trainer_uri).expanduser().resolve().name
     bare = next((last.removesuffix(ending) for ending in _ARCHIVES if last.endswith(ending)), last)
     bare = _VERSION.sub("", bare) if bare != last else bare
-    plain = unicodedata.normalize("NFKD", bare).encode("ascii", "ignore").decode().lower()
-    name = re.sub(r"[^a-z0-9]+", "-", plain).strip("-")[:50].rstrip("-")
+    name = meant.name(bare)[:50].rstrip("-")
     if not name:
         raise InvalidRequest(
             f"no name for the job can be made of {last!r}", field="job_name", hint="Give one: --job_name NAME."
@@ -64,6 +65,30 @@ def module_for(trainer_uri: str) -> str:
     if not found:
         raise _unclear(f"no module to run was found in {trainer_uri}", [])
     raise _unclear(f"{trainer_uri} holds several modules that could be run", found)
+
+
+def check_module_in(trainer_uri: str, module: str) -> None:
+    """Refuse a module that local code cannot hold: a file's name, or a part that its package lacks.
+
+    What is not there at all may come from a requirement, and what a build makes of a project is not guessed.
+
+    Raises:
+        InvalidRequest: It is not there; names what may have been meant.
+    """
+    if "://" in trainer_uri or not (folder := Path(trainer_uri).expanduser()).is_dir():
+        return
+    if module.endswith(".py") and (folder / module).is_file():
+        raise refuse("module_name", module, "the name of a module, not of a file", meant=meant.module(module))
+    root = folder.joinpath(*module.split(".")[:1])
+    if _is_project(folder) or not (root / "__init__.py").is_file() or not _PARTS.fullmatch(root.name):
+        return
+    place = folder.joinpath(*module.split("."))
+    if not place.with_name(place.name + ".py").is_file() and not place.is_dir():
+        near = get_close_matches(
+            place.name, [one.stem for one in place.parent.glob("*.py")] if place.parent.is_dir() else []
+        )
+        instead = ".".join([*module.split(".")[:-1], near[0]]) if near else ""
+        raise refuse("module_name", module, f"a module that {trainer_uri} holds", meant=instead)
 
 
 def _candidates(folder: Path) -> list[str]:

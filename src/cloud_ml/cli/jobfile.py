@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tomllib
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.train_job import TrainJob
 
 
 def read_job_file(path: Path) -> dict[str, Any]:
@@ -20,14 +23,28 @@ def read_job_file(path: Path) -> dict[str, Any]:
     try:
         text = path.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise _bad(path, f"cannot be read: {error}") from error
+        raise _bad(path, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
         document = _parse(path, text)
     except ValueError as error:
         raise _bad(path, f"is malformed: {error}") from error
     if not isinstance(document, dict):
         raise _bad(path, "holds no table of fields such as job_name")
+    _check_names(path, document)
     return document
+
+
+def _check_names(path: Path, document: dict[str, Any]) -> None:
+    known = [field.name for field in dataclasses.fields(TrainJob)]
+    for name in document:
+        if name not in known:
+            near = get_close_matches(str(name), known, n=3)
+            raise InvalidRequest(
+                f"{name} in the job file {path} is not a known field"
+                + (f"; did you mean {' or '.join(near)}?" if near else ""),
+                field=str(name),
+                allowed="one of " + ", ".join(near or known),
+            )
 
 
 def _parse(path: Path, text: str) -> Any:

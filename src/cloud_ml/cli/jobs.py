@@ -9,7 +9,8 @@ import click
 
 from cloud_ml.cli.completing import framework_names, job_names, state_names
 from cloud_ml.cli.guard import each
-from cloud_ml.cli.lazy import Lazy, LazyGroup
+from cloud_ml.cli.lazy import Lazy
+from cloud_ml.cli.near import JobsGroup, near_names
 from cloud_ml.cli.output import echo, echo_as, echo_table, local_time, note, output_option
 from cloud_ml.cli.progress import spinner
 from cloud_ml.cli.session import Session, pass_session
@@ -24,7 +25,7 @@ _ELSEWHERE = {
 }
 
 
-@click.group(cls=LazyGroup, lazy=_ELSEWHERE)
+@click.group(cls=JobsGroup, lazy=_ELSEWHERE)
 def jobs() -> None:
     """Train jobs."""
 
@@ -144,7 +145,8 @@ def cancel(session: Session, names: tuple[str, ...]) -> int:
     """End jobs wherever they stand. What they wrote stays."""
 
     def end(name: str) -> None:
-        job = session.client.cancel_train_job(name)
+        with near_names(session):
+            job = session.client.cancel_train_job(name)
         echo(f"{job.name} {'is cancelled' if job.finished else 'is being stopped'}")
 
     return each(names, end)
@@ -167,7 +169,8 @@ def delete(session: Session, names: tuple[str, ...], *, wait: bool, is_cluster_n
     """Remove jobs and their logs. One that runs is stopped first."""
 
     def remove(name: str) -> None:
-        handle = session.client.get_train_job(name)
+        with near_names(session):
+            handle = session.client.get_train_job(name)
         handle.delete()
         if not wait:
             echo(f"{handle.name} is being deleted")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
-from cloud_ml.cli.defaults import looks_like_code, module_for, name_for
+from cloud_ml.cli.defaults import check_module_in, looks_like_code, module_for, name_for
 
 F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED = ("job_name", "module_name", "trainer_uri")
+_IN_THE_FOLDER = "or in the folder of the code: cloudml jobs submit ."
 _BEHIND = "cloud_ml.cli.words.behind"
 
 
@@ -56,7 +58,7 @@ def with_words(fields: dict[str, Any], words: Sequence[str], behind: Sequence[st
     Raises:
         UsageError: There is no code, or arguments are given in two ways.
     """
-    fields, words = dict(fields), list(words)
+    fields, given, words = dict(fields), words, list(words)
     missing = [name for name in REQUIRED if name not in fields]
     if words and len(words) < len(missing) and missing[-1] == "trainer_uri" and looks_like_code(words[-1]):
         fields["trainer_uri"] = words.pop()
@@ -65,9 +67,10 @@ def with_words(fields: dict[str, Any], words: Sequence[str], behind: Sequence[st
             fields[name] = words.pop(0)
     if "trainer_uri" not in fields:
         missing_now = ", ".join(one for one in REQUIRED if one not in fields)
+        path = next((word for word in given if Path(word).exists()), None)
         raise click.UsageError(
             f"missing: {missing_now}. Usual is: cloudml jobs submit NAME MODULE URI, "
-            "or in the folder of the code: cloudml jobs submit ."
+            + (f"or for the code in {path}: cloudml jobs submit ./{path}" if path else _IN_THE_FOLDER)
         )
     arguments = [*words, *behind]
     if arguments:
@@ -89,6 +92,8 @@ def with_defaults(fields: dict[str, Any]) -> dict[str, Any]:
     fields = dict(fields)
     if "module_name" not in fields:
         fields["module_name"] = module_for(uri)
+    elif isinstance(fields["module_name"], str):
+        check_module_in(uri, fields["module_name"])
     if "job_name" not in fields:
         fields["job_name"] = name_for(uri)
     return fields

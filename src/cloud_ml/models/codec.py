@@ -201,7 +201,7 @@ def _read_time(value: Any, path: str) -> datetime:
 
 def _read_str(value: Any, path: str) -> str:
     if not isinstance(value, str):
-        raise _wrong(path, value, "a string")
+        raise _wrong(path, value, "a string" + (", in quotes" if type(value) in (int, float) else ""))
     return value
 
 

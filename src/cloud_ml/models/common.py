@@ -11,6 +11,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import meant
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 NAME_ALLOWED = "lower-case letters, digits and '-', starting and ending with a letter or digit, at most 63 characters"
@@ -34,23 +35,29 @@ class ObjectUri(NamedTuple):
         return f"fds://{self.bucket}/{self.key}"
 
 
-def refuse(field: str, value: Any, allowed: str) -> InvalidRequest:
-    """The error for ``value`` in ``field``, ready to be raised."""
+def refuse(field: str, value: Any, allowed: str, *, meant: str = "") -> InvalidRequest:
+    """The error for ``value`` in ``field``, ready to be raised; ``meant`` is what the caller may have wanted to say."""
     shown = repr(value) if len(repr(value)) <= 120 else repr(value)[:117] + "..."
-    return InvalidRequest(f"{field} is {shown}; allowed is {allowed}", field=field, value=value, allowed=allowed)
+    return InvalidRequest(
+        f"{field} is {shown}; allowed is {allowed}",
+        field=field,
+        value=value,
+        allowed=allowed,
+        hint=f"Did you mean {meant}?" if meant else None,
+    )
 
 
 def check_name(field: str, value: Any) -> str:
     """A resource's name, as in RFC 1123 labels."""
     if not isinstance(value, str) or len(value) > 63 or not NAME.fullmatch(value):
-        raise refuse(field, value, NAME_ALLOWED)
+        raise refuse(field, value, NAME_ALLOWED, meant=meant.name(value))
     return value
 
 
 def check_module(field: str, value: Any) -> str:
     """A dotted Python module name such as ``trainer.task``."""
     if not isinstance(value, str) or len(value) > 256 or not _MODULE.fullmatch(value):
-        raise refuse(field, value, "a Python module name such as trainer.task")
+        raise refuse(field, value, "a Python module name such as trainer.task", meant=meant.module(value))
     return value
 
 
@@ -65,7 +72,7 @@ def check_cpu(field: str, value: Any) -> str:
     """Cores as decimal text with at most two decimals, above zero. Numbers are accepted and turned to text."""
     text = f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
     if not isinstance(text, str) or not _CPU.fullmatch(text) or Decimal(text) == 0 or Decimal(text) > 4096:
-        raise refuse(field, value, "cores above 0 with at most two decimals, such as 0.5 or 2")
+        raise refuse(field, value, "cores above 0 with at most two decimals, such as 0.5 or 2", meant=meant.cpu(value))
     return text
 
 
@@ -78,7 +85,8 @@ def check_memory(field: str, value: Any) -> str:
     """A decimal number with at most two decimals and one of K, M, G (powers of 1024), above zero."""
     match = _MEMORY.fullmatch(value) if isinstance(value, str) and len(value) < 24 else None
     if not match or Decimal(match[1]) == 0:
-        raise refuse(field, value, "a number above 0 followed by K, M or G, such as 100M or 1.5G")
+        allowed = "a number above 0 followed by K, M or G, such as 100M or 1.5G"
+        raise refuse(field, value, allowed, meant=meant.memory(value))
     return str(value)
 
 
@@ -110,7 +118,7 @@ def check_duration(field: str, value: Any) -> str:
     if isinstance(text, str) and text.isascii() and text.isdigit():
         text += "s"
     if not isinstance(text, str) or len(text) > 32 or not _DURATION.fullmatch(text) or duration_seconds(text) <= 0:
-        raise refuse(field, value, "a duration above 0 such as 90s, 30m, 2h or 1d12h")
+        raise refuse(field, value, "a duration above 0 such as 90s, 30m, 2h or 1d12h", meant=meant.duration(value))
     return text
 
 

@@ -59,6 +59,10 @@ class ServerError(errors.CloudMlError):
         self.code = code  # type: ignore[misc]
 
 
+class NobodyThere(errors.TransportError):
+    """Nothing answers at the endpoint: the server may be down, or the endpoint wrong."""
+
+
 def error_of_document(document: Mapping[str, Any]) -> errors.CloudMlError:
     """The exception that the server raised, as far as its document tells."""
     code = str(document.get("code") or "internal")
@@ -115,14 +119,15 @@ def error_of_exception(
     if (tls := _tls_error(endpoint, error)) is not None:
         return tls, Trouble.FINAL
     if isinstance(error, ConnectionRefusedError):
-        return errors.TransportError(f"nothing listens at {endpoint}", hint=_START_HINT), trouble
+        return NobodyThere(f"nothing listens at {endpoint}", hint=_START_HINT), trouble
     if isinstance(error, socket.gaierror):
         message = f"the host {endpoint.host} is not known ({error.strerror or error})"
         return errors.TransportError(message, hint=_ENDPOINT_HINT), Trouble.FINAL
     if isinstance(error, TimeoutError):
         what = "did not answer" if connected else "could not be reached"
         hint = "It may be busy; the request may have been carried out." if connected else _ENDPOINT_HINT
-        return errors.TransportError(f"{endpoint} {what} within {timeout_s:g} s", hint=hint), trouble
+        kind = errors.TransportError if connected else NobodyThere
+        return kind(f"{endpoint} {what} within {timeout_s:g} s", hint=hint), trouble
     if _looks_like_tls(error):
         message = f"{endpoint} did not answer in HTTP"
         return errors.TransportError(message, hint="It may speak TLS: try https:// in the endpoint."), Trouble.FINAL

@@ -5,7 +5,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from support.fake_server import ACCESS_KEY, SECRET_KEY, FakeServer
+from support.fake_server import ACCESS_KEY, SECRET_KEY, FakeServer, Reply, serving
 
 if TYPE_CHECKING:
     from unit.cli.conftest import Run
@@ -63,6 +63,31 @@ def test_contexts(offline: Run, server: FakeServer, settings: Path) -> None:
 
 def test_nothing_to_show(offline: Run) -> None:
     assert "cloudml config init" in offline("config", "show").stderr
+
+
+def test_nobody_to_ask_is_told_what_to_give(offline: Run) -> None:
+    result = offline("config", "init", "--endpoint", "http://127.0.0.1:1", "--access-key", "a", text="")
+    assert result.exit_code == 2
+    assert "give --secret-key or set CLOUDML_SECRET_KEY" in result.stderr
+
+
+def test_what_answers_but_is_no_server_of_ours_is_not_kept(offline: Run, settings: Path) -> None:
+    with serving(lambda _: Reply(404, b"<html>", {"content-type": "text/html"})) as other:
+        arguments = ("--endpoint", other.endpoint, "--access-key", ACCESS_KEY, "--secret-key", SECRET_KEY)
+        result = offline("config", "init", *arguments)
+    assert (result.exit_code, settings.exists()) == (1, False)
+    assert "does not look like a Cloud ML server" in result.stderr
+    assert "--no-check" in result.stderr
+
+
+def test_secrets_are_masked_and_variables_that_go_before_are_named(offline: Run, server: FakeServer) -> None:
+    _init(offline, "one", server.endpoint)
+    shown = offline("config", "list", "-o", "yaml").stdout
+    assert "secret_key: '******'" in shown
+    assert SECRET_KEY not in shown
+    assert offline("config", "list", "-o", "name").stdout == "one\n"
+    env: dict[str, str | None] = {"CLOUDML_ENDPOINT": "http://127.0.0.1:1"}
+    assert "CLOUDML_ENDPOINT in the environment goes before" in offline("config", "show", env=env).stderr
 
 
 def test_whoami(run: Run) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.cli.defaults import looks_like_code, module_for, name_for
+from cloud_ml.cli.defaults import check_module_in, looks_like_code, module_for, name_for
 from cloud_ml.errors import InvalidRequest
 
 
@@ -87,3 +87,22 @@ def test_a_name_of_nothing_is_refused() -> None:
 def test_code_is_told_from_names() -> None:
     assert all(map(looks_like_code, [".", "./x", "a/b", "fds://b/k", "train.py", "x.tar.gz", "~me"]))
     assert not any(map(looks_like_code, ["linear", "trainer.task", "a-b"]))
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [("train.py", "Did you mean train?"), ("trainer.tsk", "Did you mean trainer.task?"), ("trainer.xyz", "")],
+)
+def test_a_module_that_the_folder_cannot_hold_is_refused(tmp_path: Path, module: str, words: str) -> None:
+    folder = _made(tmp_path, "train.py trainer/__init__.py trainer/task.py")
+    with pytest.raises(InvalidRequest, match="module_name is") as caught:
+        check_module_in(folder, module)
+    assert (caught.value.hint or "") == words
+
+
+def test_modules_that_may_come_from_elsewhere_are_let_pass(tmp_path: Path) -> None:
+    folder = _made(tmp_path / "plain", "train.py trainer/__init__.py trainer/task.py trainer/data/x.py")
+    for module in ("train", "trainer.task", "trainer.data", "torch.distributed.run"):
+        check_module_in(folder, module)
+    check_module_in(_made(tmp_path / "built", "setup.py trainer/__init__.py"), "trainer.made_by_the_build")
+    check_module_in("fds://cloudml/a.whl", "anything.py")

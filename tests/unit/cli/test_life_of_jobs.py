@@ -132,3 +132,11 @@ def test_the_list_is_narrowed_by_the_server(run: Run, server: FakeServer) -> Non
     assert query["created_after"].startswith("2026-01-30T00:00:00")
     assert query["created_before"].startswith("2026-01-31T00:00:00")
     assert run("jobs", "list", "--label", "a").exit_code == 2
+
+
+def test_a_name_that_is_not_there_is_answered_with_those_like_it(run: Run, api: FakeApi) -> None:
+    api.jobs = {name: make_job(name) for name in ("linear", "mnist")}
+    for words in (("describe", "linaer"), ("cancel", "linaer"), ("logs", "linaer"), ("delete", "mnist2", "linaer")):
+        result = run("jobs", *words)
+        assert (result.exit_code, "Did you mean linear?" in result.stderr) == (1, True)
+    assert "Did you mean" not in run("jobs", "describe", "zzz").stderr

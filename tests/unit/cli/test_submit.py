@@ -124,6 +124,7 @@ def test_a_job_file_is_read_and_options_override_it(
         ("job.json", "[]", "holds no table"),
         ("job.toml", "a = ", "is malformed"),
         ("job.yaml", "a: [", "is malformed"),
+        ("job.yaml", "job_name: a\nmodule_name: m\ntrainer_uri: u\nframework_version: 2.10\n", "in quotes"),
         ("job.yml", "a: !!python/object/apply:os.system [id]", "is malformed"),
         (
             "job.json",

@@ -1,0 +1,37 @@
+"""A name that is not there, and those of one's own jobs which are like it."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from difflib import get_close_matches
+
+import click
+
+from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.session import Session
+from cloud_ml.errors import CloudMlError, NotFound
+
+_LOOKED_AT = 1000
+
+
+@contextlib.contextmanager
+def near_names(session: Session) -> Iterator[None]:
+    """Within this, an error about a job that does not exist tells which names are like the one that was given."""
+    try:
+        yield
+    except NotFound as error:
+        if error.field == "job_name" and not error.hint and isinstance(error.value, str):
+            with contextlib.suppress(CloudMlError):
+                names = [one.name for one in session.client.list_train_jobs(limit=_LOOKED_AT)]
+                if near := get_close_matches(error.value, names, n=3):
+                    error.hint = f"Did you mean {' or '.join(near)}?"
+        raise
+
+
+class JobsGroup(LazyGroup):
+    """Commands that name jobs."""
+
+    def invoke(self, ctx: click.Context) -> object:
+        with near_names(ctx.ensure_object(Session)):
+            return super().invoke(ctx)
