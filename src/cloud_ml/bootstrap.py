@@ -31,6 +31,7 @@ from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.first_start import FirstStart, bootstrap
 from cloud_ml.usecases.identities import Identities
+from cloud_ml.usecases.limits import defaults_of
 
 
 @dataclass
@@ -104,6 +105,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         ),
         settings=settings.api,
         key_settings=settings.keys,
+        quota_settings=settings.quota,
         storage_settings=settings.storage,
     )
     first_start = bootstrap(platform.identities, platform.storage, access_key=access_key, secret=secret)
@@ -126,6 +128,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         holder=f"{os.uname().nodename}:{data}",
         clock=system_clock,
         offload=platform.offload,
+        default_quota=defaults_of(settings.quota),
     )
     return Server(settings, platform, controller, engine, first_start, lock)
 

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cloud_ml.sdk.handles import JobHandle
     from cloud_ml.sdk.jobs import JobCalls
     from cloud_ml.sdk.progress import Progress
+    from cloud_ml.sdk.quota import Quota
     from cloud_ml.sdk.runtimes import RuntimeCalls
     from cloud_ml.sdk.storage import Storage
     from cloud_ml.sdk.transport import Transport
@@ -110,6 +111,13 @@ class CloudMlClient:
         from cloud_ml.sdk.admin import Admin
 
         return Admin(self._transport)
+
+    @cached_property
+    def quota(self) -> Quota:
+        """Limits of the organisation, what is used of them, and applications for more."""
+        from cloud_ml.sdk.quota import Quota
+
+        return Quota(self._transport)
 
     # ── train jobs ────────────────────────────────────────────────────────────────────────────
 

@@ -7,6 +7,7 @@
     │   ├── InvalidRequest          invalid           a field is wrong: names field, value, what is allowed
     │   ├── Unauthenticated         unauthenticated   who is asking could not be established
     │   ├── Forbidden               forbidden         known, but not allowed
+    │   │   └── QuotaExceeded       quota_exceeded    the organisation's quota has no room for it
     │   ├── NotFound                not_found         absent, or somebody else's: the answers are identical
     │   ├── AlreadyExists           already_exists    the name is taken
     │   ├── Conflict                conflict          not possible in the present state
@@ -85,6 +86,12 @@ class Forbidden(RequestError):
     """The caller is known and may not do this."""
 
     code = "forbidden"
+
+
+class QuotaExceeded(Forbidden):
+    """The organisation's quota has no room for it, however long one waited."""
+
+    code = "quota_exceeded"
 
 
 class NotFound(RequestError):

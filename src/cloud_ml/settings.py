@@ -18,6 +18,7 @@ from typing import Any, cast
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec, common
+from cloud_ml.models.quota import limit_of
 
 MIB = 2**20
 GIB = 2**30
@@ -116,6 +117,43 @@ class KeySettings:
 
 
 @dataclass(frozen=True)
+class QuotaSettings:
+    """Limits of organisations that have none of their own. Empty means no limit.
+
+    Amounts: cores (``4``, ``0.5``), sizes (``16G``), whole numbers. What is used counts while a job holds a place.
+    """
+
+    train_cpu: str = ""
+    """Cores of train jobs together."""
+    train_memory: str = ""
+    """Memory of train jobs together."""
+    train_gpu: str = ""
+    """GPUs of train jobs together."""
+    train_count: str = ""
+    """Train jobs at once."""
+    model_cpu: str = ""
+    """Cores of model services; shown today, and in force once there are model services."""
+    model_memory: str = ""
+    """Memory of model services, likewise."""
+    model_gpu: str = ""
+    """GPUs of model services, likewise."""
+    model_count: str = ""
+    """Model services at once, likewise."""
+    dev_cpu: str = ""
+    """Cores of development environments; shown today, and in force once there are such."""
+    dev_memory: str = ""
+    """Memory of development environments, likewise."""
+    dev_gpu: str = ""
+    """GPUs of development environments, likewise."""
+    dev_count: str = ""
+    """Development environments at once, likewise."""
+    storage: str = ""
+    """Bytes in all buckets together. Uploads beyond are refused; what jobs write counts and is not stopped."""
+    open_applications: int = 20
+    """Applications for quota that an organisation may have open."""
+
+
+@dataclass(frozen=True)
 class ControllerSettings:
     """The loops that move jobs."""
 
@@ -207,6 +245,7 @@ class Settings:
     server: ServerSettings = field(default_factory=ServerSettings)
     api: ApiSettings = field(default_factory=ApiSettings)
     keys: KeySettings = field(default_factory=KeySettings)
+    quota: QuotaSettings = field(default_factory=QuotaSettings)
     controller: ControllerSettings = field(default_factory=ControllerSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     environments: EnvironmentSettings = field(default_factory=EnvironmentSettings)
@@ -289,6 +328,9 @@ def _check(settings: Settings) -> None:
             raise common.refuse(
                 "environments.pythons", version, "versions such as 3.12, from 3.8 up, with commas between"
             )
+    for name, text in dataclasses.asdict(settings.quota).items():
+        if isinstance(text, str) and text:
+            limit_of(f"quota.{name}", name.rpartition("_")[2], text)
     if settings.engine.default_memory:
         common.check_memory("engine.default_memory", settings.engine.default_memory)
 

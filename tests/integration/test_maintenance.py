@@ -14,6 +14,7 @@ from click.testing import CliRunner, Result
 from cloud_ml.cli.main import cli
 from cloud_ml.errors import NotFound
 from cloud_ml.models.train_job import TrainJob
+from cloud_ml.state.sql.migrations import HEAD
 from support.postgres import Postgres, binaries
 from support.server import RealServer, trainer
 
@@ -62,8 +63,8 @@ def test_postgresql_is_migrated_checked_dumped_and_loaded(postgres: Postgres, tm
         subprocess.run(shlex.split(command), check=True, env={**os.environ, "PATH": programs})
 
     assert "none of Cloud ML's tables" in told(first, "check")
-    assert "went from no schema to 0002" in told(first, "migrate")
+    assert f"went from no schema to {HEAD}" in told(first, "migrate")
     run_what_is_told(first, "backup", str(dump))
     run_what_is_told(second, "restore", str(dump))
-    assert "has the schema 0002 already" in told(second, "migrate")
+    assert f"has the schema {HEAD} already" in told(second, "migrate")
     assert "fsync of its server are off" in told(second, "check"), "these tests do not wait for the disk"

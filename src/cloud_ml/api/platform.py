@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from cloud_ml.engines.base import Engine
 from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.base import ObjectStore
-from cloud_ml.settings import ApiSettings, KeySettings, StorageSettings
+from cloud_ml.settings import ApiSettings, KeySettings, QuotaSettings, StorageSettings
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.audit import AuditLog
 from cloud_ml.usecases.catalog import Catalog
@@ -18,9 +18,11 @@ from cloud_ml.usecases.feed import JobFeed
 from cloud_ml.usecases.health import Health
 from cloud_ml.usecases.identities import Identities
 from cloud_ml.usecases.keys import Keys
+from cloud_ml.usecases.limits import QuotaLimits, defaults_of
 from cloud_ml.usecases.logs import Logs
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.organisations import Organisations
+from cloud_ml.usecases.quotas import Quotas
 from cloud_ml.usecases.runtimes import FrameworkRuntimes
 from cloud_ml.usecases.storage import Storage
 from cloud_ml.usecases.train_jobs import TrainJobs
@@ -46,12 +48,14 @@ class Platform:
     settings: ApiSettings = field(default_factory=ApiSettings)
     storage_settings: StorageSettings = field(default_factory=StorageSettings)
     key_settings: KeySettings = field(default_factory=KeySettings)
+    quota_settings: QuotaSettings = field(default_factory=QuotaSettings)
     offload: Offload = field(default_factory=Offload)
     storage: Storage = field(init=False)
     organisations: Organisations = field(init=False)
     users: Users = field(init=False)
     keys: Keys = field(init=False)
     audit: AuditLog = field(init=False)
+    quotas: Quotas = field(init=False)
     jobs: TrainJobs = field(init=False)
     uploads: Uploads = field(init=False)
     hub: ChangeHub = field(init=False)
@@ -61,13 +65,29 @@ class Platform:
     runtimes: FrameworkRuntimes = field(init=False)
 
     def __post_init__(self) -> None:
-        self.storage = Storage(self.store, self.objects, self.clock, self.storage_settings)
+        limits = QuotaLimits(self.store, defaults_of(self.quota_settings))
+        self.storage = Storage(self.store, self.objects, self.clock, self.storage_settings, quota_of=limits)
         self.uploads = Uploads(self.storage, self.store, self.objects, self.clock, self.storage_settings)
         self.organisations = Organisations(self.store, self.identities, self.storage, self.clock)
         self.users = Users(self.store, self.identities, self.clock)
         self.keys = Keys(self.store, self.identities, self.users, self.clock, self.key_settings)
         self.audit = AuditLog(self.store, self.identities)
-        self.jobs = TrainJobs(self.store, self.storage, self.catalog, self.clock, gpu_missing=self.settings.gpu_missing)
+        self.quotas = Quotas(
+            self.store,
+            self.identities,
+            self.storage,
+            limits,
+            self.clock,
+            open_applications=self.quota_settings.open_applications,
+        )
+        self.jobs = TrainJobs(
+            self.store,
+            self.storage,
+            self.catalog,
+            self.clock,
+            gpu_missing=self.settings.gpu_missing,
+            quota_of=limits,
+        )
         self.hub = ChangeHub(self.store, self.offload)
         self.feed = JobFeed(self.store, self.offload)
         self.logs = Logs(self.store, self.engine, self.hub, self.offload)

@@ -21,6 +21,7 @@ COMMANDS = {
     "framework": Lazy("cloud_ml.cli.framework:framework", "The frameworks that jobs may ask for."),
     "jobs": Lazy("cloud_ml.cli.jobs:jobs", "Train jobs: submit, list, follow, cancel, delete."),
     "org_id": Lazy("cloud_ml.cli.identity:org_id", "Print the number of your organisation."),
+    "quota": Lazy("cloud_ml.cli.quota:quota", "Limits of your organisation, and what is used of them."),
     "server": Lazy("cloud_ml.cli.server:server", "Run the platform on this machine.", extra="server"),
     "storage": Lazy("cloud_ml.cli.storage:storage", "Buckets and objects: ls, cp, cat, rm, mb."),
     "whoami": Lazy("cloud_ml.cli.identity:whoami", "Show whom the server takes you for."),

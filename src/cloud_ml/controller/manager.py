@@ -10,12 +10,14 @@ import os
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.leader import Leader
 from cloud_ml.controller.queue import KeyedQueue
+from cloud_ml.controller.quotas import QuotaBook
 from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
 from cloud_ml.controller.slots import Slots
 from cloud_ml.controller.sources import EngineSource, StoreSource
 from cloud_ml.domain.jobs.decide import JobRecord, Rules
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.quotas import QUOTA, QuotaSpec
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import FenceLost, TryAgain
 from cloud_ml.settings import ControllerSettings
@@ -26,6 +28,7 @@ from cloud_ml.usecases.offload import Offload
 _JOBS_PER_CORE = 4
 _PRUNE_PERIOD_S = 3600.0
 _PAGE = 200
+_UNLIMITED = QuotaSpec()
 _PLACED = tuple(phase.value for phase in Phase if phase.active or phase is Phase.QUEUED)
 logger = logging.getLogger(__name__)
 
@@ -44,12 +47,14 @@ class Controller:
         holder: str,
         clock: Clock,
         offload: Offload,
+        default_quota: QuotaSpec = _UNLIMITED,
     ) -> None:
         self._store = store
         self._engine = engine
         self._executor = executor
         self._settings = settings
         self._rules = rules
+        self._default_quota = default_quota
         self._clock = clock
         self._offload = offload
         self._failures: dict[str, int] = {}
@@ -65,10 +70,24 @@ class Controller:
 
     async def _lead(self, fence: Fence, lost: asyncio.Event) -> None:
         queue = KeyedQueue()
-        slots = await self._slots(queue)
+        book = QuotaBook(self._store, self._default_quota)
+
+        async def reread(uid: str) -> None:
+            if (org := await self._offload(book.read, uid)) is not None:
+                slots.quota_changed(org)
+
+        slots = await self._slots(queue, book)
         reconciler = self._reconciler(slots, fence)
+        source = StoreSource(
+            self._store,
+            queue,
+            self._offload,
+            self._settings.poll_s,
+            others={QUOTA.name: reread},
+            prepare=book.load,
+        )
         tasks = [
-            asyncio.create_task(StoreSource(self._store, queue, self._offload, self._settings.poll_s).run()),
+            asyncio.create_task(source.run()),
             asyncio.create_task(EngineSource(self._engine, queue).run()),
             asyncio.create_task(self._prune()),
             *(asyncio.create_task(self._work(queue, reconciler)) for _ in range(self._settings.workers)),
@@ -83,14 +102,15 @@ class Controller:
                 task.cancel()
             await asyncio.gather(*tasks, over, return_exceptions=True)
 
-    async def _slots(self, queue: KeyedQueue) -> Slots:
+    async def _slots(self, queue: KeyedQueue, book: QuotaBook) -> Slots:
         """The places as they are taken, and the line as it stands, before any job is looked at.
 
         Otherwise jobs that happen to be looked at first would overtake older ones, or take the places of
         those that run.
         """
         most = self._settings.max_running_jobs or _JOBS_PER_CORE * len(os.sched_getaffinity(0))
-        slots = Slots(most, await self._engine.capacity(), queue.add)
+        slots = Slots(most, await self._engine.capacity(), queue.add, book)
+        await self._offload(book.load)
         after: int | None = None
         while True:
             jobs, after = await self._offload(self._placed, after)

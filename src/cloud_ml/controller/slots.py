@@ -1,14 +1,18 @@
-"""Who may run: a bounded number of jobs, by priority and age. Derived from committed statuses only."""
+"""Who may run: a bounded number of jobs, by priority and age, within quotas. Derived from committed statuses only."""
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from cloud_ml.domain import quotas
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.quotas import Amounts, QuotaOf, QuotaSpec
 from cloud_ml.engines.base import Capacity
+
+_Turn = tuple[int, datetime, str]
 
 
 class Slots:
@@ -16,31 +20,43 @@ class Slots:
 
     Kept in memory and rebuilt from the store at the start of a term: ``sync`` is told every status that
     was read or committed. Jobs go strictly in order (priority, then time of queueing), so none starves.
+    The jobs of an organisation whose next one waits for its quota let those of others pass, and only those.
 
     Args:
         most: How many jobs may hold a place.
         capacity: Their memory limits together stay within it.
         wake: Called with the uid of the job whose turn it is.
+        quota_of: The quota of an organisation, as it is now.
     """
 
-    def __init__(self, most: int, capacity: Capacity, wake: Callable[[str], None]) -> None:
+    def __init__(
+        self,
+        most: int,
+        capacity: Capacity,
+        wake: Callable[[str], None],
+        quota_of: QuotaOf = lambda _: QuotaSpec(),
+    ) -> None:
         self._most = most
         self._memory = capacity.memory_bytes
         self._wake = wake
-        self._held: dict[str, int] = {}
-        self._line: list[tuple[int, datetime, str]] = []
-        self._waiting: dict[str, int] = {}
+        self._quota_of = quota_of
+        self._held: dict[str, Amounts] = {}
+        self._held_by: dict[str, dict[str, Amounts]] = {}
+        self._lines: dict[str, list[_Turn]] = {}
+        self._waiting: dict[str, Amounts] = {}
 
     def sync(self, job: JobRecord) -> None:
         """Take note of where a job stands."""
         uid, phase = job.key.uid, job.status.phase
         if phase.active:
             self._waiting.pop(uid, None)
-            self._held.setdefault(uid, _memory(job))
+            if uid not in self._held:
+                self._hold(uid, job.key.org, quotas.asked(job.spec))
         elif phase is Phase.QUEUED:
             if uid not in self._held and uid not in self._waiting:
-                self._waiting[uid] = _memory(job)
-                heapq.heappush(self._line, (-job.spec.priority, job.status.queued_at or job.created_at, uid))
+                self._waiting[uid] = quotas.asked(job.spec)
+                turn = (-job.spec.priority, job.status.queued_at or job.created_at, uid)
+                heapq.heappush(self._lines.setdefault(job.key.org, []), turn)
         else:
             self.forget(uid)
 
@@ -51,17 +67,41 @@ class Slots:
             return True
         if self._first() != uid or not self._fits(self._waiting[uid]):
             return False
-        heapq.heappop(self._line)
-        self._held[uid] = self._waiting.pop(uid)
+        heapq.heappop(self._lines[job.key.org])
+        self._hold(uid, job.key.org, self._waiting.pop(uid))
         self._wake_first()
         return True
+
+    def waits_for(self, job: JobRecord) -> str:
+        """What of the organisation's quota a queued job waits for, in a sentence; empty if it does not."""
+        org = job.key.org
+        if excess := self._excess(org, quotas.asked(job.spec)):
+            return "; ".join(one.sentence() for one in excess)
+        head = self._head(org)
+        if head is None or head[2] == job.key.uid or not self._excess(org, self._waiting[head[2]]):
+            return ""
+        return "jobs of the organisation that were queued before wait for its quota"
 
     def forget(self, uid: str) -> None:
         """The job wants no place any more."""
         freed = self._held.pop(uid, None) is not None
+        if freed:
+            for org, held in list(self._held_by.items()):
+                if held.pop(uid, None) is not None and not held:
+                    del self._held_by[org]
         waited = self._waiting.pop(uid, None) is not None
         if freed or waited:
             self._wake_first()
+
+    def quota_changed(self, org: str) -> None:
+        """Look again at whoever waits first in an organisation: it may fit now, or wait for something else."""
+        if (head := self._head(org)) is not None:
+            self._wake(head[2])
+        self._wake_first()
+
+    def _hold(self, uid: str, org: str, amounts: Amounts) -> None:
+        self._held[uid] = amounts
+        self._held_by.setdefault(org, {})[uid] = amounts
 
     def _wake_first(self) -> None:
         uid = self._first()
@@ -69,13 +109,24 @@ class Slots:
             self._wake(uid)
 
     def _first(self) -> str | None:
-        while self._line and self._line[0][2] not in self._waiting:
-            heapq.heappop(self._line)
-        return self._line[0][2] if self._line else None
+        """Whose turn it is among those whose quota has room."""
+        heads = [(head, org) for org in list(self._lines) if (head := self._head(org)) is not None]
+        return next((head[2] for head, org in sorted(heads) if not self._excess(org, self._waiting[head[2]])), None)
 
-    def _fits(self, memory: int) -> bool:
-        return len(self._held) < self._most and (not self._held or sum(self._held.values()) + memory <= self._memory)
+    def _head(self, org: str) -> _Turn | None:
+        """The first of an organisation's line that still waits."""
+        line = self._lines.get(org, [])
+        while line and line[0][2] not in self._waiting:
+            heapq.heappop(line)
+        if not line:
+            self._lines.pop(org, None)
+            return None
+        return line[0]
 
+    def _excess(self, org: str, wanted: Amounts) -> Sequence[quotas.Excess]:
+        quota = self._quota_of(org)
+        return quotas.excess(quota, wanted, quotas.together(list(self._held_by.get(org, {}).values())))
 
-def _memory(job: JobRecord) -> int:
-    return sum((role.resources.memory_bytes or 0) * role.replicas for role in job.spec.roles)
+    def _fits(self, wanted: Amounts) -> bool:
+        taken = sum(amounts.memory_bytes or 0 for amounts in self._held.values())
+        return len(self._held) < self._most and (not self._held or taken + (wanted.memory_bytes or 0) <= self._memory)

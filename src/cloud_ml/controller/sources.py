@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections.abc import Awaitable, Callable, Mapping
+from types import MappingProxyType
 
 from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
@@ -27,13 +29,26 @@ class StoreSource:
         queue: Gets the uids.
         offload: Runs the store's calls.
         poll_s: The longest a change of another server stays unnoticed.
+        others: What to do with the uid of a record of another kind that changed.
+        prepare: Called once, on a thread, when nothing can be missed any more: changes from here on are followed.
     """
 
-    def __init__(self, store: StateStore, queue: KeyedQueue, offload: Offload, poll_s: float) -> None:
+    def __init__(
+        self,
+        store: StateStore,
+        queue: KeyedQueue,
+        offload: Offload,
+        poll_s: float,
+        *,
+        others: Mapping[str, Callable[[str], Awaitable[None]]] = MappingProxyType({}),
+        prepare: Callable[[], None] = lambda: None,
+    ) -> None:
         self._store = store
         self._queue = queue
         self._offload = offload
         self._poll_s = poll_s
+        self._others = others
+        self._prepare = prepare
 
     async def run(self) -> None:
         """Queue whatever is not at rest, then follow the feed. Never returns."""
@@ -46,6 +61,7 @@ class StoreSource:
         unsubscribe = self._store.subscribe(wake)
         try:
             cursor = await self._offload(self._store.revision)
+            await self._offload(self._prepare)
             await self._queue_unfinished()
             while True:
                 hint.clear()  # before the reading: a commit in between wakes the next round
@@ -66,6 +82,8 @@ class StoreSource:
                 cursor = change.revision
                 if change.kind == TRAIN_JOB.name:
                     self._queue.add(change.uid, change.revision)
+                elif (notice := self._others.get(change.kind)) is not None:
+                    await notice(change.uid)
             if len(changes) < _PAGE:
                 return cursor
 

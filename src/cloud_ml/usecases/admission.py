@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from cloud_ml.domain import quotas
 from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.quotas import QuotaSpec
 from cloud_ml.engines.base import Capacity
-from cloud_ml.errors import InvalidRequest
+from cloud_ml.errors import InvalidRequest, QuotaExceeded
 from cloud_ml.models import common
 from cloud_ml.models.train_job import RoleSpec, TrainJob
 from cloud_ml.usecases.catalog import Catalog
@@ -103,6 +105,24 @@ def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
     roles = tuple(replace(role, resources=replace(role.resources, gpus=0)) for role in spec.roles)
     note = f"gpu_limit {submitted.gpu_limit} was ignored: there is no GPU on this server"
     return Admitted(replace(spec, roles=roles), (note,))
+
+
+def check_quota(spec: JobSpec, quota: QuotaSpec) -> None:
+    """Refuse what the organisation's quota could never hold, even if nothing else ran.
+
+    Raises:
+        QuotaExceeded: Names the field, its value and what is allowed.
+    """
+    if not (found := quotas.excess(quota, quotas.asked(spec))):
+        return
+    first = found[0]
+    raise QuotaExceeded(
+        "the job can never start: " + "; ".join(one.sentence() for one in found),
+        field=first.field,
+        value=getattr(spec.submitted, first.field),
+        allowed=first.allowed,
+        hint="see 'cloudml quota list'; an owner may apply for more with 'cloudml quota update'",
+    )
 
 
 def _check_master(master: RoleSpec | None) -> None:

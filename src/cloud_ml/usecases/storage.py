@@ -7,9 +7,10 @@ from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
 
+from cloud_ml.domain.quotas import UNLIMITED, QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.tenancy import BUCKET, SYSTEM, BucketSpec, StandingStatus
-from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
+from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, QuotaExceeded
 from cloud_ml.models import common
 from cloud_ml.models.storage import Bucket, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
 from cloud_ml.objects.base import ObjectInfo, ObjectStore, ObjectWriter
@@ -23,13 +24,22 @@ from cloud_ml.usecases.identities import Organisation
 class Upload(AbstractContextManager["Upload"]):
     """An upload under way; leaving the ``with`` block without ``finish`` leaves no trace. Blocking."""
 
-    def __init__(self, writer: ObjectWriter, store: StateStore, counted: Counted) -> None:
+    def __init__(self, writer: ObjectWriter, store: StateStore, counted: Counted, room: int | None = None) -> None:
         self._writer = writer
+        self._room = room
+        self._size = 0
         self._store = store
         self._counted = counted
 
     def write(self, chunk: bytes) -> None:
-        """Add bytes."""
+        """Add bytes.
+
+        Raises:
+            QuotaExceeded: The quota of storage has no room for them.
+        """
+        self._size += len(chunk)
+        if self._room is not None and self._size > self._room:
+            raise no_room(self._room)
         self._writer.write(chunk)
 
     def finish(self, once: Once | None) -> StoredObject:
@@ -65,8 +75,15 @@ class Storage:
     """
 
     def __init__(
-        self, store: StateStore, objects: ObjectStore, clock: Clock, settings: StorageSettings | None = None
+        self,
+        store: StateStore,
+        objects: ObjectStore,
+        clock: Clock,
+        settings: StorageSettings | None = None,
+        *,
+        quota_of: QuotaOf = lambda _: QuotaSpec(),
     ) -> None:
+        self._quota_of = quota_of
         self._store = store
         self._objects = objects
         self._clock = clock
@@ -208,9 +225,12 @@ class Storage:
             NotFound: No such bucket for this organisation.
             InvalidRequest: The key can be no path.
             Conflict: The key is a folder of other objects, or one of its folders is an object.
+            QuotaExceeded: The organisation's quota of storage is used up.
         """
         self.check_own(org, bucket)
-        return Upload(self._objects.writer(bucket, key, only_if_absent=only_if_absent), self._store, self._counted)
+        self.check_room(org, 0)
+        writer = self._objects.writer(bucket, key, only_if_absent=only_if_absent)
+        return Upload(writer, self._store, self._counted, self.room(org))
 
     def usage(self, org: str) -> StorageUsage:
         """What the organisation stores, by bucket and in all; see ``Counted`` for how fresh the figures are."""
@@ -245,6 +265,23 @@ class Storage:
             raise absent(bucket, key)
         return was
 
+    def room(self, org: str) -> int | None:
+        """How many bytes more the quota allows; ``None`` for any number. Counts only where there is a quota."""
+        limit = self._quota_of(org).storage_bytes
+        if limit is None or limit == UNLIMITED:
+            return None
+        return max(0, limit - self.usage(org).bytes)
+
+    def check_room(self, org: str, size: int) -> None:
+        """Refuse ``size`` bytes that the quota has no room for; with none left, even an empty object.
+
+        Raises:
+            QuotaExceeded: It has not.
+        """
+        room = self.room(org)
+        if room is not None and size >= room and (size > room or not room):
+            raise no_room(room)
+
     def check_own(self, org: str, bucket: str) -> None:
         """Refuse a bucket that is not the organisation's.
 
@@ -278,6 +315,16 @@ class Storage:
             if record is None:
                 raise
             return record
+
+
+def no_room(room: int) -> QuotaExceeded:
+    """The answer to an upload that the quota of storage has no room for."""
+    return QuotaExceeded(
+        f"the organisation's quota of storage has room for {common.format_memory(room)} more",
+        field="body",
+        allowed=f"at most {room} bytes",
+        hint="remove what is not needed any more, or ask an administrator for more",
+    )
 
 
 def absent(bucket: str, key: str) -> NotFound:

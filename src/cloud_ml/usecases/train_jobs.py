@@ -10,6 +10,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
+from cloud_ml.domain.quotas import QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType, Summary
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.engines.base import Capacity
@@ -36,13 +37,21 @@ class TrainJobs:
     """
 
     def __init__(
-        self, store: StateStore, storage: Storage, catalog: Catalog, clock: Clock, *, gpu_missing: str = "refuse"
+        self,
+        store: StateStore,
+        storage: Storage,
+        catalog: Catalog,
+        clock: Clock,
+        *,
+        gpu_missing: str = "refuse",
+        quota_of: QuotaOf = lambda _: QuotaSpec(),
     ) -> None:
         self._store = store
         self._storage = storage
         self._catalog = catalog
         self._clock = clock
         self._gpu_missing = gpu_missing
+        self._quota_of = quota_of
 
     def submit(
         self,
@@ -69,12 +78,14 @@ class TrainJobs:
         Raises:
             Forbidden: The caller's role may not submit.
             InvalidRequest: The server cannot do what a field asks for.
+            QuotaExceeded: The quota would not have room for the job even if nothing else ran.
             AlreadyExists: The name is taken; ``same_spec`` tells whether by an equal job.
             Conflict: The idempotency key was used for another job, or for one that is gone.
         """
         permit(caller, Operation.RUN_JOBS)
         admission.check_offered(job, self._catalog)
         admitted = admission.fit(job_specs.from_wire(job), capacity, gpu_missing=self._gpu_missing)
+        admission.check_quota(admitted.spec, self._quota_of(caller.org))
         self._check_bucket(caller.org, job.fds_bucket)
         now = self._clock()
         saved = admitted.spec.desired is Desired.SAVED

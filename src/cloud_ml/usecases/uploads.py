@@ -90,9 +90,11 @@ class Uploads:
             NotFound: No such bucket for this organisation.
             InvalidRequest: A field is out of range.
             Conflict: The key cannot be placed, or too many uploads are under way.
+            QuotaExceeded: The organisation's quota of storage has no room for it.
         """
         self._storage.check_own(org, bucket)
         declared = _declared(wanted, self._settings.upload_part_limit_bytes)
+        self._storage.check_room(org, declared.size or 0)
         upload = _id_for(org, bucket, wanted.key, declared)
         under_way = self._multipart.all(bucket)
         if all(one.id != upload for one in under_way) and len(under_way) >= self._settings.uploads_per_bucket:
@@ -124,6 +126,7 @@ class Uploads:
             InvalidRequest: There is no part of that number.
         """
         self._find(org, bucket, upload, key)
+        self._storage.check_room(org, sum(part.size for part in self._multipart.parts(bucket, upload)))
         writer = self._multipart.writer(bucket, upload, number)
         return PartUpload(writer, self._store, self._settings.upload_part_limit_bytes)
 
@@ -140,6 +143,7 @@ class Uploads:
         about = self._find(org, bucket, upload, key)
         if said.sha256 is not None and about.declared.sha256 not in (None, said.sha256):
             raise Conflict("the digest is another one than was declared", field="sha256", value=said.sha256)
+        self._storage.check_room(org, sum(part.size for part in self._multipart.parts(bucket, upload)))
         parts = None if said.parts is None else [Part(one.number, one.size, one.sha256) for one in said.parts]
         if once is not None:
             self._store.remember(once)

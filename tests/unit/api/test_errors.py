@@ -14,6 +14,7 @@ STATUSES = {
     "bad_request": 400,
     "unauthenticated": 401,
     "forbidden": 403,
+    "quota_exceeded": 403,
     "not_found": 404,
     "already_exists": 409,
     "conflict": 409,

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
 from cloud_ml.controller.slots import Slots
+from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.phases import ACTIVE, TERMINAL, Phase
+from cloud_ml.domain.quotas import Limits, QuotaSpec
 from cloud_ml.engines.base import Capacity
 from support.jobs import NOW, job_in
 
@@ -120,3 +123,71 @@ def test_a_cancelled_job_in_the_line_holds_nobody_up(slots: Slots, woken: list[s
 def test_forgetting_a_stranger_is_nothing(slots: Slots, woken: list[str]) -> None:
     slots.forget("nobody")
     assert woken == []
+
+
+# ---- quotas
+
+
+def of(org: str, job: JobRecord) -> JobRecord:
+    return replace(job, key=replace(job.key, org=org))
+
+
+@pytest.fixture
+def quotas() -> dict[str, QuotaSpec]:
+    return {"red": QuotaSpec(train=Limits(count=1, memory_bytes=2 * GIB))}
+
+
+@pytest.fixture
+def shared(woken: list[str], quotas: dict[str, QuotaSpec]) -> Slots:
+    """Places that a quota bounds before the machine does."""
+    capacity = Capacity(cpu_millis=64000, memory_bytes=64 * GIB)
+    return Slots(8, capacity, woken.append, lambda org: quotas.get(org, QuotaSpec()))
+
+
+def test_a_job_over_its_quota_waits_says_why_and_lets_others_pass(shared: Slots, woken: list[str]) -> None:
+    first, second = (of("red", queued(uid, number, memory="1G")) for number, uid in enumerate("ab"))
+    other = of("blue", queued("c", 9))
+    for job in (first, second, other):
+        shared.sync(job)
+    assert shared.take(first)
+    assert not shared.take(second)
+    assert shared.waits_for(second) == "the quota of jobs at once for train jobs: 1 of 1 are running"
+    assert shared.take(other), "it waits for nobody else's quota"
+    assert shared.waits_for(other) == ""
+    shared.forget("a")
+    assert woken[-1] == "b"
+    assert shared.take(second)
+
+
+def test_within_an_organisation_nobody_overtakes(shared: Slots, quotas: dict[str, QuotaSpec]) -> None:
+    quotas["red"] = QuotaSpec(train=Limits(memory_bytes=2 * GIB))
+    running, big, small = (
+        of("red", queued(uid, number, memory=size))
+        for number, (uid, size) in enumerate([("a", "1G"), ("b", "2G"), ("c", "1G")])
+    )
+    for job in (running, big, small):
+        shared.sync(job)
+    assert shared.take(running)
+    assert not shared.take(small)
+    assert "before wait for its quota" in shared.waits_for(small)
+    shared.forget("a")
+    assert shared.take(big)
+
+
+def test_a_raised_quota_wakes_who_waits(shared: Slots, woken: list[str], quotas: dict[str, QuotaSpec]) -> None:
+    first, second = (of("red", queued(uid, number, memory="1G")) for number, uid in enumerate("ab"))
+    for job in (first, second):
+        shared.sync(job)
+    assert shared.take(first)
+    quotas["red"] = QuotaSpec()
+    shared.quota_changed("red")
+    assert woken[-1] == "b"
+    assert shared.waits_for(second) == ""
+    assert shared.take(second)
+
+
+def test_what_runs_already_counts_after_a_restart(shared: Slots) -> None:
+    shared.sync(of("red", job_in(Phase.RUNNING, uid="a", fields={"memory_limit": "1G"})))
+    waiting = of("red", queued("b", memory="1G"))
+    shared.sync(waiting)
+    assert not shared.take(waiting)

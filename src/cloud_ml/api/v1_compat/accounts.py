@@ -12,7 +12,13 @@ from cloud_ml.api.auth import Call, Signed, SignedQuestion
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import Here
 from cloud_ml.api.v1_compat import quotas
+from cloud_ml.domain.tenancy import Operation
+from cloud_ml.engines.base import Capacity
+from cloud_ml.models import common
+from cloud_ml.models.admin import OrganisationChange
 from cloud_ml.usecases import usage
+from cloud_ml.usecases.identities import Organisation
+from cloud_ml.usecases.permissions import permit
 
 router = APIRouter(default_response_class=Response)
 
@@ -47,6 +53,35 @@ async def quota(here: Here, call: Signed, org_id: str | None = None) -> Response
     return await _quota(here, call, org_id)
 
 
+@router.put("/quota/{org_id}")
+async def set_quota(here: Here, call: Signed, org_id: str) -> Response:
+    """Set limits of an organisation, for an administrator; the answer is the whole quota."""
+    document = documents.read_object(call.body)
+    capacity = await here.engine.capacity()
+
+    def change() -> dict[str, str]:
+        permit(call.caller, Operation.MANAGE_PLATFORM)
+        organisation = here.identities.named(call.caller, org_id)
+        name = document.get("org_name")
+        if name and name != organisation.name:
+            raise common.refuse("org_name", name, f"{organisation.name}: an organisation keeps its name")
+        mail = document.get("org_mail")
+        here.quotas.edit(organisation.name, lambda spec: quotas.changed(spec, document), once=call.once)
+        if mail:
+            here.organisations.change(call.caller, organisation.name, OrganisationChange(mail=str(mail)))
+        return _row(here, here.identities.organisation(organisation.name), capacity)
+
+    return documents.answer(await here.offload(change))
+
+
+@router.post("/application")
+async def application(here: Here, call: Signed, org_id: str | None = None) -> Response:
+    """Ask for a larger quota. It is kept for an administrator to decide."""
+    wish = quotas.application(documents.read_object(call.body))
+    made = await here.offload(here.quotas.apply, call.caller, wish, org_id, once=call.once)
+    return documents.answer({"error": False, "id": made.id, "message": "an administrator will decide"})
+
+
 @router.get("/resources")
 async def resources(here: Here, call: Signed, org_id: str | None = None) -> Response:
     """What is free on this server."""
@@ -59,12 +94,17 @@ async def resources(here: Here, call: Signed, org_id: str | None = None) -> Resp
     return documents.answer({"data": [await here.offload(left)]})
 
 
+def _row(here: Platform, organisation: Organisation, capacity: Capacity) -> dict[str, str]:
+    used = usage.used(here.store, organisation.name)
+    return quotas.row(organisation, capacity, used, here.quotas.of(organisation.name))
+
+
 async def _quota(here: Platform, call: Call, org_id: str | None) -> Response:
     capacity = await here.engine.capacity()
 
     def rows() -> list[dict[str, str]]:
         scope = here.identities.scope(call.caller, org_id)
         asked = [here.identities.organisation(scope)] if scope is not None else here.identities.organisations()
-        return [quotas.row(one, capacity, usage.used(here.store, one.name)) for one in asked]
+        return [_row(here, one, capacity) for one in asked]
 
     return documents.answer({"data": await here.offload(rows)})

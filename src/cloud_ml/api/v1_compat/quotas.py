@@ -1,45 +1,145 @@
-"""The quota document of the original wire: nothing but strings, which its client joins. Pure."""
+"""The quota document of the original wire: nothing but strings, which its client joins; and changes of it. Pure."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from typing import Any
 
+from cloud_ml.domain.quotas import UNLIMITED, QuotaSpec
 from cloud_ml.engines.base import Capacity
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import common
+from cloud_ml.models.quota import NewApplication, limit_of
 from cloud_ml.usecases.identities import Organisation
 from cloud_ml.usecases.usage import Used
 
 _UNITS = (("G", 2**30), ("M", 2**20))
-_NO_LIMIT = {
-    "total_memory_quota": "-1.0K",
-    "total_cpu_quota": "-1.0",
-    "total_gpu_quota": "-1",
-    "train_count_quota": "-1",
-    "model_count_quota": "0",
-    "dev_count_quota": "0",
-}
-"""What its client shows as INF. Of models and development environments there are none yet."""
+_NO_LIMIT = {"memory": "-1.0K", "cpu": "-1.0", "gpu": "-1", "count": "-1"}
+"""What its client shows as INF, in the totals and in the counts."""
+_KINDS = ("train", "model", "dev", "total")
+_RANKS = ("1", "2", "3")
 
 
-def row(organisation: Organisation, capacity: Capacity, used: Used) -> dict[str, str]:
-    """An organisation's quota: train jobs may use what the server has, and no limit is set beside that."""
+def row(organisation: Organisation, capacity: Capacity, used: Used, quota: QuotaSpec) -> dict[str, str]:
+    """An organisation's quota. Where train jobs have no limit, they may use what the server has.
+
+    Of models and development environments there are none yet, hence 0 where no limit is set.
+    """
     none = Used()
     document = {"org_id": str(organisation.number), "org_name": organisation.name}
     if organisation.mail:
         document["org_mail"] = organisation.mail
-    for prefix, limit, taken in (
-        ("train", capacity, used),
-        ("model", Capacity(0, 0), none),
-        ("dev", Capacity(0, 0), none),
+    for prefix, limits, otherwise, taken in (
+        ("train", quota.train, capacity, used),
+        ("model", quota.model, Capacity(0, 0), none),
+        ("dev", quota.dev, Capacity(0, 0), none),
     ):
         document |= {
-            f"{prefix}_memory_quota": memory(limit.memory_bytes),
-            f"{prefix}_cpu_quota": _cores(limit.cpu_millis),
-            f"{prefix}_gpu_quota": str(limit.gpus),
+            f"{prefix}_memory_quota": memory(_set(limits.memory_bytes, otherwise.memory_bytes)),
+            f"{prefix}_cpu_quota": _cores(_set(limits.cpu_millis, otherwise.cpu_millis)),
+            f"{prefix}_gpu_quota": str(_set(limits.gpus, otherwise.gpus)),
+            f"{prefix}_count_quota": str(_set(limits.count, UNLIMITED if prefix == "train" else 0)),
             **_used(prefix, taken),
             f"{prefix}_count_used": str(taken.jobs),
         }
-    document |= {"tensorboard_quota": "0", "tensorboard_used": "0", **_used("total", used), **_NO_LIMIT}
-    return document
+    total = quota.total
+    document |= {
+        "tensorboard_quota": str(_set(quota.tensorboards, 0)),
+        "tensorboard_used": "0",
+        **_used("total", used),
+        "total_memory_quota": _or_none("memory", total.memory_bytes, memory),
+        "total_cpu_quota": _or_none("cpu", total.cpu_millis, _cores),
+        "total_gpu_quota": _or_none("gpu", total.gpus, str),
+    }
+    return {**document, **quota.notes}
+
+
+def changed(spec: QuotaSpec, document: Mapping[str, Any]) -> QuotaSpec:
+    """The quota with what a PUT of the administrator's tool says.
+
+    Raises:
+        InvalidRequest: A field is none of the quota's, or its value is wrong.
+    """
+    notes = dict(spec.notes)
+    limits: dict[str, dict[str, int]] = {kind: {} for kind in _KINDS}
+    tensorboards = spec.tensorboards
+    for name, value in document.items():
+        kind, _, rest = name.partition("_")
+        if name in ("org_id", "org_name", "org_mail"):
+            continue  # whom it is about: seen to by the route
+        if name == "tensorboard_quota":
+            tensorboards = _limit(name, "count", value)
+        elif kind in _KINDS and rest in _FIELDS:
+            attribute, resource = _FIELDS[rest]
+            limits[kind][attribute] = _limit(name, resource, value, least=1 if name == "train_count_quota" else 0)
+        elif rest == "priority_rank" and kind in (*_KINDS, "tensorboard"):
+            if str(value) not in _RANKS:
+                raise common.refuse(name, value, "1, 2 or 3")
+            notes[name] = str(value)
+        elif rest == "priority_quota" and kind in (*_KINDS, "tensorboard"):
+            notes[name] = str(common.check_count(name, value, least=0, most=10**9))
+            notes.setdefault(f"{kind}_priority_used", "0")
+        elif name == "project":
+            notes[name] = common.check_text(name, value, limit=254, allow_empty=True)
+        else:
+            raise common.refuse(name[:80], value, "a field of the quota, such as train_cpu_quota")
+    return replace(
+        spec,
+        train=replace(spec.train, **limits["train"]),
+        model=replace(spec.model, **limits["model"]),
+        dev=replace(spec.dev, **limits["dev"]),
+        total=replace(spec.total, **limits["total"]),
+        tensorboards=tensorboards,
+        notes=notes,
+    )
+
+
+def application(document: Mapping[str, Any]) -> NewApplication:
+    """What ``quota update`` of the original client asks for.
+
+    Its version 0.3.71 sends the figure of the cpu as ``gpu_limit``, so a part of a GPU may be asked for: it is
+    taken for the whole ones in it.
+
+    Raises:
+        InvalidRequest: A field is missing.
+    """
+    for name in ("service", "cpu_limit", "memory_limit", "gpu_limit"):
+        if document.get(name) in (None, ""):
+            raise InvalidRequest(f"{name} is missing", field=name, allowed="a value is required")
+    return NewApplication(
+        service=str(document["service"])[:20],
+        cpu=str(document["cpu_limit"])[:20],
+        memory=str(document["memory_limit"])[:20],
+        gpu=str(document["gpu_limit"])[:20].partition(".")[0],
+        mail=str(document.get("org_mail") or ""),
+    )
+
+
+_FIELDS = {
+    "memory_quota": ("memory_bytes", "memory"),
+    "cpu_quota": ("cpu_millis", "cpu"),
+    "gpu_quota": ("gpus", "gpu"),
+    "count_quota": ("count", "count"),
+}
+
+
+def _limit(name: str, resource: str, value: Any, *, least: int = 0) -> int:
+    text = str(value) if isinstance(value, (str, int, float)) and not isinstance(value, bool) else ""
+    if text.startswith("-1") or text == "INF":
+        return UNLIMITED
+    limit = limit_of(name, resource, text)
+    if limit is None or limit < least:
+        raise common.refuse(name, value, f"an amount from {least} up, or -1 for no limit")
+    return limit
+
+
+def _set(limit: int | None, otherwise: int) -> int:
+    return otherwise if limit in (None, UNLIMITED) else int(limit or 0)
+
+
+def _or_none(resource: str, limit: int | None, write: Callable[[int], str]) -> str:
+    return _NO_LIMIT[resource] if limit in (None, UNLIMITED) else write(limit or 0)
 
 
 def resources_row(free: Capacity) -> dict[str, Any]:

@@ -68,8 +68,10 @@ class TrainJobReconciler:
 
     async def _step(self, job: JobRecord) -> _Committed | datetime | None:
         observed = await self._engine.observed(job.key.uid)
-        has_slot = job.status.phase is Phase.QUEUED and self._slots.take(job)
-        decision = decide(job, observed, self._clock(), has_slot=has_slot, rules=self._rules)
+        queued = job.status.phase is Phase.QUEUED
+        has_slot = queued and self._slots.take(job)
+        waits_for = self._slots.waits_for(job) if queued and not has_slot else ""
+        decision = decide(job, observed, self._clock(), has_slot=has_slot, rules=self._rules, waits_for=waits_for)
         if decision.status is not None:
             try:
                 committed = await self._offload(

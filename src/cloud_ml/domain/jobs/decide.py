@@ -32,7 +32,13 @@ class Rules:
 
 
 def decide(
-    job: JobRecord, observed: Sequence[ObservedGang], now: datetime, *, has_slot: bool, rules: Rules
+    job: JobRecord,
+    observed: Sequence[ObservedGang],
+    now: datetime,
+    *,
+    has_slot: bool,
+    rules: Rules,
+    waits_for: str = "",
 ) -> JobDecision:
     """Decide the next step of a job.
 
@@ -42,6 +48,7 @@ def decide(
         now: The time of the look.
         has_slot: Whether a queued job may start; ignored in every other phase.
         rules: The operator's limits.
+        waits_for: What of its quota a queued job waits for, in a sentence; empty if it does not.
     """
     gangs = {gang.attempt: gang for gang in observed}
     status = job.status
@@ -58,7 +65,7 @@ def decide(
     if status.phase is Phase.SAVED:
         return _saved(job, now)
     if status.phase is Phase.QUEUED:
-        return _queued(status, now, has_slot)
+        return _queued(status, now, has_slot, waits_for)
     if status.phase is Phase.RESTARTING:
         return _restarting(status, now)
     return _live(job, gang, now, rules)
@@ -79,13 +86,24 @@ def _saved(job: JobRecord, now: datetime) -> JobDecision:
     )
 
 
-def _queued(status: JobStatus, now: datetime, has_slot: bool) -> JobDecision:
-    if not has_slot:
-        return Decision()  # the slot that becomes free wakes the queue
+def _queued(status: JobStatus, now: datetime, has_slot: bool, waits_for: str) -> JobDecision:
+    if not has_slot:  # the slot that becomes free wakes the queue
+        return _waiting(status, now, waits_for)
     return Decision(
         status=status.moved(Phase.STARTING, starting_at=now, reason=Reason.STARTING, message=""),
         events=[Event(now, Reason.STARTING, f"attempt {status.attempt} is starting")],
     )
+
+
+def _waiting(status: JobStatus, now: datetime, waits_for: str) -> JobDecision:
+    """Say once that a job waits for its quota; figures in the sentence are of the last look, which are few."""
+    waited = status.reason == Reason.QUOTA_EXCEEDED
+    if waits_for and status.message != waits_for:
+        said = [] if waited else [Event(now, Reason.QUOTA_EXCEEDED, waits_for, EventType.WARNING)]
+        return Decision(replace(status, reason=Reason.QUOTA_EXCEEDED, message=waits_for), events=said)
+    if waited and not waits_for:
+        return Decision(replace(status, reason=Reason.SUBMITTED, message=""))
+    return Decision()
 
 
 def _restarting(status: JobStatus, now: datetime) -> JobDecision:

@@ -19,6 +19,7 @@ class Reason(StrEnum):
     CANCEL_REQUESTED = "CancelRequested"
     DELETE_REQUESTED = "DeleteRequested"
     FIELD_IGNORED = "FieldIgnored"
+    QUOTA_EXCEEDED = "QuotaExceeded"
 
     NON_ZERO_EXIT = "NonZeroExit"
     SIGNALED = "Signaled"

@@ -1,0 +1,120 @@
+"""``cloudml admin quota``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import click
+
+from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.output import echo, echo_as, echo_table, local_time, output_option
+from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.models.common import format_memory
+from cloud_ml.models.quota import KINDS
+
+if TYPE_CHECKING:
+    from cloud_ml.models.quota import Application
+
+
+@click.group(cls=LazyGroup)
+def quota() -> None:
+    """Quotas of organisations, and applications for more."""
+
+
+@quota.command("list")
+@click.argument("org", default="-1")
+@output_option()
+@pass_session
+def list_quotas(session: Session, org: str, output: str | None) -> None:
+    """Show quotas, used / limit, of ORG or of all organisations."""
+    from cloud_ml.cli.quota import show
+
+    found = session.client.quota.show(org=org)
+    if not echo_as(output, found, (one.org for one in found)):
+        for one in found:
+            echo(f"{one.org} ({one.org_id})")
+            show(one)
+
+
+@quota.command("set")
+@click.argument("org")
+@click.option(
+    "-t", "--type", "kind", type=click.Choice(KINDS), default="train", show_default=True, help="Kind of work."
+)
+@click.option("-c", "--cpu", metavar="CORES", help="Cores together.")
+@click.option("-M", "--memory", metavar="SIZE", help="Memory together, such as 64G.")
+@click.option("-g", "--gpu", metavar="COUNT", help="GPUs together.")
+@click.option("-n", "--count", metavar="COUNT", help="So many at once.")
+@click.option("--storage", metavar="SIZE", help="Bytes in all buckets together, such as 500G.")
+@output_option()
+@pass_session
+def set_quota(
+    session: Session,
+    *,
+    org: str,
+    kind: str,
+    cpu: str | None,
+    memory: str | None,
+    gpu: str | None,
+    count: str | None,
+    storage: str | None,
+    output: str | None,
+) -> None:
+    """Set limits of an organisation: amounts, `unlimited`, or `default`. What is not given stays."""
+    from cloud_ml.cli.quota import show
+    from cloud_ml.models.quota import LimitsChange
+
+    if all(value is None for value in (cpu, memory, gpu, count, storage)):
+        raise click.UsageError("nothing to change: give --cpu, --memory, --gpu, --count or --storage")
+    limits = LimitsChange(cpu=cpu, memory=memory, gpu=gpu, count=count)
+    changed = session.client.quota.set(org, **{kind: limits}, storage=storage)
+    if not echo_as(output, changed, changed.org):
+        show(changed)
+
+
+@quota.command()
+@click.option("--org", metavar="ORG", help="Only those of this organisation.")
+@output_option()
+@pass_session
+def applications(session: Session, org: str | None, output: str | None) -> None:
+    """List applications for other limits, newest first."""
+    echo_applications(session.client.quota.applications(org=org), output)
+
+
+@quota.command()
+@click.argument("application")
+@pass_session
+def approve(session: Session, application: str) -> None:
+    """Set the limits that an application asks for."""
+    decided = session.client.quota.approve(application)
+    echo(f"application {decided.id} of {decided.org} is {decided.state}")
+
+
+@quota.command()
+@click.argument("application")
+@pass_session
+def decline(session: Session, application: str) -> None:
+    """Turn an application down."""
+    decided = session.client.quota.decline(application)
+    echo(f"application {decided.id} of {decided.org} is {decided.state}")
+
+
+def echo_applications(found: Sequence[Application], output: str | None) -> None:
+    """Print applications in the form that was asked for."""
+    if not echo_as(output, list(found), (one.id for one in found)):
+        rows = [
+            (
+                one.id,
+                one.org,
+                one.user,
+                one.service,
+                f"{one.cpu:g}",
+                format_memory(one.memory),
+                str(one.gpu),
+                one.state,
+                local_time(one.created_at),
+            )
+            for one in found
+        ]
+        echo_table(("ID", "ORG", "USER", "FOR", "CPU", "MEMORY", "GPU", "STATE", "CREATED"), rows)

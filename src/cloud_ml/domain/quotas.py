@@ -1,0 +1,197 @@
+"""How much an organisation may have running at once, and whether a job fits into it. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from datetime import datetime
+from enum import StrEnum
+
+from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.records import Kind
+from cloud_ml.domain.tenancy import StandingStatus
+from cloud_ml.models.common import format_memory
+
+UNLIMITED = -1
+_NAMES: Mapping[str, tuple[str, str]] = {
+    "cpu_millis": ("cpu_limit", "cpu"),
+    "memory_bytes": ("memory_limit", "memory"),
+    "gpus": ("gpu_limit", "GPUs"),
+    "count": ("job_name", "jobs at once"),
+}
+"""Resource → the field of a job that asks for it, and its word in sentences."""
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Most of each resource. ``None``: as the operator has set for everybody; ``UNLIMITED``: no limit."""
+
+    cpu_millis: int | None = None
+    memory_bytes: int | None = None
+    gpus: int | None = None
+    count: int | None = None
+
+
+@dataclass(frozen=True)
+class QuotaSpec:
+    """The limits of an organisation, whose name is the record's. ``total`` is for all kinds of work together.
+
+    ``notes`` are words of the original wire (ranks of priority, a project) that are kept and shown, no more.
+    """
+
+    train: Limits = Limits()
+    model: Limits = Limits()
+    dev: Limits = Limits()
+    total: Limits = Limits()
+    tensorboards: int | None = None
+    storage_bytes: int | None = None
+    notes: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Amounts:
+    """What is asked for, or used. ``None`` where a job names no limit: nobody knows what it will take."""
+
+    cpu_millis: int | None = 0
+    memory_bytes: int | None = 0
+    gpus: int | None = 0
+    count: int | None = 0
+
+
+NOTHING = Amounts()
+
+
+@dataclass(frozen=True, slots=True)
+class Excess:
+    """A resource of which there is too little room. ``asked`` is ``None`` where a job should say what it takes."""
+
+    scope: str
+    resource: str
+    asked: int | None
+    used: int
+    limit: int
+
+    @property
+    def field(self) -> str:
+        """The field of a job that asks for it."""
+        return _NAMES[self.resource][0]
+
+    @property
+    def allowed(self) -> str:
+        """What would be taken, in words."""
+        return f"at most {shown(self.resource, self.limit)}" + (", said explicitly" if self.asked is None else "")
+
+    def sentence(self) -> str:
+        """Such as ``the quota of cpu for train jobs: 3 of 4 cores are used, the job asks for 2``."""
+        what = f"the quota of {_NAMES[self.resource][1]} for {self.scope}"
+        if self.asked is None:
+            return f"{what} is {shown(self.resource, self.limit)}, so a job has to name its {self.field}"
+        if self.resource == "count":
+            return f"{what}: {self.used} of {self.limit} are running"
+        used, limit, asked = (shown(self.resource, amount) for amount in (self.used, self.limit, self.asked))
+        return f"{what}: {used} of {limit} are used, the job asks for {asked}"
+
+
+def asked(spec: JobSpec) -> Amounts:
+    """What a job asks for, over all its tasks."""
+
+    def total(amounts: Sequence[tuple[int, int | None]]) -> int | None:
+        if any(amount is None for _, amount in amounts):
+            return None
+        return sum(replicas * (amount or 0) for replicas, amount in amounts)
+
+    return Amounts(
+        cpu_millis=total([(role.replicas, role.resources.cpu_millis) for role in spec.roles]),
+        memory_bytes=total([(role.replicas, role.resources.memory_bytes) for role in spec.roles]),
+        gpus=sum(role.replicas * role.resources.gpus for role in spec.roles),
+        count=1,
+    )
+
+
+def together(amounts: Sequence[Amounts]) -> Amounts:
+    """The sum; what nobody named counts as nothing."""
+    return Amounts(**{one.name: sum(getattr(amount, one.name) or 0 for amount in amounts) for one in fields(Amounts)})
+
+
+def excess(quota: QuotaSpec, wanted: Amounts, used: Amounts = NOTHING) -> Sequence[Excess]:
+    """What keeps a train job from starting beside those that run; beside none: what keeps it out for ever.
+
+    A job that asks for none of a resource is not kept by it, even where more is used than a lowered limit allows.
+
+    Args:
+        quota: The organisation's, resolved.
+        wanted: What the job asks for.
+        used: What the organisation's active jobs were given.
+    """
+    found = []
+    for scope, limits in (("train jobs", quota.train), ("all work together", quota.total)):
+        for resource in _NAMES:
+            limit, wish = getattr(limits, resource), getattr(wanted, resource)
+            taken = getattr(used, resource) or 0
+            if limit in (None, UNLIMITED) or wish == 0:
+                continue
+            if wish is None or taken + wish > limit:
+                found.append(Excess(scope, resource, wish, taken, limit))
+    return found
+
+
+def resolve(quota: QuotaSpec, defaults: QuotaSpec) -> QuotaSpec:
+    """The quota with the operator's values where it has none."""
+
+    def limits(own: Limits, default: Limits) -> Limits:
+        merged = {name: _either(getattr(own, name), getattr(default, name)) for name in _NAMES}
+        return replace(own, **merged)
+
+    return replace(
+        quota,
+        train=limits(quota.train, defaults.train),
+        model=limits(quota.model, defaults.model),
+        dev=limits(quota.dev, defaults.dev),
+        total=limits(quota.total, defaults.total),
+        tensorboards=_either(quota.tensorboards, defaults.tensorboards),
+        storage_bytes=_either(quota.storage_bytes, defaults.storage_bytes),
+    )
+
+
+def _either(own: int | None, default: int | None) -> int:
+    value = own if own is not None else default
+    return UNLIMITED if value is None else value
+
+
+def shown(resource: str, amount: int) -> str:
+    """An amount as people write it."""
+    if amount == UNLIMITED:
+        return "unlimited"
+    if resource == "cpu_millis":
+        return f"{amount / 1000:g} cores" if amount != 1000 else "1 core"
+    return format_memory(amount) if resource.endswith("bytes") else str(amount)
+
+
+class Decision(StrEnum):
+    """What became of an application."""
+
+    OPEN = "open"
+    APPROVED = "approved"
+    DECLINED = "declined"
+
+
+@dataclass(frozen=True)
+class ApplicationSpec:
+    """Somebody asks for other limits. The record's organisation is the one that asks."""
+
+    service: str
+    cpu_millis: int
+    memory_bytes: int
+    gpus: int
+    user: str
+    mail: str = ""
+    decision: Decision = Decision.OPEN
+    decided_by: str = ""
+    decided_at: datetime | None = None
+
+
+QUOTA: Kind[QuotaSpec, StandingStatus] = Kind("quota", QuotaSpec, StandingStatus)
+APPLICATION: Kind[ApplicationSpec, StandingStatus] = Kind("quota_application", ApplicationSpec, StandingStatus)
+
+QuotaOf = Callable[[str], QuotaSpec]
+"""Organisation → its quota, resolved."""

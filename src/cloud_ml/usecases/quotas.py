@@ -1,0 +1,281 @@
+"""What may be asked of quotas: shown to everybody, set by admins, applied for by owners. Blocking."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from cloud_ml.domain.quotas import (
+    APPLICATION,
+    QUOTA,
+    UNLIMITED,
+    ApplicationSpec,
+    Decision,
+    Limits,
+    QuotaSpec,
+)
+from cloud_ml.domain.records import Record
+from cloud_ml.domain.tenancy import SYSTEM, Operation, StandingStatus
+from cloud_ml.errors import AlreadyExists, Conflict, NotFound
+from cloud_ml.models import common, quota
+from cloud_ml.state.base import Once, StateStore
+from cloud_ml.usecases import usage
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.identities import Identities, Identity, Organisation, everything
+from cloud_ml.usecases.limits import QuotaLimits
+from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.storage import Storage
+
+ApplicationRecord = Record[ApplicationSpec, StandingStatus]
+
+EVERYBODY = "-1"
+_KIND_OF = {"jobs": "train", "models": "model", "dev": "dev"}
+
+
+class Quotas:
+    """Show, set and apply for quotas. An organisation of somebody else is as absent as one that never was."""
+
+    def __init__(
+        self,
+        store: StateStore,
+        identities: Identities,
+        storage: Storage,
+        limits: QuotaLimits,
+        clock: Clock,
+        *,
+        open_applications: int,
+    ) -> None:
+        self._store = store
+        self._identities = identities
+        self._storage = storage
+        self._limits = limits
+        self._clock = clock
+        self._open_applications = open_applications
+
+    def of(self, org: str) -> QuotaSpec:
+        """The quota of an organisation, as it is in force."""
+        return self._limits(org)
+
+    def show(self, caller: Identity, org: str | None = None) -> list[quota.OrgQuota]:
+        """The quota of an organisation, by default the caller's; of all, for an admin who says ``-1``.
+
+        Raises:
+            NotFound: There is no such organisation.
+        """
+        if org == EVERYBODY and caller.admin:
+            return [self._shown(one, counted=False) for one in self._identities.organisations()]
+        return [self._shown(self._identities.named(caller, org))]
+
+    def set(self, caller: Identity, org: str, change: quota.QuotaChange, *, once: Once | None = None) -> quota.OrgQuota:
+        """Set limits of an organisation. Jobs that wait start as soon as they fit; what runs runs on.
+
+        Raises:
+            Forbidden: The caller is no admin.
+            NotFound: There is no such organisation.
+            InvalidRequest: A limit is none.
+        """
+        permit(caller, Operation.MANAGE_PLATFORM)
+        organisation = self._identities.named(caller, org)
+        self.edit(organisation.name, lambda spec: _changed(spec, change), once=once)
+        return self._shown(organisation)
+
+    def edit(self, org: str, change: Callable[[QuotaSpec], QuotaSpec], *, once: Once | None = None) -> QuotaSpec:
+        """Replace what was set for an organisation by ``change`` of it."""
+        record = self._store.find(QUOTA, SYSTEM, org)
+        if record is None:
+            try:
+                return self._store.create(
+                    QUOTA,
+                    org=SYSTEM,
+                    name=org,
+                    owner=org,
+                    spec=change(QuotaSpec()),
+                    status=StandingStatus(),
+                    now=self._clock(),
+                    once=once,
+                ).spec
+            except AlreadyExists:  # another server was faster
+                if (record := self._store.find(QUOTA, SYSTEM, org)) is None:
+                    raise
+        return self._store.change_spec(QUOTA, record.key.uid, change, now=self._clock(), once=once).spec
+
+    def apply(
+        self, caller: Identity, wish: quota.NewApplication, org: str | None = None, *, once: Once | None = None
+    ) -> quota.Application:
+        """Ask for other limits. Nothing changes until an admin approves.
+
+        Raises:
+            Forbidden: The caller is no owner.
+            NotFound: There is no such organisation.
+            InvalidRequest: An amount is none.
+            Conflict: Too many applications are open.
+        """
+        permit(caller, Operation.APPLY_FOR_QUOTA)
+        organisation = self._identities.named(caller, org)
+        if wish.service not in quota.SERVICES:
+            raise common.refuse("service", wish.service, "one of " + ", ".join(quota.SERVICES))
+        common.check_text("mail", wish.mail, limit=254, allow_empty=True)
+        spec = ApplicationSpec(
+            service=wish.service,
+            cpu_millis=_amount("cpu", wish.cpu),
+            memory_bytes=_amount("memory", wish.memory),
+            gpus=_amount("gpu", wish.gpu),
+            user=caller.user,
+            mail=wish.mail,
+        )
+        self._check_few_open(organisation)
+        record = self._store.create(
+            APPLICATION,
+            org=organisation.name,
+            name=secrets.token_hex(6),
+            owner=caller.user,
+            spec=spec,
+            status=StandingStatus(),
+            now=self._clock(),
+            once=once,
+        )
+        return _application(record)
+
+    def applications(self, caller: Identity, org: str | None = None) -> list[quota.Application]:
+        """Applications of an organisation, newest first; of all, for an admin who names none or says ``-1``.
+
+        Raises:
+            NotFound: There is no such organisation.
+        """
+        if caller.admin and org in (None, EVERYBODY):
+            return [one for organisation in self._identities.organisations() for one in self._of(organisation)][::-1]
+        return self._of(self._identities.named(caller, org))[::-1]
+
+    def decide(self, caller: Identity, name: str, decision: Decision, *, once: Once | None = None) -> quota.Application:
+        """Approve an application, which sets the limits it asks for, or decline it.
+
+        The limits are set first: a crash in between leaves an open application, which can be approved again.
+
+        Raises:
+            Forbidden: The caller is no admin.
+            NotFound: There is no such application.
+            Conflict: It was decided before.
+        """
+        permit(caller, Operation.MANAGE_PLATFORM)
+        found = (
+            self._store.find(APPLICATION, organisation.name, name) if len(name) <= 63 else None
+            for organisation in self._identities.organisations()
+        )
+        record = next((one for one in found if one is not None), None)
+        if record is None:
+            raise NotFound(f"there is no application {name[:63]}", field="application", value=name[:63])
+        if record.spec.decision is not Decision.OPEN:
+            raise Conflict(f"the application was {record.spec.decision} by {record.spec.decided_by}", field="state")
+        if decision is Decision.APPROVED:
+            self.edit(record.key.org, lambda spec: _granted(spec, record.spec))
+
+        def decided(spec: ApplicationSpec) -> ApplicationSpec:
+            return replace(spec, decision=decision, decided_by=caller.user, decided_at=self._clock())
+
+        return _application(self._store.change_spec(APPLICATION, record.key.uid, decided, now=self._clock(), once=once))
+
+    def _of(self, organisation: Organisation) -> list[quota.Application]:
+        found = (
+            self._store.get(APPLICATION, line.key.uid)
+            for line in everything(self._store, APPLICATION, organisation.name)
+        )
+        return [_application(record) for record in found if record is not None]
+
+    def _check_few_open(self, organisation: Organisation) -> None:
+        open_ones = [one for one in self._of(organisation) if one.state == Decision.OPEN]
+        if len(open_ones) >= self._open_applications:
+            raise Conflict(
+                f"{len(open_ones)} applications of {organisation.name} are open",
+                field="org",
+                value=organisation.name,
+                allowed=f"at most {self._open_applications}",
+                hint="wait until they are decided",
+            )
+
+    def _shown(self, organisation: Organisation, *, counted: bool = True) -> quota.OrgQuota:
+        spec, used = self._limits(organisation.name), usage.used(self._store, organisation.name)
+        none = usage.Used()
+        limits = {"train": spec.train, "model": spec.model, "dev": spec.dev, "total": spec.total}
+        return quota.OrgQuota(
+            org=organisation.name,
+            org_id=str(organisation.number),
+            items=[_line(kind, limits[kind], used if kind in ("train", "total") else none) for kind in quota.KINDS],
+            storage_limit=_shown_limit(spec.storage_bytes),
+            storage_used=self._storage.usage(organisation.name).bytes if counted else None,
+        )
+
+
+def _changed(spec: QuotaSpec, change: quota.QuotaChange) -> QuotaSpec:
+    def limits(kind: str, own: Limits, wish: quota.LimitsChange) -> Limits:
+        def limit(resource: str, text: str | None, stays: int | None) -> int | None:
+            return stays if text is None else quota.limit_of(f"{kind}.{resource}", resource, text)
+
+        return Limits(
+            cpu_millis=limit("cpu", wish.cpu, own.cpu_millis),
+            memory_bytes=limit("memory", wish.memory, own.memory_bytes),
+            gpus=limit("gpu", wish.gpu, own.gpus),
+            count=limit("count", wish.count, own.count),
+        )
+
+    storage = spec.storage_bytes if change.storage is None else quota.limit_of("storage", "storage", change.storage)
+    return replace(
+        spec,
+        train=limits("train", spec.train, change.train),
+        model=limits("model", spec.model, change.model),
+        dev=limits("dev", spec.dev, change.dev),
+        total=limits("total", spec.total, change.total),
+        storage_bytes=storage,
+    )
+
+
+def _granted(spec: QuotaSpec, wish: ApplicationSpec) -> QuotaSpec:
+    kind = _KIND_OF[wish.service]
+    limits: Limits = getattr(spec, kind)
+    granted: Any = replace(limits, cpu_millis=wish.cpu_millis, memory_bytes=wish.memory_bytes, gpus=wish.gpus)
+    return replace(spec, **{kind: granted})
+
+
+def _amount(field: str, text: str) -> int:
+    amount = quota.limit_of(field, field, text)
+    if amount is None or amount == UNLIMITED:
+        raise common.refuse(field, text, "an amount")
+    return amount
+
+
+def _line(kind: str, limits: Limits, used: usage.Used) -> quota.QuotaLine:
+    cpu = _shown_limit(limits.cpu_millis)
+    return quota.QuotaLine(
+        kind=kind,
+        cpu_limit=None if cpu is None else cpu / 1000,
+        cpu_used=used.cpu_millis / 1000,
+        memory_limit=_shown_limit(limits.memory_bytes),
+        memory_used=used.memory_bytes,
+        gpu_limit=_shown_limit(limits.gpus),
+        gpu_used=used.gpus,
+        count_limit=_shown_limit(limits.count),
+        count_used=used.jobs,
+    )
+
+
+def _shown_limit(limit: int | None) -> int | None:
+    return None if limit == UNLIMITED else limit
+
+
+def _application(record: ApplicationRecord) -> quota.Application:
+    spec = record.spec
+    return quota.Application(
+        id=record.key.name,
+        org=record.key.org,
+        user=spec.user,
+        service=spec.service,
+        cpu=spec.cpu_millis / 1000,
+        memory=spec.memory_bytes,
+        gpu=spec.gpus,
+        mail=spec.mail,
+        state=spec.decision.value,
+        created_at=record.created_at,
+        decided_by=spec.decided_by,
+        decided_at=spec.decided_at,
+    )
