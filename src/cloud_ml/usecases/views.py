@@ -12,6 +12,7 @@ from cloud_ml.domain.jobs.phases import WIRE_STATES, Phase
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.domain.records import Event, Summary
+from cloud_ml.engines.base import Capacity
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobEvent, JobSummary, JobUsage
 from cloud_ml.models.train_job import TrainJob
@@ -147,9 +148,14 @@ def train_row(line: Summary, organisation: Organisation) -> dict[str, Any]:
     }
 
 
-def events_document(name: str, events: Iterable[Event]) -> dict[str, Any]:
-    """The original events document. ``recommend`` is empty: a job that cannot fit is refused at submit."""
-    return {"events": [_original_event(name, said) for said in events], "recommend": []}
+def events_document(name: str, events: Iterable[Event], free: Capacity | None = None) -> dict[str, Any]:
+    """The original events document.
+
+    ``recommend`` is what its client tells to somebody whose job waits: the free cores, bytes of memory and
+    GPUs. It is empty without ``free``.
+    """
+    recommend = [[free.cpu_millis / 1000, free.memory_bytes, free.gpus]] if free else []
+    return {"events": [_original_event(name, said) for said in events], "recommend": recommend}
 
 
 def metrics_document(gangs: Iterable[ObservedGang], now: datetime) -> dict[str, Any]:

@@ -14,10 +14,11 @@ from cloud_ml.api.auth import Call, Signed, SignedMutation
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import Here
 from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.errors import NotFound
 from cloud_ml.models import codec, common
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.usecases import views
+from cloud_ml.usecases import usage, views
 from cloud_ml.usecases.logs import MOST_LINES, Selection
 
 router = APIRouter(prefix="/train", default_response_class=Response)
@@ -100,11 +101,14 @@ async def logs(here: Here, call: Signed, request: Request, name: str, org_id: st
 
 @router.get("/{name}/events")
 async def events(here: Here, call: Signed, name: str, org_id: str | None = None) -> Response:
-    """What was said about a job."""
+    """What was said about a job; while it waits, also what is free on this server."""
+    capacity = await here.engine.capacity()
 
     def said() -> dict[str, Any]:
         record = here.jobs.find(here.identities.scope(call.caller, org_id), name)
-        return views.events_document(record.key.name, here.jobs.events(record))
+        waits = record.status.phase is Phase.QUEUED
+        free = usage.free(capacity, usage.used(here.store, None)) if waits else None
+        return views.events_document(record.key.name, here.jobs.events(record), free)
 
     return documents.answer(await here.offload(said))
 
