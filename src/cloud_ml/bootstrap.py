@@ -24,6 +24,7 @@ from cloud_ml.environments.catalog import Catalog
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.local import LocalObjectStore
+from cloud_ml.observability.metrics import Metrics
 from cloud_ml.recipes.single import SingleProcess
 from cloud_ml.settings import Settings
 from cloud_ml.state import rules
@@ -80,11 +81,13 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         pythons=find_pythons(settings),
     )
     switches_user = findings.config.tenant_uid_base > 0
+    metrics = Metrics()
     store = SqlStateStore.open(
         settings.database_url,
         create=not data_folder.has_been_used(data),
         readers=settings.server.database_readers,
         retention=_retention(settings),
+        took=metrics.commits.observe,
     )
     objects = LocalObjectStore(data / "objects", (lambda tenant: tenant_base + tenant) if switches_user else None)
     engine = LocalEngine(
@@ -104,6 +107,8 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             version=cloud_ml.__version__, isolation=dict(engine.isolation()), missing=list(engine.missing())
         ),
         settings=settings.api,
+        metrics=metrics,
+        behind_proxy=settings.server.behind_proxy,
         key_settings=settings.keys,
         quota_settings=settings.quota,
         storage_settings=settings.storage,
@@ -129,6 +134,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         clock=system_clock,
         offload=platform.offload,
         default_quota=defaults_of(settings.quota),
+        metrics=metrics,
     )
     return Server(settings, platform, controller, engine, first_start, lock)
 

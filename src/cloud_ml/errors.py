@@ -15,6 +15,7 @@
     ├── TryAgain                    asking again later may succeed
     │   ├── StaleRevision           stale_revision    somebody wrote in between
     │   ├── FenceLost               fence_lost        another controller has taken over
+    │   ├── TooMany                 too_many          the caller does too much at once
     │   ├── Unavailable             unavailable       a part that is needed does not answer
     │   └── OutOfSpace              out_of_space      the disk is full or read-only
     ├── Damaged                     damaged           stored data cannot be trusted; the server stops
@@ -149,6 +150,12 @@ class FenceLost(TryAgain):
     """The lease behind this write has passed to somebody else."""
 
     code = "fence_lost"
+
+
+class TooMany(TryAgain):
+    """The caller does more at once than one may."""
+
+    code = "too_many"
 
 
 class Unavailable(TryAgain):

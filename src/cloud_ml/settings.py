@@ -94,10 +94,15 @@ class ApiSettings:
     """Most entries of one page."""
     long_poll_limit_s: int = 60
     """Longest time a request may wait for a change."""
+    streams_per_key: int = 100
+    """Followers of logs and of changes that one key may have at once."""
     heartbeat_s: float = 15.0
     """Longest silence on a stream of events before a line says that the server is still there."""
     stream_limit_s: float = 3600.0
     """Longest time that a stream of events stays open; the client signs anew then, and goes on."""
+    metrics_token: str = ""
+    """What a scraper shows to read ``/metrics``, as a bearer token. Empty: only the machine itself may, and nobody
+    through a proxy. Belongs into the file of settings or the environment."""
     gpu_missing: str = "refuse"
     """What to do with a job that asks for a GPU where there is none: ``refuse`` or ``ignore``."""
 

@@ -54,7 +54,10 @@ class Exchange:
 
 
 class AsgiClient:
-    """Sends requests as they would stand on the wire: nothing is encoded, decoded or added."""
+    """Sends requests as they would stand on the wire: nothing is encoded or decoded.
+
+    A request without an id is given one that is always the same, so that whole answers can be compared.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -97,7 +100,10 @@ class AsgiClient:
             "raw_path": path.encode(),
             "query_string": query.encode(),
             "root_path": "",
-            "headers": [(name.lower().encode(), value.encode()) for name, value in (headers or {}).items()],
+            "headers": [
+                (name.lower().encode(), value.encode())
+                for name, value in ({"X-Request-Id": "test"} | dict(headers or {})).items()
+            ],
             "client": ("127.0.0.1", 1),
             "server": ("127.0.0.1", 80),
         }

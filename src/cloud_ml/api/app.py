@@ -11,7 +11,7 @@ from cloud_ml.api import errors, openapi, v1_compat
 from cloud_ml.api.fds.door import Door
 from cloud_ml.api.middleware import Envelope
 from cloud_ml.api.platform import Platform
-from cloud_ml.api.routes import admin, audit, jobs, quota, runtimes, server, storage, uploads, watching
+from cloud_ml.api.routes import admin, audit, jobs, monitoring, quota, runtimes, server, storage, uploads, watching
 
 _DESCRIPTION = "Train jobs and storage. Every error is one JSON document; see the schema `Error`."
 
@@ -33,7 +33,7 @@ def create_app(platform: Platform) -> FastAPI:
         middleware=[Middleware(Envelope), Middleware(Door)],
     )
     app.state.platform = platform
-    modern = (watching, jobs, uploads, storage, admin, audit, quota, server, runtimes)
+    modern = (watching, jobs, uploads, storage, admin, audit, quota, server, runtimes, monitoring)
     routers = [room.router for room in modern]
     for router in (*routers, v1_compat.router):
         app.include_router(router)

@@ -11,6 +11,7 @@ from fastapi import Depends, Query
 from starlette.requests import HTTPConnection, Request
 
 from cloud_ml.api import auditing
+from cloud_ml.api.middleware import CALLER
 from cloud_ml.api.platform import Platform
 from cloud_ml.auth import claims, fds, legacy, presigned, signature
 from cloud_ml.auth.claims import Claim
@@ -187,6 +188,7 @@ async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Cla
         raise Unauthenticated(legacy.WRONG)
     if claim.scheme in _ORIGINAL and not caller.legacy_signatures:
         raise _legacy_is_off("for this key")
+    request.scope[CALLER] = caller
     if mutation:
         auditing.begin(request, caller, platform.clock())
         permit_change(caller)

@@ -92,6 +92,7 @@ async def receive(here: Platform, call: UploadCall, under_way: Sink[T]) -> T:
         return under_way.finish(call.once)
 
     piece = bytearray()
+    here.metrics.uploads.add()
     try:
         async with contextlib.aclosing(call.chunks()) as chunks:
             async for chunk in chunks:
@@ -101,6 +102,7 @@ async def receive(here: Platform, call: UploadCall, under_way: Sink[T]) -> T:
                     piece.clear()
         return await here.offload(finish, bytes(piece))
     finally:
+        here.metrics.uploads.add(amount=-1)
         await here.offload(under_way.abort)
 
 

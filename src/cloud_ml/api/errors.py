@@ -27,11 +27,13 @@ from cloud_ml.errors import (
     OutOfSpace,
     RequestError,
     TooLarge,
+    TooMany,
     TransportError,
     TryAgain,
     Unauthenticated,
 )
 from cloud_ml.models import common
+from cloud_ml.observability import requests
 
 logger = logging.getLogger(__name__)
 
@@ -47,13 +49,17 @@ STATUS: Mapping[type[CloudMlError], int] = {
     Damaged: 500,
     CloudMlError: 500,
     TransportError: 502,
+    TooMany: 429,
     TryAgain: 503,
     OutOfSpace: 507,
 }
 """A class that is not listed has the status of the nearest base that is."""
 
-_RETRY_AFTER_S: Mapping[int, int] = {503: 1, 507: 10}
-_WORDS: Mapping[int, str] = {400: "invalid", 404: "not_found", 405: "method_not_allowed", 413: "too_large"}
+_RETRY_AFTER_S: Mapping[int, int] = {429: 5, 503: 1, 507: 10}
+_WORDS: Mapping[int, str] = {
+    400: "invalid", 404: "not_found", 405: "method_not_allowed", 408: "timeout", 413: "too_large",
+    414: "too_large", 415: "unsupported_media_type", 431: "too_large",
+}  # fmt: skip
 _LONGEST_VALUE = 200
 
 
@@ -75,6 +81,8 @@ def answer(error: CloudMlError) -> Response:
 
 def refusal(status: int, document: Mapping[str, Any], headers: Mapping[str, str] | None = None) -> Response:
     """An error document in one line; plain ASCII, since it may quote anything."""
+    if (request_id := requests.current.get()) is not None:
+        document = {**document, "request_id": request_id}
     content = json.dumps(document, separators=(",", ":"), default=str).encode()
     return Response(content, status, headers, media_type="application/json")
 

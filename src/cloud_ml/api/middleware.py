@@ -1,19 +1,31 @@
-"""Around every request: an id for it, the original client's odd paths, and no fault without an answer."""
+"""Around every request: an id, the original client's odd paths, a line in the log, no fault without an answer."""
 
 from __future__ import annotations
 
 import logging
 import re
-import secrets
+import time
+from typing import Any
 
 from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from cloud_ml.api import errors
+from cloud_ml.observability import requests
+from cloud_ml.observability.metrics import Metrics
+
+CALLER = "cloud_ml.caller"
+"""Where the scope of a request says who was believed to make it."""
+STREAM = "cloud_ml.stream"
+"""Set in the scope of a request whose answer is a stream: its length says nothing of the server."""
 
 logger = logging.getLogger(__name__)
+access = logging.getLogger("cloud_ml.access")
 
 _SLASHES = re.compile(r"/{2,}")
+_METHODS = frozenset({"GET", "HEAD", "POST", "PUT", "DELETE", "PATCH", "OPTIONS"})
+_QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+"""Asked all day by machines: a line only when something is wrong."""
 
 
 class Envelope:
@@ -27,27 +39,34 @@ class Envelope:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        request_id = scope["request_id"] = secrets.token_hex(8)
+        request_id = requests.choose_id(_offered(scope))
+        scope["request_id"] = request_id
+        requests.current.set(request_id)
         extra = [(b"x-request-id", request_id.encode()), (b"x-content-type-options", b"nosniff")]
-        began = False
+        began, status = time.perf_counter(), 0
 
         async def send_with_id(message: Message) -> None:
-            nonlocal began
+            nonlocal status
             if message["type"] == "http.response.start":
-                began = True
+                status = message["status"]
                 message["headers"] = [*message.get("headers", ()), *extra]
             await send(message)
 
         scope["path"] = routed_path(scope["path"])
+        metrics: Metrics = scope["app"].state.platform.metrics
+        metrics.open_requests.add()
         try:
             await self._app(scope, receive, send_with_id)
         except ClientDisconnect:
-            logger.debug("request %s: the client is gone", request_id)
+            status = status or 499  # as nginx has it: nobody is there to be answered
         except Exception:
             logger.exception("request %s failed: %s %s", request_id, scope["method"], scope["path"])
-            if began:  # too late for a status: the broken stream tells the client
+            if status:  # too late for a status: the broken stream tells the client
                 raise
             await errors.unexpected(request_id)(scope, receive, send_with_id)
+        finally:
+            metrics.open_requests.add(amount=-1)
+            _note(metrics, scope, status or 499, time.perf_counter() - began)
 
 
 def routed_path(path: str) -> str:
@@ -58,3 +77,26 @@ def routed_path(path: str) -> str:
     if path.lstrip("/").startswith("cloud_ml/"):
         return _SLASHES.sub("/", path).rstrip("/")
     return path
+
+
+def _offered(scope: Scope) -> str | None:
+    return next((value.decode("latin-1") for name, value in scope["headers"] if name == b"x-request-id"), None)
+
+
+def _route(scope: Scope) -> str:
+    """The pattern of the route, never the path: that may name what belongs to somebody."""
+    return getattr(scope.get("route"), "path", None) or scope.get("cloud_ml.room") or "none"
+
+
+def _note(metrics: Metrics, scope: Scope, status: int, seconds: float) -> None:
+    method = scope["method"] if scope["method"] in _METHODS else "other"
+    route = _route(scope)
+    metrics.requests.add(method, route, str(status))
+    if not scope.get(STREAM):
+        metrics.latency.observe(seconds, method, route)
+    if route in _QUIET and status < 500:
+        return
+    facts: dict[str, Any] = {"method": method, "route": route, "status": status, "ms": round(seconds * 1000, 1)}
+    if (caller := scope.get(CALLER)) is not None:
+        facts |= {"org": caller.org, "user": caller.user}
+    access.info("%s %s %d", method, route, status, extra=facts)

@@ -58,6 +58,7 @@ class Error:
     allowed: str | None = None
     hint: str | None = None
     same_spec: bool | None = None
+    request_id: str | None = None
 
 
 def answers(model: type | None, status: int = 200) -> dict[int | str, dict[str, Any]]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cloud_ml.engines.base import Engine
 from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.base import ObjectStore
+from cloud_ml.observability.metrics import Metrics
 from cloud_ml.settings import ApiSettings, KeySettings, QuotaSettings, StorageSettings
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.audit import AuditLog
@@ -15,6 +17,7 @@ from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.changes import ChangeHub
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.feed import JobFeed
+from cloud_ml.usecases.figures import JobFigures
 from cloud_ml.usecases.health import Health
 from cloud_ml.usecases.identities import Identities
 from cloud_ml.usecases.keys import Keys
@@ -50,6 +53,9 @@ class Platform:
     key_settings: KeySettings = field(default_factory=KeySettings)
     quota_settings: QuotaSettings = field(default_factory=QuotaSettings)
     offload: Offload = field(default_factory=Offload)
+    metrics: Metrics = field(default_factory=Metrics)
+    behind_proxy: bool = False
+    streams: Counter[str] = field(default_factory=Counter)
     storage: Storage = field(init=False)
     organisations: Organisations = field(init=False)
     users: Users = field(init=False)
@@ -90,6 +96,7 @@ class Platform:
         )
         self.hub = ChangeHub(self.store, self.offload)
         self.feed = JobFeed(self.store, self.offload)
+        self.metrics.add(JobFigures(self.store).families())
         self.logs = Logs(self.store, self.engine, self.hub, self.offload)
         self.runtimes = FrameworkRuntimes(self.engine, self.catalog)
         self.health = Health(self.store, self.engine, self.offload, self.clock)

@@ -9,11 +9,43 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 
 from starlette.responses import Response, StreamingResponse
+from starlette.types import Receive, Scope, Send
 
+from cloud_ml.api import errors
+from cloud_ml.api.middleware import CALLER, STREAM
+from cloud_ml.api.platform import Platform
+from cloud_ml.errors import TooMany
 from cloud_ml.usecases.changes import ChangeHub
 from cloud_ml.usecases.offload import Offload
 
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+
+
+class _Live(StreamingResponse):
+    """An answer that goes on while something happens. Each key may have so many of them."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        platform: Platform = scope["app"].state.platform
+        caller = scope.get(CALLER)
+        key = "" if caller is None else caller.access_key
+        most = platform.settings.streams_per_key
+        if platform.streams[key] >= most:
+            refused = TooMany(
+                f"this key has {most} streams open already",
+                allowed=f"at most {most} at once",
+                hint="Close some, or watch all jobs in one: GET /api/v1/jobs/-/watch.",
+            )
+            await errors.answer(refused)(scope, receive, send)
+            return
+        scope[STREAM] = True
+        platform.streams[key] += 1
+        try:
+            with platform.metrics.streams.during((self.media_type or "").partition(";")[0]):
+                await super().__call__(scope, receive, send)
+        finally:
+            platform.streams[key] -= 1
+            if not platform.streams[key]:
+                del platform.streams[key]
 
 
 def text(chunks: AsyncIterator[bytes], hub: ChangeHub) -> Response:
@@ -21,12 +53,12 @@ def text(chunks: AsyncIterator[bytes], hub: ChangeHub) -> Response:
 
     A reader that is slow holds up its own stream only; one that is gone ends it.
     """
-    return StreamingResponse(_until_closed(chunks, hub), media_type="text/plain; charset=utf-8", headers=_UNBUFFERED)
+    return _Live(_until_closed(chunks, hub), media_type="text/plain; charset=utf-8", headers=_UNBUFFERED)
 
 
 def events(messages: AsyncIterator[bytes], hub: ChangeHub) -> Response:
     """Server-sent events; ends when ``messages`` do or the server goes down."""
-    return StreamingResponse(_until_closed(messages, hub), media_type="text/event-stream", headers=_UNBUFFERED)
+    return _Live(_until_closed(messages, hub), media_type="text/event-stream", headers=_UNBUFFERED)
 
 
 def json_lines(chunks: AsyncIterator[bytes], hub: ChangeHub) -> Response:

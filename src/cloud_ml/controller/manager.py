@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import logging
 import os
+import time
+from collections.abc import Mapping
 
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.leader import Leader
@@ -20,6 +22,7 @@ from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.quotas import QUOTA, QuotaSpec
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import FenceLost, TryAgain
+from cloud_ml.observability.metrics import Family, Metrics, Reading
 from cloud_ml.settings import ControllerSettings
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.clock import Clock
@@ -48,6 +51,7 @@ class Controller:
         clock: Clock,
         offload: Offload,
         default_quota: QuotaSpec = _UNLIMITED,
+        metrics: Metrics | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -58,6 +62,9 @@ class Controller:
         self._clock = clock
         self._offload = offload
         self._failures: dict[str, int] = {}
+        self._queue: KeyedQueue | None = None
+        self._metrics = metrics or Metrics()
+        self._metrics.add(self._figures())
         self._leader = Leader(store, holder, settings.lease_ttl_s, clock, offload)
 
     async def run(self) -> None:
@@ -69,7 +76,7 @@ class Controller:
             logger.warning("controller stepped down")
 
     async def _lead(self, fence: Fence, lost: asyncio.Event) -> None:
-        queue = KeyedQueue()
+        queue = self._queue = KeyedQueue()
         book = QuotaBook(self._store, self._default_quota)
 
         async def reread(uid: str) -> None:
@@ -98,6 +105,7 @@ class Controller:
             for task in done - {over}:  # these run for ever: one that ended has failed
                 task.result()
         finally:
+            self._queue = None
             for task in (*tasks, over):
                 task.cancel()
             await asyncio.gather(*tasks, over, return_exceptions=True)
@@ -141,6 +149,7 @@ class Controller:
         """Reconcile key after key; one that fails waits longer each time, the others do not wait for it."""
         while True:
             uid, seen = await queue.take(), 0
+            began, outcome = time.perf_counter(), "error"
             try:
                 looked = await reconciler.reconcile(uid)
             except FenceLost:
@@ -155,12 +164,26 @@ class Controller:
                     extra={"uid": uid, "again_in_s": delay_s, "error": str(error)},
                 )  # fmt: skip
             else:
+                outcome = "ok"
                 self._failures.pop(uid, None)
                 seen = looked.revision
                 if looked.again is not None:
                     queue.add_after(uid, (looked.again - self._clock()).total_seconds())
             finally:
+                self._metrics.reconciles.observe(time.perf_counter() - began, outcome)
                 queue.done(uid, seen)
+
+    def _figures(self) -> list[Family]:
+        def depth() -> Mapping[tuple[str, ...], float]:
+            return {(): float(len(queue)) if (queue := self._queue) is not None else 0.0}
+
+        def leads() -> Mapping[tuple[str, ...], float]:
+            return {(): float(self._queue is not None)}
+
+        return [
+            Reading("cloudml_queue_depth", "Jobs that wait to be looked at.", (), depth),
+            Reading("cloudml_controller_leads", "Whether this server leads.", (), leads),
+        ]
 
     async def _prune(self) -> None:
         while True:

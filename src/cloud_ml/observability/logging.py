@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cloud_ml.models.codec import format_time
+from cloud_ml.observability import requests
 
 _STANDARD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 
@@ -52,4 +53,7 @@ def configure(style: str, *, level: int = logging.INFO) -> None:
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:
-    return {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+    facts = {name: value for name, value in record.__dict__.items() if name not in _STANDARD}
+    if "request_id" not in facts and (request_id := requests.current.get()) is not None:
+        facts["request_id"] = request_id
+    return facts

@@ -6,7 +6,7 @@ import enum
 from dataclasses import dataclass
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})
-BUSY_STATUSES = frozenset({502, 503, 504})
+BUSY_STATUSES = frozenset({429, 502, 503, 504})
 
 
 class Trouble(enum.Enum):

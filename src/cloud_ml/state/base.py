@@ -7,7 +7,7 @@ when the method returns, or none of it ever happened. Loops call them through an
 from __future__ import annotations
 
 import abc
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Generic, TypeVar
@@ -149,6 +149,10 @@ class StateStore(abc.ABC):
         Raises:
             InvalidRequest: ``limit`` is out of range, or there are more than 100 ``indexes``.
         """
+
+    @abc.abstractmethod
+    def counts(self, kind: Kind[Any, Any]) -> Mapping[str, int]:
+        """How many records are listed under each index. Walks all of an index: for the operator, not for requests."""
 
     @abc.abstractmethod
     def change_spec(

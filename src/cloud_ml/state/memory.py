@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -141,6 +142,11 @@ class MemoryStateStore(StateStore):
         )
         shown = tuple(wanted[:limit])
         return Page(shown, shown[-1].number if len(wanted) > limit else None)
+
+    def counts(self, kind: Kind[Any, Any]) -> Mapping[str, int]:
+        """See ``StateStore.counts``."""
+        with self._reading():
+            return Counter(row.summary.index for row in self._rows.values() if row.summary.key.kind == kind.name)
 
     def change_spec(
         self,

@@ -19,6 +19,7 @@ STATUSES = {
     "already_exists": 409,
     "conflict": 409,
     "too_large": 413,
+    "too_many": 429,
     "damaged": 500,
     "internal": 500,
     "transport": 502,

@@ -78,6 +78,7 @@ async def test_the_modern_surface_is_described_and_only_that(document: dict[str,
         ("/api/v1/runtimes/{framework}", "delete"),
         ("/api/v1/runtimes/{framework}/prepare", "post"),
         ("/api/v1/server", "get"),
+        ("/metrics", "get"),
         ("/healthz", "get"),
         ("/readyz", "get"),
     }

@@ -7,10 +7,10 @@ only those few are merged.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import ColumnElement, Connection, Select, bindparam, select, union_all
+from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, select, union_all
 
 from cloud_ml.domain.records import Key, Kind, Summary
 from cloud_ml.state.base import Page
@@ -19,6 +19,11 @@ from cloud_ml.state.sql.tables import records
 NARROW = [column for column in records.c if column.name not in ("spec", "status", "revision", "generation")]
 _LINE = select(*NARROW)
 _NEWEST_FIRST = records.c.number.desc()
+_COUNTS = (
+    select(records.c.index_value, func.count().label("records"))
+    .where(records.c.kind == bindparam("its_kind"))
+    .group_by(records.c.index_value)
+)
 _BEYOND_ALL = 2**62
 
 
@@ -38,6 +43,12 @@ def page(
     rows = connection.execute(statement, parameters).all()
     shown = tuple(summary_of(row) for row in rows[:limit])
     return Page(shown, shown[-1].number if len(rows) > limit else None)
+
+
+def counts(connection: Connection, kind: Kind[Any, Any]) -> Mapping[str, int]:
+    """How many records have each index value."""
+    rows = connection.execute(_COUNTS, {"its_kind": kind.name})
+    return {row.index_value: row.records for row in rows}
 
 
 def query(

@@ -6,7 +6,7 @@ What a transaction does is said here; how rows are read and written is said in t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
 from typing import Any, Self, TypeVar
@@ -39,6 +39,7 @@ class SqlStateStore(StateStore):
         database: Where to read and write; the store closes it.
         retention: How long marks outlive their record.
         clock: Dates the marks of deletion, which serve ``prune`` alone.
+        took: Told the seconds of each commit.
     """
 
     def __init__(
@@ -47,12 +48,13 @@ class SqlStateStore(StateStore):
         *,
         retention: rules.Retention = rules.RETENTION,
         clock: Callable[[], datetime] = rules.utc_now,
+        took: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._database = database
         self._retention = retention
         self._clock = clock
         self._wakeups = Wakeups()
-        self._writer = Writer(database.writer, committed=self._wakeups.notify, announce=database.announce)
+        self._writer = Writer(database.writer, committed=self._wakeups.notify, announce=database.announce, took=took)
         self._stop_listening = database.listen(self._wakeups.notify)
         self._closed = False
 
@@ -65,6 +67,7 @@ class SqlStateStore(StateStore):
         readers: int = READERS,
         retention: rules.Retention = rules.RETENTION,
         clock: Callable[[], datetime] = rules.utc_now,
+        took: Callable[[float], None] = lambda _: None,
     ) -> Self:
         """Open the database at ``url``, check it, and bring its tables to this version.
 
@@ -76,6 +79,7 @@ class SqlStateStore(StateStore):
             readers: At most so many reads at once, each on a connection of its own.
             retention: How long marks outlive their record.
             clock: Dates the marks of deletion.
+            took: Told the seconds of each commit.
 
         Raises:
             InvalidRequest: ``url`` names no database of a kind we know.
@@ -84,7 +88,7 @@ class SqlStateStore(StateStore):
             OutOfSpace: The disk is full or read-only.
             Unavailable: The database does not answer.
         """
-        return cls(open_database(url, create=create, readers=readers), retention=retention, clock=clock)
+        return cls(open_database(url, create=create, readers=readers), retention=retention, clock=clock, took=took)
 
     def create(
         self,
@@ -166,6 +170,11 @@ class SqlStateStore(StateStore):
             if match == EVERYTHING:
                 return listing.page(connection, kind, org=org, indexes=indexes, after=after, limit=limit)
             return finding.page(connection, kind, org=org, indexes=indexes, match=match, after=after, limit=limit)
+
+    def counts(self, kind: Kind[Any, Any]) -> Mapping[str, int]:
+        """See ``StateStore.counts``."""
+        with self._reading() as connection:
+            return listing.counts(connection, kind)
 
     def change_spec(
         self,

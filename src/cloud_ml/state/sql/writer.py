@@ -10,6 +10,7 @@ all that has gathered into one transaction, each piece behind its own savepoint.
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -33,6 +34,7 @@ class Writer:
         engine: Begins its transactions with the right to write.
         committed: Called after each commit that others may wait for, outside of any lock.
         announce: Called at the end of each such transaction, for followers in other processes.
+        took: Told the seconds of each commit.
     """
 
     def __init__(
@@ -41,10 +43,12 @@ class Writer:
         *,
         committed: Callable[[], None],
         announce: Callable[[Connection], None] = lambda _: None,
+        took: Callable[[float], None] = lambda _: None,
     ) -> None:
         self._engine = engine
         self._committed = committed
         self._announce = announce
+        self._took = took
         self._queue = threading.Lock()  # guards the two below, for moments
         self._waiting: deque[_Task[Any]] = deque()
         self._led = False
@@ -116,8 +120,10 @@ class Writer:
     def _commit(self, group: Sequence[_Task[Any]]) -> None:
         failure: Exception | None = Unavailable("the writer of the state store was interrupted")
         try:
+            began = time.perf_counter()
             self._transact(group)
             failure = None
+            self._took(time.perf_counter() - began)
         except Exception as error:
             failure = error
         finally:

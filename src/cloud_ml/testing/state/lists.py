@@ -93,6 +93,14 @@ class ListContract:
         assert store.list(WISH, indexes=["Waiting"]).items == ()
         assert names(store.list(WISH, org="red", indexes=["Done"]).items) == ["one"]
 
+    def test_records_are_counted_by_their_index(self, store: StateStore) -> None:
+        assert store.counts(WISH) == {}
+        for number in range(3):
+            make(store, f"n{number}", org=("red", "blue")[number % 2])
+        commit(store, make(store, "busy"), Phase.BUSY)
+        make(store, kind=OTHER)
+        assert store.counts(WISH) == {"Waiting": 3, "Busy": 1}
+
     @pytest.mark.parametrize("limit", [0, -1, 1001])
     def test_a_limit_out_of_range_is_refused(self, store: StateStore, limit: int) -> None:
         for page in (
