@@ -7,7 +7,7 @@ PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server check format bench docs clean
+.PHONY: help setup demo test test-fast test-server test-runtimes check format bench docs clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-12s %s\n' "$$n" "$$t"; done
@@ -25,6 +25,9 @@ test-fast: $(VENV)/.develop  ## Unit tests, in seconds
 test-server: $(VENV)/.develop  ## Contracts, properties, real servers
 	$(PYTEST) tests/contract tests/properties tests/integration tests/acceptance \
 		tests/compat/test_original_client.py -q -n $(WORKERS) --dist loadgroup
+
+test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time
+	$(PYTEST) tests/runtimes -q -s -p no:xdist
 
 check: $(VENV)/.develop  ## Format, lint, types, import rules
 	$(BIN)/ruff format --check src tests benchmarks examples docs

@@ -9,13 +9,13 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.environments import detect, pipconfig, resolve
+from cloud_ml.environments import detect, modules, pipconfig, resolve
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared, Sandbox
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.files import digest_of, digest_of_file, read_json, write_json
 from cloud_ml.environments.interpreter import Interpreter, at, own
 from cloud_ml.environments.leases import Leases
-from cloud_ml.environments.requirements import BadRequirement, Requirement, locked, parse_all
+from cloud_ml.environments.requirements import BadRequirement, Requirement, locked, parse_all, without_secrets
 from cloud_ml.environments.runtime import Runtime
 from cloud_ml.environments.stock import Stock
 from cloud_ml.environments.trainer import Trainer, Workshop
@@ -126,7 +126,14 @@ class _Maker:
         if self.request.trainer is not None:
             self.log(f"Processing {Path(self.request.trainer_name).name}\n".encode())
         trainer = self._trainer(digest)
-        needed = _requirements(trainer)
+        try:
+            return self._around(trainer, _requirements(trainer))
+        except EnvironmentFailed:
+            for notice in trainer.notices if trainer else ():  # one of them may be why
+                self.log(f"cloudml: {notice}\n".encode())
+            raise
+
+    def _around(self, trainer: Trainer | None, needed: list[Requirement]) -> _Made:
         runtime, notices = self._runtime(trainer, needed)
         interpreter = self._interpreter(runtime.python)
         needed, dropped = resolve.fit(runtime, needed)
@@ -135,6 +142,7 @@ class _Maker:
             dropped = [*dropped, *replaced]
         lock, layers = self.stock.layers_for(runtime, needed, interpreter)
         if trainer is not None:
+            modules.check(self.request.module, trainer.site, layers)
             self.log(f"Installed {trainer.label} with {len(locked(lock))} packages\n".encode())
         sites = [*([trainer.site] if trainer else []), *layers, *(_COMPAT / name for name in runtime.compat)]
         return _Made(
@@ -230,7 +238,7 @@ def _prepared(made: _Made, digest: str, place: str, config: pipconfig.PipConfig)
         environment={**config.job_environment(), **made.environment, **variables(place, made.sites)},
         runtime=made.runtime,
         base_memory=made.base_memory,
-        lock=made.lock,
+        lock=without_secrets(made.lock),
         trainer_digest=digest,
         notices=tuple(made.notices),
         threads=tuple(made.threads),

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 _NAME = re.compile(r"^\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(\[[^\]]*\])?\s*(.*)$", re.DOTALL)
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _URL = re.compile(r"^@\s*([A-Za-z][A-Za-z0-9+.-]*):")
+_SECRET = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@]*@")
 _REMOTE_SCHEMES = frozenset({"https", "http", "git+https", "git+http"})
 
 
@@ -29,6 +30,16 @@ class Requirement:
     specifier: str
     url: bool = False
 
+    @property
+    def shown(self) -> str:
+        """The text for people: without credentials."""
+        return without_secrets(self.text)
+
+
+def without_secrets(text: str) -> str:
+    """``text`` with the part before the host of every address in it blotted out."""
+    return _SECRET.sub(r"\1****@", text)
+
 
 def normalised(name: str) -> str:
     """The name as indexes compare it."""
@@ -43,16 +54,18 @@ def parse(text: str) -> Requirement:
     """
     found = _NAME.match(text)
     if not found:
-        raise BadRequirement(f"{text!r} is not a requirement by name")
+        raise BadRequirement(f"{without_secrets(text)!r} is not a requirement by name")
     name, _, rest = found.groups()
     if rest.startswith("@"):
         scheme = _URL.match(rest)
         if not scheme or scheme.group(1).lower() not in _REMOTE_SCHEMES:
-            raise BadRequirement(f"{text!r} refers to something other than a package index or an https address")
+            raise BadRequirement(
+                f"{without_secrets(text)!r} refers to something other than a package index or an https address"
+            )
         return Requirement(text, normalised(name), "", url=True)
     specifier = rest.split(";", 1)[0].strip().removeprefix("(").removesuffix(")").strip()
     if specifier and specifier[0] not in "=<>!~":
-        raise BadRequirement(f"{text!r} is not a requirement by name and version")
+        raise BadRequirement(f"{without_secrets(text)!r} is not a requirement by name and version")
     return Requirement(text, normalised(name), specifier)
 
 

@@ -11,17 +11,19 @@ from pathlib import Path
 from cloud_ml.environments import process
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.interpreter import Interpreter
-from cloud_ml.environments.requirements import Requirement, locked, normalised, parse
+from cloud_ml.environments.requirements import Requirement, locked, normalised, parse, without_secrets
 from cloud_ml.environments.runtime import Runtime
 from cloud_ml.environments.uv import Uv
 from cloud_ml.environments.versions import satisfies
+
+_RETRIED = re.compile(r"Request failed after \d+ retries")
 
 
 class NoSolution(EnvironmentFailed):
     """uv has looked and found nothing; ``words`` are its own, and the message holds the first of its reasons."""
 
     def __init__(self, words: bytes) -> None:
-        why = first_reason(words.decode("utf-8", "replace")) or "see the log for uv's words"
+        why = without_secrets(first_reason(words.decode("utf-8", "replace"))) or "see the log for uv's words"
         super().__init__("EnvironmentFailed", f"the requirements cannot be resolved: {why}")
         self.words = words
 
@@ -31,7 +33,10 @@ def first_reason(words: str, limit: int = 300) -> str:
     text = re.sub(r"\s+", " ", re.sub(r"\x1b\[[0-9;]*m", "", words)).strip()
     for mark in ("╰─▶ ", "cause: ", "error: "):
         if mark in text:
-            reason = text.partition(mark)[2].partition(" hint: ")[0].partition(" cause: ")[0].strip()
+            causes = [one.strip() for one in text.partition(mark)[2].partition(" hint: ")[0].split(" cause: ")]
+            if _RETRIED.match(causes[0]) and len(causes) > 1:  # what follows says of what, and the last says why
+                causes = causes[1:]
+            reason = f"{causes[0]}: {causes[-1]}" if len(causes) > 1 else causes[0]
             return reason if len(reason) <= limit else reason[: limit - 1] + "…"
     return ""
 
@@ -96,10 +101,10 @@ def fit(runtime: Runtime, requirements: Iterable[Requirement]) -> tuple[list[Req
             if not runtime.lenient:
                 raise EnvironmentFailed(
                     "EnvironmentFailed",
-                    f"the trainer requires {one.text}, the runtime {runtime.label} provides {one.name} {version}: "
+                    f"the trainer requires {one.shown}, the runtime {runtime.label} provides {one.name} {version}: "
                     "change the requirement, or ask for framework python, which installs what the trainer requires",
                 )
-            notices.append(f"the requirement {one.text} is left out: {runtime.label} stands in for it")
+            notices.append(f"the requirement {one.shown} is left out: {runtime.label} stands in for it")
     return left, notices
 
 
@@ -124,7 +129,8 @@ def ask(question: Question, *, uv: Uv, interpreter: Interpreter, folder: Path, o
         (folder / f"{name}.txt").write_text("".join(f"{line}\n" for line in lines))
     out = folder / "out"
     out.mkdir(exist_ok=True)
-    arguments += ["--constraints", str(folder / "constraints.txt"), "--overrides", str(folder / "overrides.txt")]
+    for name in ("constraints", "overrides"):
+        arguments += [f"--{name}", str(folder / f"{name}.txt")] if files[name] else []
     arguments += ["--output-file", str(out / "lock.txt"), str(folder / "requirements.txt")]
     words = process.Words()
     code = uv.run(

@@ -54,3 +54,11 @@ def test_locked_reads_pins_and_skips_hashes() -> None:
         "six": "1.17.0",
         "tf-keras": "2.21.0",
     }
+
+
+def test_no_secret_is_shown() -> None:
+    one = parse("secret @ https://user:p4ss@host.test/secret-1.0-py3-none-any.whl")
+    assert one.shown == "secret @ https://****@host.test/secret-1.0-py3-none-any.whl"
+    with pytest.raises(BadRequirement) as caught:
+        parse("secret @ ssh://user:p4ss@host.test/x")
+    assert "p4ss" not in str(caught.value)

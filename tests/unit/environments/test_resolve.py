@@ -43,8 +43,12 @@ def test_without_a_reason_the_log_is_named() -> None:
 
 
 def test_the_cause_of_a_failed_download_is_told_once() -> None:
-    told = first_reason("error: Request failed\n cause: Failed to fetch: x\n cause: error sending request for url (x)")
-    assert told == "Failed to fetch: x"
+    words = (
+        "error: Failed to download `a`\n cause: Request failed after 3 retries in 6.8s\n cause: Failed to fetch: x\n"
+    )
+    assert first_reason(words + " cause: error sending request\n cause: Connection refused") == (
+        "Failed to fetch: x: Connection refused"
+    )
 
 
 def test_what_a_runtime_forbids_is_refused_by_name() -> None:

@@ -13,11 +13,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from cloud_ml.engines.local.lastwords import TAIL_BYTES
+
 _TAIL_FILES = 8
 
 
 class LogWriter:
-    """Appends output, to what an earlier writer left. ``written`` counts every byte, dropped ones included."""
+    """Appends output, to what an earlier writer left. ``written`` counts every byte, dropped ones included.
+
+    ``tail`` is the end of what this writer was given.
+    """
 
     def __init__(self, folder: Path, name: str, limit_bytes: int) -> None:
         self._folder = folder
@@ -30,9 +35,11 @@ class LogWriter:
         self._file = _open(last.path)
         self._room = max(0, (self._tail_limit if self._tails else self._head_limit) - last.size)
         self.written = last.start + last.size
+        self.tail = b""
 
     def write(self, data: bytes) -> None:
         """Add output. A full disk loses the chunk, never the process that writes."""
+        self.tail = (self.tail + data)[-TAIL_BYTES:]
         view = memoryview(data)
         while view:
             if self._room == 0:

@@ -20,7 +20,7 @@ from types import FrameType
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.engines.base import Gang, ProcessPlan
-from cloud_ml.engines.local import launch, leftovers, linux, proctree
+from cloud_ml.engines.local import lastwords, launch, leftovers, linux, proctree
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger
@@ -217,7 +217,7 @@ class Supervisor:
         for end in task.launched.ends:
             self._selector.unregister(end)
         task.exit = launch.wait(task.launched)
-        verdict = task.limiter.judge(task.exit, task.plan.name)
+        verdict = self._explained(task, task.limiter.judge(task.exit, task.plan.name))
         task.observed = replace(
             task.observed,
             running=False,
@@ -232,6 +232,15 @@ class Supervisor:
             chief = task is self._tasks[0]
             if chief or verdict.reason is not Reason.COMPLETED:
                 self._stop_all(verdict, grace_s=10.0)
+
+    def _explained(self, task: Task, verdict: Verdict) -> Verdict:
+        """With the error that the code told last, if it did."""
+        if verdict.reason is not Reason.NON_ZERO_EXIT:
+            return verdict
+        if task.launched.output in self._selector.get_map():
+            self._read_output(task)
+        error = lastwords.of(task.log.tail)
+        return replace(verdict, message=f"{verdict.message}: {error}") if error else verdict
 
     def _stop_all(self, verdict: Verdict, grace_s: float) -> None:
         if self._verdict is None:

@@ -1,0 +1,43 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.environments import modules
+from cloud_ml.environments.base import EnvironmentFailed
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Path:
+    site = tmp_path / "site"
+    for name in ("trainer/__init__.py", "trainer/task.py", "runs/__init__.py", "runs/__main__.py", "plain/deep.py"):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).touch()
+    (site / "compiled.cpython-311-x86_64-linux-gnu.so").touch()
+    return site
+
+
+@pytest.mark.parametrize("module", [None, "trainer.task", "runs", "plain.deep", "compiled", "json.tool", "pip"])
+def test_what_may_be_there_passes(site: Path, tmp_path: Path, module: str | None) -> None:
+    layer = tmp_path / "layer"
+    (layer / "pip").mkdir(parents=True)
+    modules.check(module, site, [layer])
+
+
+@pytest.mark.parametrize("module", ["trainer.tsk", "tainer.task", "trainer.task.main"])
+def test_what_is_nowhere_is_refused_and_what_there_is_is_named(site: Path, module: str) -> None:
+    with pytest.raises(EnvironmentFailed) as caught:
+        modules.check(module, site, [])
+    assert caught.value.reason == "TrainerInvalid"
+    assert caught.value.message == f"the trainer has no module {module}; it has plain.deep, runs, trainer.task"
+
+
+def test_a_package_that_cannot_be_run(site: Path) -> None:
+    with pytest.raises(EnvironmentFailed, match=r"trainer is a package without a __main__\.py.*it has .*trainer\.task"):
+        modules.check("trainer", site, [])
+
+
+def test_an_import_hook_could_make_anything(site: Path) -> None:
+    (site / "hook.pth").write_text("import hook")
+    modules.check("made.up", site, [])
