@@ -6,6 +6,9 @@ UV := $(BIN)/uv
 PYTEST := $(BIN)/python -m pytest
 WORKERS ?= 2
 
+# Programs that start often start from compiled modules, whatever the caller's shell says.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-fast test-server test-runtimes check format bench docs clean
 
@@ -54,9 +57,10 @@ $(UV):
 	$(BIN)/pip install -q --disable-pip-version-check uv
 
 $(VENV)/.server: pyproject.toml | $(UV)
-	$(UV) pip install -q --python $(BIN)/python -e '.[server]'
+	$(UV) pip install -q --compile-bytecode --python $(BIN)/python -e '.[server]'
+	@$(BIN)/python -m compileall -q src
 	@touch $@
 
 $(VENV)/.develop: pyproject.toml $(VENV)/.server
-	$(UV) pip install -q --python $(BIN)/python -e '.[server,postgres]' --group test --group check --group docs
+	$(UV) pip install -q --compile-bytecode --python $(BIN)/python -e '.[server,postgres]' --group test --group check --group docs
 	@touch $@
