@@ -52,7 +52,8 @@ def test_commands_parse(page: Path, arguments: list[str], monkeypatch: pytest.Mo
     is_bare = isinstance(command.command, click.Group) and not command.command.invoke_without_command
     assert not is_bare, f"{name_of(page)}: the command is not complete"
     if command.info_name == "submit" and not command.params["filename"]:
-        job = codec.decode(TrainJob, with_words(given_fields(command.params), command.params["words"]))
+        fields = with_words(given_fields(command.params), command.params["words"])
+        job = codec.decode(TrainJob, {"job_name": "from-the-code", "module_name": "found.there"} | fields)
         assert job.job_name
 
 
