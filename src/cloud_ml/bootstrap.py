@@ -12,6 +12,7 @@ from pathlib import Path
 import cloud_ml
 from cloud_ml import data_folder
 from cloud_ml.api.platform import Platform
+from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.manager import Controller
 from cloud_ml.controller.packages import Packages
@@ -33,6 +34,9 @@ from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.first_start import FirstStart, bootstrap
 from cloud_ml.usecases.identities import Identities
 from cloud_ml.usecases.limits import defaults_of
+
+_NOBODY = 65_534
+"""The user that fetches trainers from the web, where the server is root."""
 
 
 @dataclass
@@ -111,6 +115,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         behind_proxy=settings.server.behind_proxy,
         key_settings=settings.keys,
         quota_settings=settings.quota,
+        trainer_settings=settings.trainers,
         storage_settings=settings.storage,
     )
     first_start = bootstrap(platform.identities, platform.storage, access_key=access_key, secret=secret)
@@ -125,6 +130,13 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             engine=engine,
             recipe=SingleProcess(),
             packages=Packages(objects, data / "packages"),
+            downloads=Downloads(
+                data / "packages",
+                settings.trainers,
+                platform.offload,
+                user=_NOBODY if os.geteuid() == 0 else 0,
+            ),
+            trainers=settings.trainers,
             offload=platform.offload,
             network=settings.engine.network,
         ),

@@ -25,6 +25,7 @@ GIB = 2**30
 _WORDS = {
     "server.log_format": ("auto", "text", "json"),
     "api.gpu_missing": ("refuse", "ignore"),
+    "trainers.urls": ("public", "none"),
     "engine.sandbox": ("auto", "require", "none"),
     "engine.cgroups": ("auto", "require", "none"),
     "engine.network": ("host", "none"),
@@ -41,6 +42,8 @@ _LEAST = {
     "controller.lease_ttl_s": 1,
     "storage.upload_part_limit_bytes": MIB,
     "storage.uploads_per_bucket": 1,
+    "trainers.url_timeout_s": 1,
+    "trainers.url_parallel": 1,
     "engine.log_limit_bytes": 4096,
     "engine.usage_period_s": 0.1,
     "environments.tidy_s": 1,
@@ -244,6 +247,27 @@ class StorageSettings:
 
 
 @dataclass(frozen=True)
+class TrainerSettings:
+    """Where trainers may come from besides ``fds://``."""
+
+    urls: str = "public"
+    """``public``: ``http(s)://`` of the open internet and of ``url_allow``; ``none``: nothing from the web."""
+    url_allow: str = ""
+    """Hosts, addresses and ranges that may be fetched from although they are private, separated by commas:
+    ``packages.example.com,10.1.0.0/16``."""
+    url_size_limit_bytes: int = 512 * MIB
+    """Largest trainer from the web."""
+    url_timeout_s: float = 300.0
+    """How long fetching one may take in all."""
+    url_redirects: int = 5
+    """How often a URL may lead on to another one."""
+    url_parallel: int = 4
+    """Trainers fetched at once; others wait for their turn."""
+    folders: str = ""
+    """Folders of this machine whose files any job may name by ``file://``, separated by commas; empty: none."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """All of it."""
 
@@ -254,6 +278,7 @@ class Settings:
     controller: ControllerSettings = field(default_factory=ControllerSettings)
     engine: EngineSettings = field(default_factory=EngineSettings)
     environments: EnvironmentSettings = field(default_factory=EnvironmentSettings)
+    trainers: TrainerSettings = field(default_factory=TrainerSettings)
     storage: StorageSettings = field(default_factory=StorageSettings)
 
     @property

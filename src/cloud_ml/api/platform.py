@@ -10,7 +10,7 @@ from cloud_ml.engines.base import Engine
 from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.observability.metrics import Metrics
-from cloud_ml.settings import ApiSettings, KeySettings, QuotaSettings, StorageSettings
+from cloud_ml.settings import ApiSettings, KeySettings, QuotaSettings, StorageSettings, TrainerSettings
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.audit import AuditLog
 from cloud_ml.usecases.catalog import Catalog
@@ -49,6 +49,7 @@ class Platform:
     clock: Clock
     info: Callable[[], ServerInfo]
     settings: ApiSettings = field(default_factory=ApiSettings)
+    trainer_settings: TrainerSettings = field(default_factory=TrainerSettings)
     storage_settings: StorageSettings = field(default_factory=StorageSettings)
     key_settings: KeySettings = field(default_factory=KeySettings)
     quota_settings: QuotaSettings = field(default_factory=QuotaSettings)
@@ -93,6 +94,7 @@ class Platform:
             self.clock,
             gpu_missing=self.settings.gpu_missing,
             quota_of=limits,
+            trainers=self.trainer_settings,
         )
         self.hub = ChangeHub(self.store, self.offload)
         self.feed = JobFeed(self.store, self.offload)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.packages import Packages
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
@@ -12,12 +13,14 @@ from cloud_ml.domain.records import Action, EnsureGang, Forget, StopGang
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.engines.base import Engine, Gang, GangKey, Mount, Places, TrainerSource
 from cloud_ml.errors import InvalidRequest, Unavailable
-from cloud_ml.models.common import parse_object_uri
+from cloud_ml.models.common import ObjectUri
 from cloud_ml.objects.base import LocalFolders, ObjectStore
 from cloud_ml.recipes.base import PlanContext, Recipe
+from cloud_ml.settings import TrainerSettings
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.trainer_uris import FileTrainer, WebTrainer, parse_trainer_uri
 from cloud_ml.usecases.uploads import Uploads
 
 logger = logging.getLogger(__name__)
@@ -36,6 +39,8 @@ class Executor:
         engine: Engine,
         recipe: Recipe,
         packages: Packages,
+        downloads: Downloads,
+        trainers: TrainerSettings,
         offload: Offload,
         network: str,
     ) -> None:
@@ -46,32 +51,39 @@ class Executor:
         self._engine = engine
         self._recipe = recipe
         self._packages = packages
+        self._downloads = downloads
+        self._trainers = trainers
         self._offload = offload
         self._network = network
 
-    async def perform(self, job: JobRecord, action: Action, fence: Fence) -> None:
-        """Do what was decided.
+    async def perform(self, job: JobRecord, action: Action, fence: Fence) -> bool:
+        """Do what was decided; ``False`` when something is on its way that it needs: look again soon.
 
         Raises:
             TryAgain: A part does not answer; the next pass tries again.
         """
         key = job.key
         if isinstance(action, EnsureGang):
+            trainer = await self._trainer(job)
+            if trainer is None:
+                return False
             places = self._engine.places(key.uid)
-            await self._engine.ensure(await self._offload(self._plan, job, action.attempt, places))
+            await self._engine.ensure(await self._offload(self._plan, job, action.attempt, places, trainer))
         elif isinstance(action, StopGang):
+            self._downloads.forget(key.uid)
             await self._engine.stop(GangKey(key.uid, action.attempt), action.grace_s)
         elif isinstance(action, Forget):
             await self._engine.forget(key.uid)
             await self._offload(self._store.delete, TRAIN_JOB, key.uid, fence=fence)
             logger.info("job deleted", extra={"job": key.name, "uid": key.uid})
+        return True
 
     async def tidy(self) -> None:
         """Drop copies of trainers that nobody has used for long, and uploads that nobody went on with."""
         await self._offload(self._packages.prune)
         await self._offload(self._uploads.sweep)
 
-    def _plan(self, job: JobRecord, attempt: int, places: Places) -> Gang:
+    def _plan(self, job: JobRecord, attempt: int, places: Places, trainer: TrainerSource) -> Gang:
         organisation = self._store.find(ORGANISATION, SYSTEM, job.key.org)
         if organisation is None:
             raise Unavailable(f"the organisation {job.key.org} of job {job.key.name} is gone")
@@ -82,7 +94,7 @@ class Executor:
             job_name=job.key.name,
             places=places,
             mounts=self._mounts(job, places),
-            trainer=self._trainer(job),
+            trainer=trainer,
             network=self._network,
         )
         return self._recipe.plan(job.spec, context)
@@ -99,13 +111,21 @@ class Executor:
             mounts.append(Mount(str(objects.folder(own)), places.fds, writable=True))
         return tuple(mounts)
 
-    def _trainer(self, job: JobRecord) -> TrainerSource:
-        """The trainer's file, read with the tenant's eyes: another's bucket is as absent as none."""
+    async def _trainer(self, job: JobRecord) -> TrainerSource | None:
+        """The trainer's file; ``None`` while it is on its way. The rules are those of today, not of the submit."""
         text = job.spec.submitted.trainer_uri
         try:
-            uri = parse_object_uri("trainer_uri", text)
+            uri = parse_trainer_uri(text, self._trainers)
         except InvalidRequest as error:
             return TrainerSource("", "trainer", error.message)
+        if isinstance(uri, WebTrainer):
+            return await self._downloads.get(job.key.uid, uri)
+        if isinstance(uri, FileTrainer):
+            return await self._offload(self._packages.from_file, uri.path, self._trainers)
+        return await self._offload(self._stored, job, text, uri)
+
+    def _stored(self, job: JobRecord, text: str, uri: ObjectUri) -> TrainerSource:
+        """Read with the tenant's eyes: another's bucket is as absent as none."""
         if not self._storage.owns(job.key.org, uri.bucket):
             return TrainerSource("", "trainer", f"the trainer {text} does not exist")
         return self._packages.fetch(uri)

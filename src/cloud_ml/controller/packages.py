@@ -9,15 +9,19 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import stat
 import tempfile
 import time
-from pathlib import Path
+from collections.abc import Iterable
+from pathlib import Path, PurePosixPath
 
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.errors import NotFound
 from cloud_ml.models.common import ObjectUri
 from cloud_ml.objects.base import ObjectStore
+from cloud_ml.settings import TrainerSettings
 
+_BLOCK = 1 << 20
 _KEPT_S = 7 * 86_400.0
 _REMEMBERED = 4096
 
@@ -40,6 +44,26 @@ class Packages:
         except NotFound:
             return absent
 
+    def from_file(self, path: PurePosixPath, settings: TrainerSettings) -> TrainerSource:
+        """A file of this machine as it is now; a ``problem`` when it is not in a folder that is open to jobs."""
+        absent = TrainerSource("", path.name, f"the trainer file://{path} does not exist")
+        folders = [Path(folder.strip()).resolve() for folder in settings.folders.split(",") if folder.strip()]
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return absent
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            os.close(descriptor)
+            return absent
+        with os.fdopen(descriptor, "rb") as file:
+            # Where it really lies is asked of what is open: links on the way may have led anywhere.
+            really = Path(os.readlink(f"/proc/self/fd/{descriptor}"))  # noqa: PTH115 - a name that is no path
+            if not any(really.is_relative_to(folder) for folder in folders):
+                return absent
+            if os.fstat(descriptor).st_size > (most := settings.url_size_limit_bytes):
+                return TrainerSource("", path.name, f"the trainer file://{path} has more than {most} bytes")
+            return TrainerSource(str(self._store(iter(lambda: file.read(_BLOCK), b""), path.name)), path.name)
+
     def _find(self, uri: ObjectUri, name: str, etag: str) -> Path:
         memory = (uri.bucket, uri.key, etag)
         path = self._known.get(memory)
@@ -60,12 +84,15 @@ class Packages:
                     path.parent.rmdir()
 
     def _copy(self, uri: ObjectUri, name: str) -> Path:
+        return self._store(self._objects.read(uri.bucket, uri.key)[1], name)
+
+    def _store(self, chunks: Iterable[bytes], name: str) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True)
         digest = hashlib.sha256()
         descriptor, draft = tempfile.mkstemp(dir=self._folder)
         try:
             with os.fdopen(descriptor, "wb") as file:
-                for chunk in self._objects.read(uri.bucket, uri.key)[1]:
+                for chunk in chunks:
                     digest.update(chunk)
                     file.write(chunk)
             os.chmod(draft, 0o644)  # noqa: PTH101 - the name is text

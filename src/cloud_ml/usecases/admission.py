@@ -12,7 +12,9 @@ from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest, QuotaExceeded
 from cloud_ml.models import common
 from cloud_ml.models.train_job import RoleSpec, TrainJob
+from cloud_ml.settings import TrainerSettings
 from cloud_ml.usecases.catalog import Catalog
+from cloud_ml.usecases.trainer_uris import parse_trainer_uri
 
 NOT_OFFERED: Mapping[str, str] = {
     "ps_count": "distributed jobs",
@@ -51,7 +53,7 @@ class Admitted:
     notes: tuple[str, ...] = ()
 
 
-def check_offered(job: TrainJob, catalog: Catalog) -> None:
+def check_offered(job: TrainJob, catalog: Catalog, trainers: TrainerSettings | None = None) -> None:
     """Refuse what this server cannot do at all.
 
     Raises:
@@ -66,7 +68,7 @@ def check_offered(job: TrainJob, catalog: Catalog) -> None:
                 allowed="leave it out",
             )
     _check_master(job.master_spec)
-    _check_trainer(job.trainer_uri)
+    parse_trainer_uri(job.trainer_uri, trainers or TrainerSettings())
     _check_framework(job, catalog)
 
 
@@ -139,13 +141,6 @@ def _check_master(master: RoleSpec | None) -> None:
                 value=value,
                 allowed=f"{field} of the job itself",
             )
-
-
-def _check_trainer(uri: str) -> None:
-    if not uri.startswith("fds://"):
-        raise common.refuse("trainer_uri", uri, "fds://bucket/path of a package in this server's storage")
-    if not common.parse_object_uri("trainer_uri", uri).key:
-        raise common.refuse("trainer_uri", uri, "fds://bucket/path with a path")
 
 
 def _check_framework(job: TrainJob, catalog: Catalog) -> None:

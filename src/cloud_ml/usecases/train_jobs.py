@@ -17,6 +17,7 @@ from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.train_job import TrainJob
+from cloud_ml.settings import TrainerSettings
 from cloud_ml.state.base import Once, Page, StateStore
 from cloud_ml.usecases import admission
 from cloud_ml.usecases.catalog import Catalog
@@ -45,6 +46,7 @@ class TrainJobs:
         *,
         gpu_missing: str = "refuse",
         quota_of: QuotaOf = lambda _: QuotaSpec(),
+        trainers: TrainerSettings | None = None,
     ) -> None:
         self._store = store
         self._storage = storage
@@ -52,6 +54,7 @@ class TrainJobs:
         self._clock = clock
         self._gpu_missing = gpu_missing
         self._quota_of = quota_of
+        self._trainers = trainers
 
     def submit(
         self,
@@ -83,7 +86,7 @@ class TrainJobs:
             Conflict: The idempotency key was used for another job, or for one that is gone.
         """
         permit(caller, Operation.RUN_JOBS)
-        admission.check_offered(job, self._catalog)
+        admission.check_offered(job, self._catalog, self._trainers)
         admitted = admission.fit(job_specs.from_wire(job), capacity, gpu_missing=self._gpu_missing)
         admission.check_quota(admitted.spec, self._quota_of(caller.org))
         self._check_bucket(caller.org, job.fds_bucket)

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.manager import Controller
 from cloud_ml.controller.packages import Packages
@@ -24,7 +25,7 @@ from cloud_ml.errors import Unavailable
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.recipes.single import SingleProcess
-from cloud_ml.settings import ControllerSettings, StorageSettings
+from cloud_ml.settings import ControllerSettings, StorageSettings, TrainerSettings
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.first_start import bootstrap
@@ -67,6 +68,7 @@ class World:
         executor = Executor(
             store=self.store, objects=self.objects, storage=self.storage, engine=self.engine, recipe=SingleProcess(),
             packages=Packages(self.objects, self._folder / "packages"), offload=self.offload, network="none",
+            downloads=Downloads(self._folder / "packages", TrainerSettings(), self.offload), trainers=TrainerSettings(),
             uploads=Uploads(self.storage, self.store, self.objects, system_clock, StorageSettings()),
         )  # fmt: skip
         controller = Controller(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.slots import Slots
@@ -15,6 +15,9 @@ from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
+
+_SOON = timedelta(seconds=1)
+"""When to look again for what is on its way, such as a trainer from the web."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +91,8 @@ class TrainJobReconciler:
                 return _Committed(await self._offload(self._store.get, TRAIN_JOB, job.key.uid))
             return _Committed(committed)
         for action in decision.actions:
-            await self._executor.perform(job, action, self._fence)
+            if not await self._executor.perform(job, action, self._fence):
+                return self._clock() + _SOON
         return decision.look_again
 
 

@@ -1,0 +1,150 @@
+"""Trainers from the web: fetched in the background by a process of their own, kept by digest like all others.
+
+A fetch belongs to a job: its first attempt fetches, later ones run the same bytes, also after the server
+was started again. Nothing waits here: a pass asks again until the fetch has ended.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import sys
+import tempfile
+from dataclasses import asdict
+from pathlib import Path
+
+import cloud_ml
+from cloud_ml.engines.base import TrainerSource
+from cloud_ml.fetching.program import Task
+from cloud_ml.settings import TrainerSettings
+from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.trainer_uris import WebTrainer
+
+logger = logging.getLogger(__name__)
+
+_PROGRAM = "import sys; sys.path.insert(0, sys.argv[1]); from cloud_ml.fetching.program import main; sys.exit(main())"
+_SOURCES = str(Path(cloud_ml.__file__).parents[1])
+_MARGIN_S = 15.0
+_REPORT = 64 * 1024
+_FIRST_LOOK_S = 1.0
+_KEPT_VARIABLES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "LANG")
+
+
+class Downloads:
+    """Fetches for jobs, a few at once.
+
+    Args:
+        folder: The folder of packages; see ``packages``.
+        settings: The operator's bounds.
+        user: The user and group id of the fetching process, where this process is root; 0: its own.
+    """
+
+    def __init__(self, folder: Path, settings: TrainerSettings, offload: Offload, *, user: int = 0) -> None:
+        self._folder = folder
+        self._settings = settings
+        self._offload = offload
+        self._user = user
+        self._running: dict[str, asyncio.Task[TrainerSource]] = {}
+        self._room = asyncio.Semaphore(max(settings.url_parallel, 1))
+
+    async def get(self, uid: str, trainer: WebTrainer) -> TrainerSource | None:
+        """The trainer of the job ``uid``; ``None`` while it is on its way."""
+        if (task := self._running.get(uid)) is None:
+            if (known := await self._offload(self._known, uid, trainer)) is not None:
+                return known
+            task = self._running[uid] = asyncio.create_task(self._fetch(uid, trainer))
+        await asyncio.wait({task}, timeout=_FIRST_LOOK_S)
+        if not task.done():
+            return None
+        self._running.pop(uid, None)
+        return task.result()
+
+    def forget(self, uid: str) -> None:
+        """The job needs nothing any more: a fetch that is under way ends."""
+        if (task := self._running.pop(uid, None)) is not None:
+            task.cancel()
+
+    async def _fetch(self, uid: str, trainer: WebTrainer) -> TrainerSource:
+        async with self._room:
+            descriptor, draft = await self._offload(self._draft)
+            try:
+                problem = await self._run(trainer, descriptor)
+                if not problem:
+                    return await self._offload(self._keep, uid, trainer, Path(draft))
+                return TrainerSource("", trainer.name, f"the trainer {trainer.url.partition('?')[0]}: {problem}")
+            finally:
+                os.close(descriptor)
+                await asyncio.shield(self._offload(Path(draft).unlink, missing_ok=True))
+
+    async def _run(self, trainer: WebTrainer, descriptor: int) -> str:
+        """Let the program write to the draft; returns what went wrong, if anything did."""
+        settings = self._settings
+        task = Task(
+            url=trainer.url,
+            allow=tuple(settings.url_allow.split(",")),
+            size_limit=settings.url_size_limit_bytes,
+            timeout_s=settings.url_timeout_s,
+            redirects=settings.url_redirects,
+            user=self._user,
+        )
+        process = await asyncio.create_subprocess_exec(
+            sys.executable, "-I", "-S", "-B", "-c", _PROGRAM, _SOURCES,
+            stdin=asyncio.subprocess.PIPE, stdout=descriptor, stderr=asyncio.subprocess.PIPE,
+            env={name: os.environ[name] for name in _KEPT_VARIABLES if name in os.environ},
+            cwd="/", start_new_session=True,
+        )  # fmt: skip
+        try:
+            async with asyncio.timeout(settings.url_timeout_s + _MARGIN_S):
+                _, said = await process.communicate(json.dumps(asdict(task)).encode())
+        except TimeoutError:
+            return f"it did not arrive within {settings.url_timeout_s:g} s"
+        finally:
+            if process.returncode is None:
+                with contextlib.suppress(ProcessLookupError):
+                    process.kill()
+                await asyncio.shield(process.wait())
+        try:
+            report = json.loads(said[-_REPORT:])
+        except ValueError:
+            logger.warning("the program that fetches trainers failed: %s", said[-2000:].decode(errors="replace"))
+            return f"fetching it failed (exit code {process.returncode})"
+        return str(report.get("problem", ""))
+
+    def _draft(self) -> tuple[int, str]:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        return tempfile.mkstemp(dir=self._folder)
+
+    def _keep(self, uid: str, trainer: WebTrainer, draft: Path) -> TrainerSource:
+        with draft.open("rb") as file:
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if trainer.sha256 not in (None, digest):
+            told = f"it has the SHA-256 {digest}, the URI says {trainer.sha256}"
+            return TrainerSource("", trainer.name, f"the trainer {trainer.url.partition('?')[0]}: {told}")
+        target = self._folder / digest / trainer.name
+        target.parent.mkdir(exist_ok=True)
+        draft.chmod(0o644)
+        draft.replace(target)
+        note = self._note(uid, trainer)
+        note.parent.mkdir(exist_ok=True)
+        fresh = note.with_suffix(".new")
+        fresh.write_text(digest)
+        fresh.replace(note)
+        return TrainerSource(str(target), trainer.name)
+
+    def _known(self, uid: str, trainer: WebTrainer) -> TrainerSource | None:
+        """What an earlier attempt of the job ran, if it is still here."""
+        try:
+            target = self._folder / self._note(uid, trainer).read_text() / trainer.name
+            os.utime(target)
+            os.utime(self._note(uid, trainer))
+        except FileNotFoundError:
+            return None
+        return TrainerSource(str(target), trainer.name)
+
+    def _note(self, uid: str, trainer: WebTrainer) -> Path:
+        name = hashlib.sha256(f"{uid}\n{trainer.url}".encode()).hexdigest()[:32]
+        return self._folder / "fetched" / name

@@ -1,0 +1,219 @@
+"""The program: one URL to standard output, a report to standard error. See the package for why it is one.
+
+Standard input is a JSON document of ``Task``; the report is one of ``{"problem": …}``, empty if all is well.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import os
+import resource
+import signal
+import socket
+import ssl
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+from urllib.parse import urljoin, urlsplit
+
+from cloud_ml.fetching.addresses import Allowed, is_named, refusal
+
+Resolve = Callable[[str, int], "list[tuple[Any, Any, Any, Any, Any]]"]
+
+_BLOCK = 64 * 1024
+_SILENCE_S = 30.0
+_REDIRECTS = frozenset({301, 302, 303, 307, 308})
+_MEMORY = 1 << 30
+_USUAL_PORTS = {"http": 80, "https": 443}
+
+
+@dataclass(frozen=True)
+class Task:
+    """What to fetch, and the bounds. ``user`` is the user and group id to become, as root; 0 stays."""
+
+    url: str
+    allow: tuple[str, ...] = ()
+    size_limit: int = 512 * 2**20
+    timeout_s: float = 300.0
+    redirects: int = 5
+    user: int = 0
+
+
+class Problem(Exception):
+    """Why it cannot be fetched: a sentence for the owner of the job, without what only the operator may know."""
+
+
+def resolve(host: str, port: int) -> list[tuple[Any, Any, Any, Any, Any]]:
+    """The addresses of a host, as the system knows them."""
+    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
+def fetch(task: Task, out: BinaryIO, *, context: ssl.SSLContext | None = None, resolve: Resolve = resolve) -> int:
+    """Write what the URL leads to; returns its size.
+
+    Each hop is resolved once, every one of its addresses is judged, and the connection goes to a judged
+    address, never to a name: what the name leads to a moment later does not matter.
+
+    Raises:
+        Problem: It cannot be had, or must not be.
+    """
+    allowed, url = Allowed.parse(task.allow), task.url
+    for _ in range(task.redirects + 1):
+        response, connection = _ask(url, allowed, context, resolve)
+        with connection, response:
+            if response.status not in _REDIRECTS:
+                return _body(response, out, task.size_limit)
+            location = response.headers.get("Location")
+        if not location:
+            raise Problem(f"{_shown(url)} answered {response.status} without saying where to go")
+        following = urljoin(url, location)
+        if url.startswith("https:") and not following.lower().startswith("https:"):
+            raise Problem(f"{_shown(url)} leads on to another scheme than https")
+        url = following
+    raise Problem(f"{_shown(task.url)} leads on more than {task.redirects} times")
+
+
+def _ask(
+    url: str, allowed: Allowed, context: ssl.SSLContext | None, resolve: Resolve
+) -> tuple[http.client.HTTPResponse, socket.socket]:
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise Problem(f"{_shown(url)} is no URL") from None
+    if parts.scheme not in _USUAL_PORTS or not parts.hostname or parts.username is not None:
+        raise Problem(f"{_shown(url)} leads to something else than http or https")
+    host = parts.hostname
+    connection = _connect(host, port or _USUAL_PORTS[parts.scheme], allowed, resolve)
+    try:
+        if parts.scheme == "https":
+            context = context or ssl.create_default_context()
+            connection = context.wrap_socket(connection, server_hostname=host)
+        client = http.client.HTTPConnection(host, port or _USUAL_PORTS[parts.scheme])
+        client.sock = connection
+        target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
+        client.request("GET", target, headers={"User-Agent": "cloudml-fetch", "Accept": "*/*", "Connection": "close"})
+        return client.getresponse(), connection
+    except ssl.SSLError as error:
+        connection.close()
+        why = getattr(error, "verify_message", "") or error.reason
+        raise Problem(f"the certificate of {host} is not trusted: {why}") from None
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        connection.close()
+        raise Problem(f"{host} does not answer as a web server does: {_words(error)}") from None
+
+
+def _connect(host: str, port: int, allowed: Allowed, resolve: Resolve) -> socket.socket:
+    try:
+        found = resolve(host, port)
+    except (OSError, UnicodeError):
+        raise Problem(f"there is no host {host}") from None
+    for *_, place in found:
+        if (why := refusal(host, str(place[0]), allowed)) is not None:
+            raise Problem(f"{host} leads to an address that {why}: the operator has to allow it")
+    failure: OSError | None = None
+    for family, kind, protocol, _, place in found:
+        connection = socket.socket(family, kind, protocol)
+        try:
+            connection.settimeout(_SILENCE_S)
+            connection.connect(place)
+            _check_not_self(connection, host, str(place[0]), allowed)
+        except OSError as error:
+            connection.close()
+            failure = error
+        except BaseException:
+            connection.close()
+            raise
+        else:
+            return connection
+    raise Problem(f"{host} cannot be reached: {_words(failure)}")
+
+
+def _check_not_self(connection: socket.socket, host: str, address: str, allowed: Allowed) -> None:
+    """The machine's own public address is as much inside as loopback is.
+
+    Raises:
+        Problem: The other end is this machine.
+    """
+    if connection.getsockname()[0] == address and not is_named(host, address, allowed):
+        raise Problem(f"{host} leads to the server's own machine: the operator has to allow it")
+
+
+def _body(response: http.client.HTTPResponse, out: BinaryIO, limit: int) -> int:
+    if response.status in (404, 410):
+        raise Problem("it does not exist: the server answered 404")
+    if response.status != 200:
+        raise Problem(f"the server answered {response.status}")
+    if response.headers.get("Content-Encoding", "identity") != "identity":
+        raise Problem("the server sends it in an encoding that was not asked for")
+    if response.length is not None and response.length > limit:
+        raise Problem(f"it has {response.length} bytes; allowed are {limit}")
+    size = 0
+    try:
+        while chunk := response.read(_BLOCK):
+            size += len(chunk)
+            if size > limit:
+                raise Problem(f"it has more than {limit} bytes")
+            out.write(chunk)
+    except (OSError, http.client.HTTPException) as error:
+        raise Problem(f"the connection broke after {size} bytes: {_words(error)}") from None
+    if response.length:
+        raise Problem(f"the connection ended {response.length} bytes too early")
+    return size
+
+
+def _shown(url: str) -> str:
+    """A URL without what may be a secret in it."""
+    return "".join(char if char.isprintable() else "?" for char in url.partition("?")[0])[:200]
+
+
+def _words(error: BaseException | None) -> str:
+    if isinstance(error, TimeoutError):
+        return f"silent for {_SILENCE_S:g} s"
+    return (getattr(error, "strerror", None) or type(error).__name__)[:200]
+
+
+def main() -> int:
+    """Read the task, give up what is not needed, fetch, report."""
+    given = json.load(sys.stdin)
+    task = Task(**{**given, "allow": tuple(given.get("allow", ()))})
+    context = ssl.create_default_context()
+    for codec in ("idna", "latin-1", "ascii"):  # loaded on first use, when their files may be out of reach
+        "host".encode(codec)
+    _give_up(task)
+
+    def over(*_: object) -> None:
+        raise Problem(f"it did not arrive within {task.timeout_s:g} s")
+
+    signal.signal(signal.SIGALRM, over)
+    signal.setitimer(signal.ITIMER_REAL, task.timeout_s)
+    try:
+        with os.fdopen(1, "wb", closefd=False) as out:
+            fetch(task, out, context=context)
+            out.flush()
+    except Problem as problem:
+        sys.stderr.write(json.dumps({"problem": str(problem)}))
+        return 1
+    except OSError as error:  # of our own disk
+        sys.stderr.write(json.dumps({"problem": f"it cannot be kept: {_words(error)}"}))
+        return 1
+    sys.stderr.write(json.dumps({}))
+    return 0
+
+
+def _give_up(task: Task) -> None:
+    """What a fault in here could be used for: memory, the disk, other users' files."""
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    for what, most in (
+        (resource.RLIMIT_FSIZE, task.size_limit + _BLOCK),
+        (resource.RLIMIT_AS, _MEMORY),
+        (resource.RLIMIT_CORE, 0),
+        (resource.RLIMIT_NPROC, 0),
+    ):
+        resource.setrlimit(what, (most, most))
+    if task.user and os.geteuid() == 0:
+        os.setgroups([])
+        os.setresgid(task.user, task.user, task.user)
+        os.setresuid(task.user, task.user, task.user)

@@ -1,0 +1,101 @@
+"""Trainers from the web, fetched for jobs by a real process."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path, PurePosixPath
+
+import pytest
+
+from cloud_ml.controller.downloads import Downloads
+from cloud_ml.controller.packages import Packages
+from cloud_ml.engines.base import TrainerSource
+from cloud_ml.objects.memory import MemoryObjectStore
+from cloud_ml.settings import TrainerSettings
+from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.trainer_uris import WebTrainer
+from support.web import Web, serving_web
+
+pytestmark = pytest.mark.anyio
+OPEN = TrainerSettings(url_allow="127.0.0.1")
+
+
+@pytest.fixture
+def web() -> Iterator[Web]:
+    with serving_web() as web:
+        yield web
+
+
+@pytest.fixture
+def offload() -> Iterator[Offload]:
+    offload = Offload()
+    yield offload
+    offload.close()
+
+
+async def arrived(downloads: Downloads, uid: str, trainer: WebTrainer) -> TrainerSource:
+    async with asyncio.timeout(20):
+        while (found := await downloads.get(uid, trainer)) is None:
+            pass
+        return found
+
+
+async def test_attempts_of_a_job_run_the_same_bytes(web: Web, tmp_path: Path, offload: Offload) -> None:
+    trainer = WebTrainer(web.page("/t.tar.gz", b"first"), "t.tar.gz", None)
+    first = await arrived(Downloads(tmp_path, OPEN, offload), "job-1", trainer)
+    assert (Path(first.path).read_bytes(), first.name, first.problem) == (b"first", "t.tar.gz", "")
+    assert Path(first.path).parent.name == hashlib.sha256(b"first").hexdigest()
+    assert Path(first.path).stat().st_mode & 0o777 == 0o644
+    web.page("/t.tar.gz", b"second")
+    restarted = Downloads(tmp_path, OPEN, offload)
+    assert await arrived(restarted, "job-1", trainer) == first
+    assert Path((await arrived(restarted, "job-2", trainer)).path).read_bytes() == b"second"
+    assert web.seen == ["/t.tar.gz"] * 2
+    assert sorted(path.name for path in tmp_path.iterdir() if path.is_file()) == []
+
+
+async def test_a_digest_in_the_uri_is_held(web: Web, tmp_path: Path, offload: Offload) -> None:
+    url = web.page("/t.tar.gz?token=secret", b"bytes")
+    downloads = Downloads(tmp_path, OPEN, offload)
+    right, wrong = hashlib.sha256(b"bytes").hexdigest(), "0" * 64
+    assert not (await arrived(downloads, "a", WebTrainer(url, "t.tar.gz", right))).problem
+    refused = await arrived(downloads, "b", WebTrainer(url, "t.tar.gz", wrong))
+    assert right in refused.problem
+    assert "secret" not in refused.problem
+
+
+async def test_what_must_not_be_reached_is_a_problem_of_the_job(web: Web, tmp_path: Path, offload: Offload) -> None:
+    url = web.page("/t.tar.gz", b"x")
+    found = await arrived(Downloads(tmp_path, TrainerSettings(), offload), "a", WebTrainer(url, "t.tar.gz", None))
+    assert "loopback" in found.problem
+    assert web.seen == []
+
+
+async def test_a_job_that_is_stopped_ends_its_fetch(web: Web, tmp_path: Path, offload: Offload) -> None:
+    web.pages["/slow"] = lambda _: web.over.wait() and None
+    downloads = Downloads(tmp_path, OPEN, offload)
+    assert await downloads.get("a", WebTrainer(web.url("/slow"), "slow", None)) is None
+    task = downloads._running["a"]
+    downloads.forget("a")
+    await asyncio.wait({task})
+    assert task.cancelled()
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_files_come_from_open_folders_only(tmp_path: Path) -> None:
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open" / "t.py").write_text("print()")
+    (tmp_path / "secret").write_text("x")
+    (tmp_path / "open" / "link").symlink_to(tmp_path / "secret")
+    (tmp_path / "open" / "up").symlink_to(tmp_path)
+    packages = Packages(MemoryObjectStore(), tmp_path / "packages")
+    settings = TrainerSettings(folders=str(tmp_path / "open"))
+
+    def problem(inside: str) -> str:
+        return packages.from_file(PurePosixPath(tmp_path / inside), settings).problem
+
+    assert problem("open/t.py") == ""
+    for inside in ("secret", "open/link", "open/up/secret", "open", "open/none"):
+        assert "does not exist" in problem(inside), inside
