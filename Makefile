@@ -10,7 +10,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-runtimes check format bench docs clean
+.PHONY: help setup demo test test-fast test-server test-runtimes check format bench docs record clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-12s %s\n' "$$n" "$$t"; done
@@ -48,6 +48,9 @@ bench: $(VENV)/.develop  ## The figures we promise, beside their floors (PARTS='
 
 docs: $(VENV)/.develop  ## Build the documentation, warnings as errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html
+
+record: $(VENV)/.server  ## Record the terminal session that the documentation shows
+	PYTHONPATH=docs/_ext $(BIN)/python -m cloud_ml_docs.recording
 
 clean:  ## Remove what was built; the caches of environments stay
 	rm -rf $(VENV) docs/_build build dist .demo .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

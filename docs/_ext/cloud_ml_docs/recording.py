@@ -1,0 +1,181 @@
+"""Record a terminal session with a real server, for the documentation: ``make record``.
+
+Everything shown is what a terminal got: a pseudo-terminal for each command, a server in a folder of its own that is
+gone afterwards. Written are ``_static/session.cast``, which asciinema plays, and ``_static/session.svg``, the
+screen at the end.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import shutil
+import struct
+import subprocess
+import sys
+import tempfile
+import termios
+import time
+from html import escape
+from pathlib import Path
+
+COLUMNS, ROWS = 100, 40
+LONGEST_PAUSE_S = 1.2
+OUT = Path(__file__).parents[2] / "_static"
+CLOUDML = Path(sys.executable).parent / "cloudml"
+TRAINER = """import argparse, time
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=3)
+w = 0.0
+for epoch in range(1, parser.parse_args().epochs + 1):
+    w += (2.0 - w) / 2
+    print(f"epoch {epoch}: w = {w:.3f}, loss = {(2.0 - w) ** 2:.4f}", flush=True)
+    time.sleep(0.7)
+"""
+SESSION = [
+    "cloudml jobs submit . --watch -- --epochs 4",
+    "cloudml jobs submit . --name-is-wrong",
+    "cloudml jobs submit . -M 100MB",
+    "cloudml jobs submit . -n longer -M 100M -- --epochs 1000",
+    "cloudml jobs top --once",
+    "cloudml jobs describe longer",
+    "cloudml jobs cancel longer linaer",
+    "cloudml jobs wait longer; echo $?",
+    "cloudml jobs rerun linear --watch -- --epochs 1",
+    "cloudml jobs list",
+]
+_CONTROL = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
+_COLOURS = {"31": "#ff7b72", "32": "#7ee787", "33": "#e3b341"}
+
+
+class Recording:
+    """What a terminal got, with times from which long pauses are taken out."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[float, str]] = []
+        self._clock = 0.0
+        self._last = time.monotonic()
+
+    def add(self, text: str, pause_s: float | None = None) -> None:
+        now = time.monotonic()
+        self._clock += min(now - self._last, LONGEST_PAUSE_S) if pause_s is None else pause_s
+        self._last = now
+        self.events.append((round(self._clock, 3), text))
+
+    def type(self, command: str) -> None:
+        self.add("\x1b[32m$\x1b[0m ", 0.6)
+        for letter in command:
+            self.add(letter, 0.03)
+        self.add("\r\n", 0.3)
+
+    def cast(self) -> str:
+        header = {"version": 2, "width": COLUMNS, "height": ROWS, "title": "Cloud ML on the command line"}
+        return "\n".join(json.dumps(line) for line in [header, *([at, "o", text] for at, text in self.events)]) + "\n"
+
+    def svg(self) -> str:
+        lines = screen("".join(text for _, text in self.events))
+        height = 17 * len(lines) + 30
+        rows = [f'<text x="14" y="{25 + 17 * i}">{_spans(line)}</text>' for i, line in enumerate(lines)]
+        return (
+            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {COLUMNS * 8 + 28} {height}" font-size="13.3" '
+            'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" fill="#c9d1d9">\n'
+            '<style>text { white-space: pre }</style>\n<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n'
+            + "\n".join(rows)
+            + "\n</svg>\n"
+        )
+
+
+def screen(text: str) -> list[list[tuple[str, str]]]:
+    """The lines that are left on a terminal, as letters with their colours. Knows what our commands send."""
+    lines: list[list[tuple[str, str]]] = [[]]
+    column, colour, at = 0, "", 0
+    while at < len(text):
+        if control := _CONTROL.match(text, at):
+            at = control.end()
+            if control[2] == "K":
+                del lines[-1][column:]
+            elif control[2] == "m":
+                colour = _COLOURS.get(control[1], "")
+            continue
+        letter, at = text[at], at + 1
+        if letter == "\r":
+            column = 0
+        elif letter == "\n" or column >= COLUMNS:
+            lines.append([])
+            column = 0
+        if letter not in "\r\n":
+            lines[-1][column : column + 1] = [(letter, colour)]
+            column += 1
+    return lines
+
+
+def _spans(line: list[tuple[str, str]]) -> str:
+    shown, before = "", ""
+    for letter, colour in line:
+        if colour != before:
+            shown += ("</tspan>" if before else "") + (f'<tspan fill="{colour}">' if colour else "")
+            before = colour
+        shown += escape(letter)
+    return shown + ("</tspan>" if before else "")
+
+
+def play(command: str, recording: Recording, folder: Path, environment: dict[str, str]) -> None:
+    """Run one command line on a terminal."""
+    if " top" in command:
+        time.sleep(2)  # until there is something to see
+    recording.type(command)
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", ROWS, COLUMNS, 0, 0))
+    with subprocess.Popen(
+        ["sh", "-c", command], stdin=theirs, stdout=theirs, stderr=theirs, cwd=folder, env=environment
+    ) as process:
+        os.close(theirs)
+        while True:
+            try:
+                chunk = os.read(ours, 65536)
+            except OSError:  # the command has ended
+                break
+            recording.add(chunk.decode())
+        process.wait()
+    os.close(ours)
+
+
+def main() -> None:
+    """Start a server, play the session, write the files."""
+    recording = Recording()
+    with tempfile.TemporaryDirectory() as work:
+        home, folder = Path(work) / "home", Path(work) / "linear"
+        Path(work).chmod(0o755)
+        folder.mkdir()
+        home.mkdir()
+        (folder / "train.py").write_text(TRAINER)
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("CLOUDML_", "XDG_"))}
+        environment = kept | {
+            "HOME": str(home), "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8",
+            "PATH": f"{CLOUDML.parent}:{os.environ['PATH']}", "CLOUDML_ENGINE_USAGE_PERIOD_S": "0.5",
+        }  # fmt: skip
+        server = subprocess.Popen(
+            [CLOUDML, "server", "--data-dir", f"{work}/data", "--port", "0"],
+            env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        try:
+            assert server.stdout is not None
+            while "Ctrl-C" not in server.stdout.readline():
+                pass
+            for command in SESSION:
+                play(command, recording, folder, environment)
+        finally:
+            subprocess.run([CLOUDML, "jobs", "cancel", "longer"], env=environment, capture_output=True, check=False)
+            server.terminate()
+            server.wait()
+            shutil.rmtree(f"{work}/data", ignore_errors=True)
+    OUT.mkdir(exist_ok=True)
+    (OUT / "session.cast").write_text(recording.cast())
+    (OUT / "session.svg").write_text(recording.svg())
+
+
+if __name__ == "__main__":
+    main()
