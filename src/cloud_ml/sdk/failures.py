@@ -18,6 +18,7 @@ _BY_CODE: dict[str, type[errors.CloudMlError]] = {
         errors.InvalidRequest,
         errors.Unauthenticated,
         errors.Forbidden,
+        errors.QuotaExceeded,
         errors.NotFound,
         errors.AlreadyExists,
         errors.Conflict,

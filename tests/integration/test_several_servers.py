@@ -1,0 +1,54 @@
+"""Two servers on one database: what is disabled at one is refused by the other soon, quotas count at once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from cloud_ml.client import CloudMlClient
+from cloud_ml.errors import QuotaExceeded, Unauthenticated
+from cloud_ml.models.quota import LimitsChange
+from cloud_ml.models.train_job import TrainJob
+from support.postgres import Postgres
+from support.server import RealServer, eventually
+
+pytestmark = pytest.mark.xdist_group("postgresql")
+
+STALENESS_S = 1.0
+
+
+def test_disabled_keys_and_quotas_hold_on_every_server(postgres: Postgres, serve: Callable[..., RealServer]) -> None:
+    settings = {"CLOUDML_SERVER_DATABASE_URL": postgres.emptied(), "CLOUDML_KEYS_STALENESS_S": STALENESS_S}
+    here, there = serve(**settings), serve(**settings)
+    admin = here.client().admin
+    admin.create_user("max")
+    made = admin.create_key("max")
+    with CloudMlClient(made.key.access_key, made.secret_key, there.endpoint) as elsewhere:
+
+        def refused() -> bool:
+            try:
+                elsewhere.whoami()
+            except Unauthenticated:
+                return True
+            return False
+
+        ways: tuple[Callable[[], object], ...] = (
+            lambda: admin.change_key(made.key.access_key, enabled=False),
+            lambda: admin.change_user("max", enabled=False),
+        )
+        for disable in ways:
+            assert not refused()
+            disable()
+            since = time.monotonic()
+            eventually(refused, "the other server refuses the key")
+            assert time.monotonic() - since < STALENESS_S + 1.0
+            admin.change_key(made.key.access_key, enabled=True)
+            admin.change_user("max", enabled=True)
+            assert not refused(), "it is looked up again, since refusals are not kept"
+        here.client().quota.set("default", train=LimitsChange(cpu="0.5"))
+        with pytest.raises(QuotaExceeded):
+            elsewhere.submit_train_job(TrainJob("big", "trainer.task", "fds://cloudml/none.tar.gz", cpu_limit="1"))
+        outcomes = [line.outcome for line in here.client().admin.audit(operation="jobs.submit", limit=5)]
+        assert outcomes == ["quota_exceeded"]
