@@ -7,7 +7,6 @@ import fcntl
 import hashlib
 import os
 import random
-import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
@@ -46,7 +45,9 @@ def fetch(transport: Transport, path: str, target: Path, *, progress: Progress |
 
 
 def _fetch_version(transport: Transport, path: str, target: Path, progress: Progress | None) -> int:
-    answer = _get(transport, path)
+    # With something to go on with, the version is asked for first: a body would be on its way for nothing.
+    asked_only = _version_of(target).is_file()
+    answer = transport.send(Request("HEAD", path)) if asked_only else _get(transport, path)
     etag, length = answer.headers.get("etag", ""), answer.headers.get("content-length", "")
     total = int(length) if length.isdigit() else None
     with contextlib.closing(answer), _draft(target, etag) as (file, draft):
@@ -54,9 +55,8 @@ def _fetch_version(transport: Transport, path: str, target: Path, progress: Prog
         while block := file.read(_BLOCK):
             digest.update(block)
             done += len(block)
-        if done:
-            answer.close()
-        done = _receive(transport, path, answer, file, digest, done, total, etag, progress)
+        first = None if done or asked_only else answer
+        done = _receive(transport, path, first, file, digest, done, total, etag, progress)
         file.flush()
         expected = repr_digest(answer.headers.get("repr-digest"))
         if expected is None and etag:
@@ -72,7 +72,7 @@ def _fetch_version(transport: Transport, path: str, target: Path, progress: Prog
 def _receive(  # noqa: PLR0917
     transport: Transport,
     path: str,
-    answer: Answer,
+    first: Answer | None,
     file: IO[bytes],
     digest: Any,
     done: int,
@@ -81,7 +81,7 @@ def _receive(  # noqa: PLR0917
     progress: Progress | None,
 ) -> int:
     """Write what is left, over as many connections as it takes; each must bring something."""
-    failures, current = 0, answer if not done else None
+    failures, current = 0, first
     if progress is not None:
         progress(done, total)
     while True:
@@ -89,8 +89,10 @@ def _receive(  # noqa: PLR0917
             if current is None:
                 if done == total:
                     return done
-                current = _get(transport, path, {"Range": f"bytes={done}-", "If-Match": etag})
-                if current.status != 206:
+                rest = {"Range": f"bytes={done}-"} if done else {}
+                current = _get(transport, path, {**rest, "If-Match": etag})
+                if done and current.status != 206:
+                    current.close()
                     raise Conflict("the server sends the whole again")
             with contextlib.closing(current):
                 for chunk in current:
@@ -116,43 +118,49 @@ def _get(transport: Transport, path: str, headers: dict[str, str] | None = None)
 
 @contextlib.contextmanager
 def _draft(target: Path, etag: str) -> Iterator[tuple[IO[bytes], Path]]:
-    """The file beside ``target`` that grows: one for each version of the object, held by one process at a time.
+    """The file beside ``target`` that grows, held by one process at a time; beside it stands of which version it is.
 
     It stays when a download is interrupted, unless nothing can be done with it later.
     """
-    version = hashlib.sha256(etag.encode()).hexdigest()[:16]
-    draft = target.with_name(f".{target.name[:200]}.{version}.part")
+    draft, version = _draft_of(target), _version_of(target)
     file = _open(draft) if etag else None
-    keep = file is not None
+    kept = file is not None
     if file is None:  # no version to go on with, or another process fetches the same
         draft = target.with_name(f".{target.name[:200]}.{os.urandom(8).hex()}.part")
         file = draft.open("x+b")
-    else:
-        _forget_others(target, draft)
+    elif not version.is_file() or version.read_text("utf-8", "replace") != etag:
+        file.truncate()
+        version.write_text(etag, "utf-8")
     try:
         with file:
             yield file, draft
+            if kept:
+                version.unlink(missing_ok=True)
     except BaseException:
-        if not keep or not draft.exists() or not draft.stat().st_size:
+        if not kept or not draft.exists() or not draft.stat().st_size:
             draft.unlink(missing_ok=True)
+            if kept:
+                version.unlink(missing_ok=True)
         raise
 
 
+def _draft_of(target: Path) -> Path:
+    return target.with_name(f".{target.name[:200]}.cloudml-part")
+
+
+def _version_of(target: Path) -> Path:
+    return target.with_name(f".{target.name[:200]}.cloudml-version")
+
+
 def _open(draft: Path) -> IO[bytes] | None:
+    """The draft, locked; ``None`` if somebody else has it, or has just made it the target."""
     descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o666)
     file = os.fdopen(descriptor, "r+b")
     try:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        file.close()
-        return None
-    return file
-
-
-def _forget_others(target: Path, draft: Path) -> None:
-    """Remove what is left of other versions."""
-    name = re.compile(re.escape(f".{target.name[:200]}.") + r"[0-9a-f]{16}\.part")
-    for path in target.parent.iterdir() if target.parent.is_dir() else ():
-        if path != draft and name.fullmatch(path.name) and (file := _open(path)) is not None:
-            path.unlink(missing_ok=True)
-            file.close()
+        if draft.stat().st_ino == os.fstat(descriptor).st_ino:
+            return file
+    except (BlockingIOError, FileNotFoundError):
+        pass
+    file.close()
+    return None
