@@ -207,6 +207,12 @@ class EngineSettings:
     """As root, jobs of organisation n run as user ``tenant_uid_base + n``."""
     default_memory: str = ""
     """Memory limit of jobs that name none; empty means none."""
+    default_disk: str = ""
+    """Disk limit of jobs that name none; empty means none."""
+    disk_reserve: str = "512M"
+    """What must stay free on the server's disk: a job whose files grow when there is less is ended. Empty: nothing."""
+    disk_period_s: float = 5.0
+    """How often the files of a job are measured, where it has a limit or the disk is nearly full."""
 
 
 @dataclass(frozen=True)

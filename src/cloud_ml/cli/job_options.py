@@ -63,6 +63,7 @@ FIELD_OPTIONS: tuple[click.Option, ...] = (
     _flag("-sv", "--save_mode", help="Keep the job without starting it; see `jobs start`."),
     _text("--output_path", metavar="URI", help="Handed to the trainer as the place for results."),
     _text("--retries", "max_retries", metavar="N", type=click.IntRange(0, 100), help="Repeats of a failed attempt."),
+    _text("--disk-limit", "disk_limit", metavar="SIZE", help="What an attempt may keep on disk, such as 10G."),
     _text("--time-limit", "wall_time_limit", metavar="TIME", help="The longest an attempt may run, such as 2h."),
 )  # fmt: skip
 

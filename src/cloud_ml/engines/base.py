@@ -101,7 +101,8 @@ class Gang:
     """Everything an engine needs to run one attempt. ``tenant`` is the organisation's number.
 
     ``prepare_command`` and ``finish_command`` are shell lines run before and after the user's code,
-    with the same limits. ``wall_time_s`` bounds the time from the first process's start.
+    with the same limits. ``wall_time_s`` bounds the time from the first process's start, ``disk_bytes``
+    what the attempt keeps in folders of its own.
     """
 
     key: GangKey
@@ -112,6 +113,7 @@ class Gang:
     prepare_command: str | None = None
     finish_command: str | None = None
     wall_time_s: int | None = None
+    disk_bytes: int | None = None
     network: str = "host"
     labels: Mapping[str, str] = field(default_factory=dict)
 

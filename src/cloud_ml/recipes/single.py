@@ -35,6 +35,7 @@ class SingleProcess(Recipe):
             prepare_command=job.prepare_command or None,
             finish_command=job.finish_command or None,
             wall_time_s=spec.wall_time_s,
+            disk_bytes=spec.disk_bytes,
             network=context.network,
             labels={"job": context.job_name, "org": context.org},
         )

@@ -102,6 +102,35 @@ async def test_a_job_that_only_thrashes_at_its_limit_ends_as_oom_killed(
     assert (seen.reason, seen.message) == (Reason.OUT_OF_MEMORY, "OOMKilled: 256M exceeded (thrashing)")
 
 
+@pytest.mark.parametrize("engine_settings", [EngineSettings(disk_period_s=0.1)])
+@pytest.mark.parametrize(
+    "write",
+    [
+        "n = 0\nwhile True:\n  open(f'f{n}', 'wb').write(b'x' * MIB); n += 1",
+        "f = open('/tmp/f', 'wb', 0)\nwhile True: f.write(b'x' * MIB)",
+        "import os\nf = open('f', 'wb', 0); os.unlink('f')\nwhile True: f.write(b'x' * MIB)",
+    ],
+    ids=["many files", "one file", "a deleted file"],
+)
+async def test_a_job_that_fills_its_disk_ends_with_that_reason(engine: LocalEngine, write: str) -> None:
+    code = f"MIB = 1 << 20\n{write}"
+    seen, _ = await run(engine, gang_of(PYTHON, "-c", code, disk_bytes=32 * MIB))
+    assert (seen.reason, seen.message) == (Reason.DISK_QUOTA, "DiskQuotaExceeded: 32M exceeded")
+
+
+@pytest.mark.parametrize("engine_settings", [EngineSettings(disk_period_s=0.1, disk_reserve="999999G")])
+async def test_who_grows_on_a_nearly_full_disk_ends_and_who_does_not_goes_on(engine: LocalEngine) -> None:
+    grows = gang_of(PYTHON, "-c", "f = open('f', 'wb', 0)\nwhile True: f.write(b'x' * (1 << 16))")
+    rests = shell("while [ ! -e go ]; do sleep 0.02; done")
+    await engine.ensure(rests)
+    seen, _ = await run(engine, grows)
+    assert seen.reason is Reason.DISK_QUOTA
+    assert "less than 999999G is left" in seen.message
+    (engine._ledger.work_folder(rests.key.job_uid) / "go").touch()
+    ended = await when(engine, rests.key, lambda g: g.state is GangState.EXITED)
+    assert ended.reason is Reason.COMPLETED
+
+
 @pytest.mark.parametrize("engine_settings", [EngineSettings(cgroups="none")])
 async def test_without_control_groups_memory_is_watched(engine: LocalEngine) -> None:
     eat = "import time\nb = bytearray(200 << 20)\nprint('full', flush=True)\ntime.sleep(600)"
@@ -228,6 +257,12 @@ async def test_a_follower_sees_lines_as_they_come(engine: LocalEngine) -> None:
     (engine._ledger.work_folder(gang.key.job_uid) / "go").touch()
     assert await asyncio.wait_for(anext(chunks), 10) == b"two\n"
     assert [chunk async for chunk in chunks] == []
+
+
+async def test_a_share_of_a_core_is_a_cap(engine: LocalEngine, limited: None) -> None:
+    gang = gang_of(PYTHON, "-c", "import time\nt = time.time()\nwhile time.time() < t + 2: pass", cpu_millis=200)
+    seen, _ = await run(engine, gang)
+    assert seen.processes[0].usage.cpu_seconds < 0.8, "a fifth of two seconds, and what the start takes"
 
 
 async def test_usage_is_sampled(engine: LocalEngine, limited: None) -> None:

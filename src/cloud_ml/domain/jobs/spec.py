@@ -61,6 +61,7 @@ class JobSpec:
     arguments: tuple[str, ...] = ()
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     wall_time_s: int | None = None
+    disk_bytes: int | None = None
     desired: Desired = Desired.RUN
 
     @property
@@ -85,6 +86,7 @@ def from_wire(job: TrainJob) -> JobSpec:
         arguments=tuple(job.arguments()),
         retry=RetryPolicy(max_retries=job.max_retries),
         wall_time_s=common.duration_seconds(str(job.wall_time_limit)) if job.wall_time_limit else None,
+        disk_bytes=common.memory_bytes(job.disk_limit) if job.disk_limit else None,
         desired=Desired.SAVED if job.save_mode else Desired.RUN,
     )
 

@@ -36,6 +36,9 @@ class LocalConfig:
     thrash_s: float = 30.0
     max_processes: int = 4096
     default_memory_bytes: int = 0
+    default_disk_bytes: int = 0
+    disk_reserve_bytes: int = 0
+    disk_period_s: float = 5.0
 
     def user(self, tenant: int) -> tuple[int, int] | None:
         """The (uid, gid) of a tenant's jobs, or ``None`` for the server's own."""

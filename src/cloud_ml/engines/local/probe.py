@@ -84,6 +84,9 @@ def probe(
         thrash_s=settings.thrash_s,
         max_processes=settings.max_processes,
         default_memory_bytes=memory_bytes(settings.default_memory) if settings.default_memory else 0,
+        default_disk_bytes=memory_bytes(settings.default_disk) if settings.default_disk else 0,
+        disk_reserve_bytes=memory_bytes(settings.disk_reserve) if settings.disk_reserve else 0,
+        disk_period_s=settings.disk_period_s,
     )
     return Findings(config, missing)
 

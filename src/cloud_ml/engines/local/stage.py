@@ -22,6 +22,10 @@ from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Pr
 from cloud_ml.environments.build import prepare
 from cloud_ml.environments.catalog import Catalog
 
+_TMP, _VENV = "tmp", "venv"
+WRITABLE = (_TMP, _VENV)
+"""Folders of an attempt that its code may write to; beside them there is the working folder of the job."""
+
 
 @dataclass(frozen=True)
 class Staged:
@@ -147,11 +151,11 @@ class Stage:
 
     @property
     def _tmp(self) -> Path:
-        return self.attempt_folder / "tmp"
+        return self.attempt_folder / _TMP
 
     @property
     def _venv(self) -> Path:
-        return self.attempt_folder / "venv"
+        return self.attempt_folder / _VENV
 
     @property
     def _accounts(self) -> str:

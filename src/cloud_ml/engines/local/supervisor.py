@@ -23,10 +23,11 @@ from cloud_ml.engines.base import Gang, ProcessPlan
 from cloud_ml.engines.local import lastwords, launch, leftovers, linux, proctree
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
+from cloud_ml.engines.local.disk import DiskWatch
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.limits import Limiter, Verdict, signal_name
 from cloud_ml.engines.local.logfile import LogWriter
-from cloud_ml.engines.local.stage import Ahead, Stage, Staged
+from cloud_ml.engines.local.stage import WRITABLE, Ahead, Stage, Staged
 from cloud_ml.engines.local.watched import WatchedTree
 from cloud_ml.environments.base import EnvironmentFailed
 
@@ -62,6 +63,12 @@ class Supervisor:
         self._staging = True
         self._ahead = ahead
         self._tasks: list[Task] = []
+        self._disk = DiskWatch(
+            [ledger.work_folder(gang.key.job_uid), *(ledger.attempt_folder(gang.key) / name for name in WRITABLE)],
+            limit=gang.disk_bytes or config.default_disk_bytes or None,
+            reserve=config.disk_reserve_bytes,
+            period_s=config.disk_period_s,
+        )
         self._verdict: Verdict | None = None
         self._kill_at: float | None = None
         self._deadline: float | None = None
@@ -178,7 +185,7 @@ class Supervisor:
         now = time.monotonic()
         times = [task.limiter.next_look for task in self._tasks if task.exit is None]
         times += [moment for moment in (self._kill_at, self._deadline) if moment is not None]
-        return max(0.0, min([*times, now + 5.0]) - now)
+        return max(0.0, min([*times, self._disk.next_look, now + 5.0]) - now)
 
     def _keep_limits(self) -> None:
         now = time.monotonic()
@@ -193,6 +200,10 @@ class Supervisor:
                 verdict = task.limiter.look(now)
                 if verdict is not None:
                     self._stop_all(verdict, grace_s=0.0)
+        if now >= self._disk.next_look:
+            verdict = self._disk.look(proctree.descendants(os.getpid()))
+            if verdict is not None:
+                self._stop_all(verdict, grace_s=0.0)
         if self._kill_at is not None and now >= self._kill_at:
             self._kill_at = None
             for task in self._tasks:
