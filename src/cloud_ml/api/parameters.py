@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from difflib import get_close_matches
 from typing import Any, get_origin
+from urllib.parse import unquote_to_bytes
 
 from fastapi.dependencies.models import Dependant
 from starlette.requests import Request
@@ -33,6 +34,18 @@ async def check(request: Request) -> None:
             raise _unknown(name, sorted(known))
         if count > 1 and not known[name]:
             raise common.refuse(name, request.query_params.getlist(name), "one value")
+
+
+async def check_path(request: Request) -> None:
+    """A dependency of routers: otherwise two different paths would be read as the same name.
+
+    Raises:
+        InvalidRequest: What is percent-encoded in the path is no UTF-8.
+    """
+    try:
+        unquote_to_bytes(request.scope["raw_path"]).decode()
+    except UnicodeDecodeError:
+        raise InvalidRequest("the path is no UTF-8", field="path", allowed="percent-encoded UTF-8") from None
 
 
 def _parameters(route: Any) -> dict[str, bool]:

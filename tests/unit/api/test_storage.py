@@ -222,3 +222,42 @@ async def test_usage_is_told_by_bucket_and_prefix(served: Served) -> None:
     assert (await served.member.call("GET", f"{HERE}/-/usage")).json()["bytes"] == 20
     for bucket in ("others", "nowhere"):
         assert (await served.member.call("GET", f"{HERE}/-/usage/{bucket}")).status == 404
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "..",
+        "../others/a",
+        "a/../../others/a",
+        "%2e%2e/others/a",
+        "a/%2E%2E/%2e%2e/x",
+        "..%2fothers%2fa",
+        "%2fetc/passwd",
+        "a//b",
+        "a/./b",
+        "a%5cb",
+        "a%00b",
+        "a%0ab",
+        "a%7fb",
+        "%ff%fe",
+        "%c0%ae%c0%ae/x",
+        "a" * 256,
+        "/".join(["a" * 200] * 6),
+        "a/",
+    ],
+)
+@pytest.mark.parametrize("method", ["PUT", "GET", "DELETE"])
+async def test_what_can_be_no_key_is_refused_everywhere(served: Served, path: str, method: str) -> None:
+    answer = await served.member.call(method, f"{HERE}/cloudml/{path}", body=b"x" if method == "PUT" else None)
+    assert answer.status in (400, 401, 404), answer.body
+    assert not served.platform.objects.list("cloudml").objects
+    assert not served.platform.objects.list("others").objects
+
+
+async def test_two_forms_of_one_letter_are_two_keys(served: Served) -> None:
+    for encoded in ("caf%C3%A9", "cafe%CC%81"):
+        assert (await served.member.call("PUT", f"{HERE}/cloudml/{encoded}", body=encoded.encode())).status == 201
+    listed = (await served.member.call("GET", f"{HERE}/cloudml")).json()["objects"]
+    assert [one["key"] for one in listed] == ["cafe\u0301", "caf\u00e9"]
+    assert (await served.member.call("GET", f"{HERE}/cloudml/caf%C3%A9")).body == b"caf%C3%A9"

@@ -17,7 +17,7 @@ async def _here(connection: HTTPConnection) -> Platform:
     return platform_of(connection)
 
 
-CHECKED = (Depends(parameters.check),)
+CHECKED = (Depends(parameters.check), Depends(parameters.check_path))
 """What the routers of this room ask of every request."""
 
 Here = Annotated[Platform, Depends(_here)]
