@@ -107,3 +107,21 @@ def test_waiting_describing_and_running_again(server: RealServer, client: CloudM
     server.cli("jobs", "delete", "--wait", "fails", "fails-2").good()
     server.cli("jobs", "submit", "-f", str(file), "-W").good()
     assert client.describe_train_job("fails-2").succeeded
+
+
+def test_top_is_drawn_on_a_screen_of_its_own_until_it_is_interrupted(
+    server: RealServer, client: CloudMlClient, folder: Path
+) -> None:
+    server.cli("jobs", "submit", "topped", "train", str(folder), "--", "/never").good()
+    eventually(lambda: client.describe_train_job("topped").phase == "Running", "it runs")
+
+    def enough(seen: str, pid: int) -> bytes:
+        if seen.count("topped") >= 2 and "\x1b[?1049l" not in seen:
+            os.kill(pid, signal.SIGINT)
+        return b""
+
+    shown = _cloudml(server, "jobs", "top", "topped", "--every", "1", react=enough)
+    assert shown.code == 0
+    assert shown.seen.startswith("\x1b[?1049h")
+    assert shown.seen.endswith("\x1b[?1049l")
+    client.delete_train_job("topped")

@@ -16,10 +16,10 @@ import pytest
 
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import WIRE_STATES, JobStatus, Phase, Usage
+from cloud_ml.domain.jobs.phases import WIRE_STATES, JobStatus, Phase
 from cloud_ml.domain.jobs.spec import from_wire
-from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.records import Event, EventType, Key, Record, Summary
+from cloud_ml.models.job import JobTask, JobTasks
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases import views
 from cloud_ml.usecases.identities import Organisation
@@ -112,12 +112,12 @@ def test_passwords_are_on_neither_surface() -> None:
 
 
 def test_metrics_are_summed_over_running_tasks() -> None:
-    def task(index: int, *, running: bool = True) -> ObservedProcess:
-        usage = Usage(cpu_seconds=5.0, memory_bytes=100)
-        return ObservedProcess("worker", index, running=running, started_at=NOW - timedelta(seconds=10), usage=usage)
+    def task(index: int, *, running: bool = True) -> JobTask:
+        return JobTask(name=f"worker-{index}", running=running, cores=0.5, memory_bytes=100)
 
-    gang = ObservedGang("u", 1, GangState.RUNNING, processes=(task(0), task(1), task(2, running=False)))
-    assert views.metrics_document([gang], NOW) == {
+    young = JobTask(name="worker-3", running=True)
+    tasks = JobTasks(attempt=1, items=[task(0), task(1), task(2, running=False), young])
+    assert views.metrics_document(tasks) == {
         "cpu": 100.0,
         "memory": 200,
         "network_receive": 0,

@@ -18,6 +18,7 @@ from cloud_ml.cli.session import Session, pass_session
 _ELSEWHERE = {
     "describe": Lazy("cloud_ml.cli.describing:describe", "Tell the story of a job: stages, events, reason, next step."),
     "export": Lazy("cloud_ml.cli.again:export", "Print a job as a file that can be submitted."),
+    "metrics": Lazy("cloud_ml.cli.top:metrics", "Show what the tasks of a job use, once."),
     "rerun": Lazy("cloud_ml.cli.again:rerun", "Submit a job again, changed where options say so."),
     "submit": Lazy("cloud_ml.cli.submit:submit", "Submit a train job."),
     "top": Lazy("cloud_ml.cli.top:top", "Show what running jobs use."),
@@ -114,7 +115,7 @@ def logs(
     invert_match: bool,
 ) -> int:
     """Print the output of a job, as it was written."""
-    from cloud_ml.cli.watching import matching_lines, print_log
+    from cloud_ml.cli.watching import NOTHING, matching_lines, print_log
 
     if pattern is None and (ignore_case or invert_match):
         raise click.UsageError("--ignore-case and --invert-match belong to --grep")
@@ -122,7 +123,10 @@ def logs(
     chunks = session.client.train_job_logs(name, follow=follow, lines=lines, attempt=attempt, task=task)
     if wanted is not None:
         chunks = matching_lines(chunks, wanted, invert=invert_match)
-    return print_log(chunks, name, goes_on=follow)
+    printed = print_log(chunks, name, goes_on=follow)
+    if printed == NOTHING:
+        note(f"{name} has no output yet" if wanted is None else f"{name} has no such line")
+    return max(printed, 0)
 
 
 @jobs.command()

@@ -1,7 +1,8 @@
-"""``cloudml jobs top``: what running jobs use."""
+"""``cloudml jobs top`` and ``cloudml jobs metrics``: what jobs use."""
 
 from __future__ import annotations
 
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -15,11 +16,13 @@ from cloud_ml.cli.completing import job_names
 from cloud_ml.cli.output import echo, echo_as, echo_table, output_option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.terminal import is_live
-from cloud_ml.errors import NotFound
+from cloud_ml.errors import NotFound, TransportError, TryAgain
 
 if TYPE_CHECKING:
     from cloud_ml.client import CloudMlClient
     from cloud_ml.models.job import Job, JobTask
+
+    _Rows = list[tuple[Job, JobTask | None]]
 
 _ACTIVE = "Restarting,Starting,Running,Finishing,Stopping"
 _MOST = 100
@@ -48,15 +51,36 @@ def top(session: Session, names: tuple[str, ...], *, once: bool, every: float, o
     if once or not is_live(sys.stdout):
         _show(rows)
         return
+    _keep_showing(session.client, names, rows, every)
+
+
+@click.command()
+@click.argument("name", shell_complete=job_names)
+@output_option()
+@pass_session
+def metrics(session: Session, name: str, output: str | None) -> None:
+    """Show once what the tasks of a job use, or last used."""
+    rows = _rows(session.client, [name])
+    if not echo_as(output, [_document(job, task) for job, task in rows], name):
+        _show(rows)
+
+
+def _keep_showing(client: CloudMlClient, names: Sequence[str], rows: _Rows, every: float) -> None:
+    """Show what jobs use on a screen of its own until Ctrl-C; a server that is away for a while comes back."""
+    trouble = ""
     sys.stdout.write(_OTHER_SCREEN)
     try:
         while True:
             sys.stdout.write(_REDRAW)
-            echo(f"{datetime.now(UTC).astimezone():%H:%M:%S}  {session.client.endpoint}  Ctrl-C ends this\n")
-            _show(rows)
+            echo(f"{datetime.now(UTC).astimezone():%H:%M:%S}  {client.endpoint}  Ctrl-C ends this  {trouble}\n")
+            most = max(shutil.get_terminal_size().lines - 4, 1)
+            _show(rows[:most])
             sys.stdout.flush()
             time.sleep(every)
-            rows = _rows(session.client, names)
+            try:
+                rows, trouble = _rows(client, names), ""
+            except (TransportError, TryAgain) as error:
+                trouble = error.message
     except KeyboardInterrupt:
         pass
     finally:
@@ -64,10 +88,10 @@ def top(session: Session, names: tuple[str, ...], *, once: bool, every: float, o
         sys.stdout.flush()
 
 
-def _rows(client: CloudMlClient, names: Sequence[str]) -> list[tuple[Job, JobTask | None]]:
+def _rows(client: CloudMlClient, names: Sequence[str]) -> _Rows:
     """Each task of each job that holds a place, and the job alone where there is no task yet."""
     wanted = names or [one.uid for one in client.list_train_jobs(state=_ACTIVE, limit=_MOST)]
-    rows: list[tuple[Job, JobTask | None]] = []
+    rows: _Rows = []
     for name in wanted:
         try:
             job = client.describe_train_job(name)
@@ -80,7 +104,7 @@ def _rows(client: CloudMlClient, names: Sequence[str]) -> list[tuple[Job, JobTas
     return rows
 
 
-def _show(rows: Sequence[tuple[Job, JobTask | None]]) -> None:
+def _show(rows: _Rows) -> None:
     if not rows:
         echo("No job is running.")
         return

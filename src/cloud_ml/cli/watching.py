@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 LOOK_S = {"Starting": 1.0, "Running": 5.0}
 """How often the stage or the usage of a job is asked for while somebody watches it; usage is not sampled more often."""
+NOTHING = -1
+"""There was no output at all."""
 _PREPARING = "preparing the environment"
 TROUBLE_S = 3.0
 """How long is waited after an error before the next question."""
@@ -36,16 +38,17 @@ _STAGES = {"": _PREPARING, "claimed": _PREPARING, "environment": "starting the c
 
 
 def print_log(chunks: Iterator[bytes], name: str, *, goes_on: bool) -> int:
-    """Write a log to standard output as it comes; returns 0, or 130 when the user has seen enough.
+    """Write a log to standard output as it comes; returns 0, NOTHING, or 130 when the user has seen enough.
 
     Ctrl-C ends the output, never the job; with ``goes_on`` a note says so.
     """
-    out = sys.stdout.buffer
+    out, code = sys.stdout.buffer, NOTHING
     try:
         for chunk in chunks:
             with above_the_line(sys.stdout, ends_line=chunk.endswith(b"\n"), goes_on=True):
                 out.write(chunk)
                 out.flush()
+            code = 0
     except KeyboardInterrupt:
         if goes_on:
             note(
@@ -53,7 +56,7 @@ def print_log(chunks: Iterator[bytes], name: str, *, goes_on: bool) -> int:
                 f"  Follow it again: cloudml jobs logs {name} -f · end it: cloudml jobs cancel {name}"
             )
         return INTERRUPTED
-    return 0
+    return code
 
 
 def matching_lines(chunks: Iterator[bytes], wanted: re.Pattern[bytes], *, invert: bool = False) -> Iterator[bytes]:
@@ -70,8 +73,8 @@ def matching_lines(chunks: Iterator[bytes], wanted: re.Pattern[bytes], *, invert
 def watch(client: CloudMlClient, handle: JobHandle) -> int:
     """Follow a job's state and log to its end and return the exit code that tells of it."""
     with spinner(state_line(handle.job)) as say, _states(client, handle.job, say):
-        if interrupted := print_log(handle.logs(follow=True), handle.name, goes_on=True):
-            return interrupted
+        if print_log(handle.logs(follow=True), handle.name, goes_on=True) == INTERRUPTED:
+            return INTERRUPTED
         job = handle.wait()
     conclude(job)
     return exit_code_of(job)

@@ -10,11 +10,10 @@ from typing import Any
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.phases import WIRE_STATES, Phase
 from cloud_ml.domain.jobs.spec import Desired
-from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.domain.records import Event, Summary
 from cloud_ml.engines.base import Capacity
 from cloud_ml.models import codec
-from cloud_ml.models.job import Job, JobEvent, JobSummary, JobUsage
+from cloud_ml.models.job import Job, JobEvent, JobSummary, JobTasks, JobUsage
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases.identities import Organisation
 
@@ -158,19 +157,15 @@ def events_document(name: str, events: Iterable[Event], free: Capacity | None = 
     return {"events": [_original_event(name, said) for said in events], "recommend": recommend}
 
 
-def metrics_document(gangs: Iterable[ObservedGang], now: datetime) -> dict[str, Any]:
-    """The original metrics document, summed over the tasks that run. Memory in bytes.
+def metrics_document(tasks: JobTasks) -> dict[str, Any]:
+    """The original metrics document, summed over the tasks that run, as last sampled. Memory in bytes.
 
-    ``cpu`` is the share of one core in percent, on average since the task began. Network traffic is not
-    measured; its client needs a number there.
+    ``cpu`` is in percent of one core. Network traffic is not measured; its client needs a number there.
     """
-    tasks = [task for gang in gangs for task in gang.processes if task.running]
-    shares = (
-        task.usage.cpu_seconds / max(1.0, (now - task.started_at).total_seconds()) for task in tasks if task.started_at
-    )
+    running = [task for task in tasks.items if task.running]
     return {
-        "cpu": round(100 * sum(shares), 1),
-        "memory": sum(task.usage.memory_bytes for task in tasks),
+        "cpu": round(100 * sum(task.cores or 0.0 for task in running), 1),
+        "memory": sum(task.memory_bytes or 0 for task in running),
         "network_receive": 0,
         "network_transmit": 0,
     }

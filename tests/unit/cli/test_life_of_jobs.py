@@ -112,6 +112,8 @@ def test_top_shows_the_tasks_of_jobs_that_hold_a_place(run: Run, api: FakeApi) -
     (found,) = json.loads(run("jobs", "top", "-o", "json").stdout)
     assert (found["job"], found["task"]["cores"]) == ("a", 1.5)
     assert run("jobs", "top", "none").exit_code == 1
+    assert run("jobs", "metrics", "a").stdout.splitlines()[0].split() == header.split()
+    assert json.loads(run("jobs", "metrics", "a", "-o", "json").stdout)[0]["task"]["memory_bytes"] == 2**20
 
 
 def test_logs_are_searched(run: Run, api: FakeApi) -> None:
@@ -119,6 +121,10 @@ def test_logs_are_searched(run: Run, api: FakeApi) -> None:
     api.log = b"epoch 1\nLOSS 3\nepoch 2\nrest"
     assert run("jobs", "logs", "a", "--grep", r"epoch \d").stdout == "epoch 1\nepoch 2\n"
     assert run("jobs", "logs", "a", "--grep", "loss", "-i", "--invert-match").stdout == "epoch 1\nepoch 2\nrest\n"
+    assert "a has no such line" in run("jobs", "logs", "a", "--grep", "never").stderr
+    api.log = b""
+    empty = run("jobs", "logs", "a")
+    assert (empty.exit_code, empty.stdout, empty.stderr) == (0, "", "a has no output yet\n")
     for wrong, words in ((("--grep", "["), "no regular expression"), (("-i",), "belong to --grep")):
         result = run("jobs", "logs", "a", *wrong)
         assert (result.exit_code, words in result.stderr) == (2, True)

@@ -20,6 +20,7 @@ from cloud_ml.models import codec, common
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases import usage, views
 from cloud_ml.usecases.logs import MOST_LINES, Selection
+from cloud_ml.usecases.tasks import tasks_of
 
 router = APIRouter(prefix="/train", default_response_class=Response)
 
@@ -117,8 +118,7 @@ async def events(here: Here, call: Signed, name: str, org_id: str | None = None)
 async def metrics(here: Here, call: Signed, name: str, org_id: str | None = None) -> Response:
     """What a job uses now: its processor share in percent of one core, its memory in bytes."""
     record = await _find(here, call, name, org_id)
-    gangs = await here.engine.observed(record.key.uid)
-    return documents.answer(views.metrics_document(gangs, here.clock()))
+    return documents.answer(views.metrics_document(await tasks_of(record, here.engine)))
 
 
 @router.get("/{name}/hyperparameters")
