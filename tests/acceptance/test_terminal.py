@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import signal
 from pathlib import Path
 
 import pytest
 
 from cloud_ml.client import CloudMlClient
 from support.server import RealServer, eventually
-from support.terminal import Seen, left_over, on_a_terminal
+from support.terminal import Seen, interrupting, left_over, on_a_terminal
 
 SCRIPT = """
 import pathlib, sys, time
@@ -55,11 +53,7 @@ def test_a_folder_is_submitted_and_watched_to_its_end(server: RealServer, folder
 def test_interrupting_ends_the_watching_and_says_how_to_go_on(
     server: RealServer, client: CloudMlClient, folder: Path
 ) -> None:
-    def enough(seen: str, pid: int) -> bytes:
-        if "half" in seen and "No longer" not in seen:
-            os.kill(pid, signal.SIGINT)
-        return b""
-
+    enough = interrupting(lambda seen: "half" in seen)
     words = ["jobs", "submit", "interrupted", "train", ".", "-W", "--", "/never"]
     shown = _cloudml(server, *words, cwd=str(folder), react=enough)
     assert shown.code == 130
@@ -115,11 +109,7 @@ def test_top_is_drawn_on_a_screen_of_its_own_until_it_is_interrupted(
     server.cli("jobs", "submit", "topped", "train", str(folder), "--", "/never").good()
     eventually(lambda: client.describe_train_job("topped").phase == "Running", "it runs")
 
-    def enough(seen: str, pid: int) -> bytes:
-        if seen.count("topped") >= 2 and "\x1b[?1049l" not in seen:
-            os.kill(pid, signal.SIGINT)
-        return b""
-
+    enough = interrupting(lambda seen: seen.count("topped") >= 2)
     shown = _cloudml(server, "jobs", "top", "topped", "--every", "1", react=enough)
     assert shown.code == 0
     assert shown.seen.startswith("\x1b[?1049h")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import fcntl
 import os
 import pty
+import signal
 import struct
 import subprocess
 import termios
@@ -55,6 +56,19 @@ def on_a_terminal(
         code = process.wait()
     os.close(ours)
     return Seen(code, seen.decode())
+
+
+def interrupting(when: Callable[[str], bool]) -> Callable[[str, int], bytes]:
+    """A reaction: Ctrl-C, once, as soon as ``when`` holds of what was seen."""
+    done: list[bool] = []
+
+    def react(seen: str, pid: int) -> bytes:
+        if not done and when(seen):
+            done.append(True)
+            os.kill(pid, signal.SIGINT)
+        return b""
+
+    return react
 
 
 def left_over(seen: str) -> list[str]:
