@@ -16,7 +16,7 @@ from pathlib import Path
 import uvicorn
 
 from cloud_ml.api.app import create_app
-from cloud_ml.api.http1 import Patient
+from cloud_ml.api.http1 import Bounds, bounded
 from cloud_ml.bootstrap import Server, build, write_credentials
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.sdk import config as client_config
@@ -63,7 +63,8 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
     web = _Web(
         uvicorn.Config(
             create_app(server.platform),
-            http=Patient,
+            http=bounded(_bounds(settings), server.platform.metrics.refused_connections.add),
+            timeout_keep_alive=max(1, int(settings.keep_alive_s)),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -96,6 +97,17 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
     for result in results:
         if isinstance(result, Exception):
             raise result
+
+
+def _bounds(settings: ServerSettings) -> Bounds:
+    return Bounds(
+        connections=settings.connections,
+        header_bytes=settings.header_limit_bytes,
+        header_count=settings.header_limit_count,
+        header_timeout_s=settings.header_timeout_s,
+        body_timeout_s=settings.body_timeout_s,
+        write_timeout_s=settings.write_timeout_s,
+    )
 
 
 class _Web(uvicorn.Server):

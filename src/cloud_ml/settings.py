@@ -32,6 +32,12 @@ _WORDS = {
 }
 _LEAST = {
     "server.database_readers": 1,
+    "server.connections": 1,
+    "server.header_limit_bytes": 1024,
+    "server.header_limit_count": 10,
+    "server.header_timeout_s": 0.1,
+    "server.body_timeout_s": 0.1,
+    "server.write_timeout_s": 0.1,
     "api.body_limit_bytes": 1024,
     "api.list_page_limit": 1,
     "keys.per_user": 1,
@@ -73,6 +79,20 @@ class ServerSettings:
     """PEM file of the private key."""
     behind_proxy: bool = False
     """A proxy in front speaks TLS: listening beyond loopback without a certificate is then right."""
+    connections: int = 2000
+    """Connections at once; one more is answered 503 and closed."""
+    header_limit_bytes: int = 64 * 1024
+    """Largest head of a request: its line and its headers."""
+    header_limit_count: int = 100
+    """Most headers of a request."""
+    header_timeout_s: float = 15.0
+    """How long the head of a request may take to arrive, and a new connection to begin one."""
+    body_timeout_s: float = 60.0
+    """Longest pause in the middle of a request's body."""
+    write_timeout_s: float = 60.0
+    """How long a client may not read what it is sent, streams included, before it is hung up on."""
+    keep_alive_s: float = 30.0
+    """How long an idle connection is kept open for the next request."""
     shutdown_timeout_s: float = 8.0
     """How long open requests may take to end on SIGTERM. Followers of logs are cut off at once."""
     audit_retention_days: int = 365

@@ -1,8 +1,31 @@
-"""HTTP/1.1 as the server speaks it: uvicorn's, but what follows a request does not spoil the answer to it."""
+"""HTTP/1.1 as the server speaks it: uvicorn's, within bounds, and patient with what follows a request."""
 
 from __future__ import annotations
 
+import asyncio
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Any, ClassVar
+
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """What one connection, and all together, may cost."""
+
+    connections: int
+    header_bytes: int
+    header_count: int
+    header_timeout_s: float
+    body_timeout_s: float
+    write_timeout_s: float
+
+
+class _Refused(Exception):
+    """Stops the parser; what is to be said stands in the protocol."""
 
 
 class Patient(HttpToolsProtocol):
@@ -10,11 +33,153 @@ class Patient(HttpToolsProtocol):
 
     The original client, with the HTTP library of its time, ends each GET with an empty chunk that it did not
     announce. Those five bytes are no request; the GET before them is one, and it is under way.
+
+    Whoever is too slow with the head of a request, stops in the middle of its body, or does not read the answer is
+    hung up on; a head that is too large, and a connection too many, are answered and closed.
     """
+
+    bounds: ClassVar[Bounds]
+    refused: ClassVar[Callable[[str], None]]
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._in_head = False
+        self._head_bytes = 0
+        self._said: tuple[int, str, str] | None = None
+        self._reading: asyncio.TimerHandle | None = None
+        self._writing: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Take a connection, or turn it away."""
+        super().connection_made(transport)
+        if len(self.connections) > self.bounds.connections:
+            self._count("connections")
+            self._say(503, "unavailable", "the server has too many connections; try again soon")
+        else:
+            self._read_within(self.bounds.header_timeout_s)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the clocks."""
+        for timer in (self._reading, self._writing):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        """Read on; what belongs to a head that is too large is not even parsed."""
+        if self.transport.is_closing():
+            return
+        if self._in_head:
+            self._head_bytes += len(data)
+            if self._head_bytes > self.bounds.header_bytes:
+                self._refuse_head()
+                return
+        super().data_received(data)
+
+    def on_message_begin(self) -> None:
+        """A request begins: it has to be complete in time."""
+        super().on_message_begin()
+        self._in_head, self._head_bytes = True, 0
+        if self._reading is None:
+            self._read_within(self.bounds.header_timeout_s)
+
+    def on_url(self, url: bytes) -> None:
+        """Bounded like the rest of the head."""
+        super().on_url(url)
+        if len(self.url) > self.bounds.header_bytes:
+            self._said = (414, "too_large", f"the address is longer than {self.bounds.header_bytes} bytes")
+            raise _Refused
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Count headers and their bytes."""
+        super().on_header(name, value)
+        size = len(self.url) + sum(len(one) + len(other) + 4 for one, other in self.headers)
+        if len(self.headers) > self.bounds.header_count or size > self.bounds.header_bytes:
+            self._said = self._too_much()
+            raise _Refused
+
+    def on_headers_complete(self) -> None:
+        """The head is here; from now on each piece of the body has its time."""
+        self._in_head = False
+        self._read_within(self.bounds.body_timeout_s)
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """The clock begins anew."""
+        super().on_body(body)
+        self._read_within(self.bounds.body_timeout_s)
+
+    def on_message_complete(self) -> None:
+        """Nothing more is awaited."""
+        self._stop_reading_clock()
+        super().on_message_complete()
+
+    def pause_writing(self) -> None:
+        """The other side does not read: not for ever."""
+        super().pause_writing()
+        self._writing = self.loop.call_later(self.bounds.write_timeout_s, self._hang_up, "slow reader")
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        super().resume_writing()
+        if self._writing is not None:
+            self._writing.cancel()
+            self._writing = None
 
     def send_400_response(self, msg: str) -> None:
         """Hang up over bytes that are no request: after the answer that is under way, if there is one."""
-        if self.cycle is not None and not self.cycle.response_complete:
+        if self._said is not None:
+            self._refuse_head()
+        elif self.cycle is not None and not self.cycle.response_complete:
             self.cycle.keep_alive = False
         else:
-            super().send_400_response(msg)
+            self._say(400, "invalid", "this is no HTTP/1.1 request")
+
+    def _refuse_head(self) -> None:
+        self._count("large head")
+        self._say(*(self._said or self._too_much()))
+
+    def _too_much(self) -> tuple[int, str, str]:
+        bounds = self.bounds
+        return 431, "too_large", f"the headers are more than {bounds.header_count} or {bounds.header_bytes} bytes"
+
+    def _read_within(self, seconds: float) -> None:
+        self._stop_reading_clock()
+        self._reading = self.loop.call_later(seconds, self._too_slow)
+
+    def _stop_reading_clock(self) -> None:
+        if self._reading is not None:
+            self._reading.cancel()
+            self._reading = None
+
+    def _too_slow(self) -> None:
+        self._reading = None
+        if self.flow.read_paused:  # it is us who do not read
+            self._read_within(self.bounds.body_timeout_s)
+        elif self.cycle is not None and not self.cycle.response_complete:
+            self._hang_up("slow body")
+        else:
+            self._count("slow head")
+            self._say(408, "timeout", "the request did not come in time")
+
+    def _hang_up(self, why: str) -> None:
+        self._count(why)
+        self.transport.abort()
+
+    def _count(self, why: str) -> None:
+        type(self).refused(why)
+
+    def _say(self, status: int, code: str, message: str) -> None:
+        """A refusal in the form of all others, and the end of the connection."""
+        content = json.dumps({"error": True, "code": code, "message": message}, separators=(",", ":")).encode()
+        head = (
+            f"HTTP/1.1 {status} {HTTPStatus(status).phrase}\r\ncontent-type: application/json\r\n"
+            f"content-length: {len(content)}\r\nconnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode("ascii") + content)
+        self.transport.close()
+
+
+def bounded(bounds: Bounds, refused: Callable[[str], None]) -> type[Patient]:
+    """The protocol within ``bounds``; ``refused`` is told why a connection was cut."""
+    return type("Bounded", (Patient,), {"bounds": bounds, "refused": staticmethod(refused)})

@@ -1,0 +1,119 @@
+"""The protocol holds its bounds, over real connections."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import socket
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+import uvicorn
+
+from cloud_ml.api.http1 import Bounds, bounded
+from support.platform import Served
+
+pytestmark = pytest.mark.anyio
+HOST = b"host: x\r\n"
+
+
+@contextlib.asynccontextmanager
+async def listening(served: Served, **changes: Any) -> AsyncIterator[int]:
+    """The app on a port."""
+    bounds = Bounds(
+        **{
+            "connections": 50, "header_bytes": 4096, "header_count": 20, "header_timeout_s": 30, "body_timeout_s": 30,
+            "write_timeout_s": 30,
+        } | changes
+    )  # fmt: skip
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        served.client.app, http=bounded(bounds, served.platform.metrics.refused_connections.add), lifespan="off",
+        log_config=None, access_log=False, timeout_graceful_shutdown=1,
+    )  # fmt: skip
+    server = uvicorn.Server(config)
+    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
+    running = asyncio.ensure_future(server.serve([listener]))
+    try:
+        yield listener.getsockname()[1]
+    finally:
+        server.should_exit = True
+        await running
+
+
+async def talk(port: int, *pieces: bytes) -> tuple[int, dict[str, Any]]:
+    """Send, and read until the server hangs up."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        with contextlib.suppress(ConnectionError):
+            for piece in pieces:
+                writer.write(piece)
+                await writer.drain()
+        answer = await asyncio.wait_for(reader.read(), 10)
+    finally:
+        writer.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    return (int(head.split()[1]), json.loads(body)) if head else (0, {})
+
+
+@pytest.mark.parametrize(
+    ("request_bytes", "status", "code"),
+    [
+        (b"GET / HTTP/1.1\r\n" + b"".join(b"x-%d: y\r\n" % n for n in range(21)) + b"\r\n", 431, "too_large"),
+        (b"GET / HTTP/1.1\r\nx: " + b"y" * 5000 + b"\r\n\r\n", 431, "too_large"),
+        (b"GET /" + b"y" * 5000 + b" HTTP/1.1\r\nhost: x\r\n\r\n", 414, "too_large"),
+        (b"nonsense\r\n\r\n", 400, "invalid"),
+        (b"GET / HTTP/1.1\r\nconnection: close\r\n" + HOST + b"\r\n", 404, "not_found"),
+    ],
+)
+async def test_a_head_is_bounded(served: Served, request_bytes: bytes, status: int, code: str) -> None:
+    async with listening(served) as port:
+        answer, document = await talk(port, request_bytes)
+        assert (answer, document["code"], document["error"]) == (status, code, True)
+
+
+async def test_a_head_without_an_end_is_cut(served: Served) -> None:
+    async with listening(served) as port:
+        pieces = [b"GET / HTTP/1.1\r\nx: ", *[b"y" * 10_000] * 60]
+        with contextlib.suppress(ConnectionError):  # it may be cut before it has said everything
+            assert (await talk(port, *pieces))[0] == 431
+        assert 'refused_total{why="large head"} 1' in served.platform.metrics.text()
+
+
+@pytest.mark.parametrize("begun", [b"", b"GET / HTT", b"GET / HTTP/1.1\r\nhost: "])
+async def test_a_slow_head_is_cut(served: Served, begun: bytes) -> None:
+    async with listening(served, header_timeout_s=0.05) as port:
+        answer, document = await talk(port, begun)
+        assert (answer, document["code"]) == (408, "timeout")
+
+
+async def test_a_body_that_stops_is_cut(served: Served) -> None:
+    target = "/api/v1/storage/cloudml/x"
+    headers = served.member.sign("PUT", target, [b""]) | {"Content-Length": "100", "Host": "x"}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
+    async with listening(served, body_timeout_s=0.05) as port:
+        answer, _ = await talk(port, f"PUT {target} HTTP/1.1\r\n{lines}\r\nabc".encode())
+        assert answer == 0
+    assert 'refused_total{why="slow body"} 1' in served.platform.metrics.text()
+
+
+async def test_a_reader_that_does_not_read_is_cut(served: Served) -> None:
+    target = "/api/v1/storage/cloudml/large"
+    assert (await served.member.call("PUT", target, body=b"x" * 30_000_000)).status == 201
+    lines = "".join(f"{name}: {value}\r\n" for name, value in served.member.sign("GET", target).items())
+    async with listening(served, write_timeout_s=0.1) as port:
+        with socket.create_connection(("127.0.0.1", port)) as idle:
+            idle.sendall(f"GET {target} HTTP/1.1\r\nhost: x\r\n{lines}\r\n".encode())
+            async with asyncio.timeout(10):
+                while "slow reader" not in served.platform.metrics.text():
+                    await asyncio.sleep(0.01)
+
+
+async def test_a_connection_too_many_is_turned_away(served: Served) -> None:
+    async with listening(served, connections=1) as port:
+        _, writer = await asyncio.open_connection("127.0.0.1", port)
+        answer, document = await talk(port, b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
+        assert (answer, document["code"]) == (503, "unavailable")
+        writer.close()
