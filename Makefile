@@ -10,10 +10,10 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-runtimes check format bench docs record clean
+.PHONY: help setup demo test test-fast test-server test-runtimes test-api-fuzz check format bench docs record clean
 
 help:  ## Show this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-12s %s\n' "$$n" "$$t"; done
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-14s %s\n' "$$n" "$$t"; done
 
 setup: $(VENV)/.server $(VENV)/.develop  ## Make the virtual environment with everything in it
 
@@ -32,6 +32,9 @@ test-server: $(VENV)/.develop  ## Contracts, properties, real servers
 test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time
 	$(PYTEST) tests/runtimes -q -s -p no:xdist
 
+test-api-fuzz: $(VENV)/.fuzz  ## Requests made up from the OpenAPI document, against a real server (CLOUDML_FUZZ_S=600 for long)
+	$(PYTEST) tests/fuzz -q
+
 check: $(VENV)/.develop  ## Format, lint, types, import rules
 	$(BIN)/ruff format --check src tests benchmarks examples docs
 	$(BIN)/ruff check src tests benchmarks examples docs
@@ -45,6 +48,10 @@ format: $(VENV)/.develop  ## Bring the code into form
 
 bench: $(VENV)/.develop  ## The figures we promise, beside their floors (PARTS='job_start idle' for some)
 	$(BIN)/python benchmarks/run.py $(PARTS)
+
+$(VENV)/.fuzz: pyproject.toml $(VENV)/.develop
+	$(UV) pip install -q --python $(BIN)/python --group fuzz
+	@touch $@
 
 docs: $(VENV)/.develop  ## Build the documentation, warnings as errors
 	$(BIN)/sphinx-build -q -W --keep-going -b html docs docs/_build/html

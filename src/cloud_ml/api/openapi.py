@@ -72,6 +72,16 @@ def bytes_of(media_type: str) -> dict[int | str, dict[str, Any]]:
     return {200: {"content": content}, "default": {"model": Error, "description": "Refused, or failed"}}
 
 
+def events() -> dict[int | str, dict[str, Any]]:
+    """The documented answers of a route that sends events; each ``data`` is JSON, described in the route's words."""
+    return {**bytes_of("text/event-stream"), 200: {"content": {"text/event-stream": {"schema": {}}}}}
+
+
+def known(model: type) -> dict[int | str, dict[str, Any]]:
+    """Those of a route that sends nothing to who has it already."""
+    return {**answers(model), 304: {"description": "`If-None-Match` names what it is"}}
+
+
 def install(app: FastAPI) -> None:
     """Have the app answer with our document."""
 

@@ -11,7 +11,7 @@ from starlette.responses import Response
 
 from cloud_ml.api import conditional, documents, streams
 from cloud_ml.api.auth import Call, Signed
-from cloud_ml.api.openapi import JOB_BODY, answers, bytes_of
+from cloud_ml.api.openapi import JOB_BODY, answers, bytes_of, known
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.jobs.decide import JobRecord
@@ -49,7 +49,7 @@ async def submit(
     return documents.answer(views.job(record), 201)
 
 
-@router.get("", responses=answers(JobPage))
+@router.get("", responses=known(JobPage))
 async def list_jobs(
     here: Here,
     call: Signed,
@@ -89,7 +89,7 @@ async def list_jobs(
     return conditional.answer(shown, if_none_match, tag=conditional.tag_of(replace(shown, revision=0)))
 
 
-@router.get("/{name}", responses=answers(Job))
+@router.get("/{name}", responses=known(Job))
 async def describe(
     here: Here,
     call: Signed,

@@ -13,7 +13,7 @@ from starlette.responses import Response
 
 from cloud_ml.api import streams
 from cloud_ml.api.auth import Signed
-from cloud_ml.api.openapi import bytes_of
+from cloud_ml.api.openapi import events
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.models import codec, common
@@ -28,7 +28,7 @@ _AGAIN_MS = 1000
 LastEventId = Annotated[str | None, Header(max_length=40)]
 
 
-@router.get("/-/watch", responses=bytes_of("text/event-stream"))
+@router.get("/-/watch", responses=events())
 async def watch_jobs(
     here: Here, call: Signed, last_event_id: LastEventId = None, after: int | None = None, org_id: str | None = None
 ) -> Response:
@@ -46,7 +46,7 @@ async def watch_jobs(
     return streams.events(_messages(seen, start, here.settings.stream_limit_s), here.hub)
 
 
-@router.get("/{name}/watch", responses=bytes_of("text/event-stream"))
+@router.get("/{name}/watch", responses=events())
 async def watch_job(
     here: Here,
     call: Signed,
