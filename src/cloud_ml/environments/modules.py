@@ -12,7 +12,7 @@ _SHOWN = 8
 
 
 def check(module: str | None, site: Path, layers: Iterable[Path]) -> None:
-    """Refuse a module that is surely nowhere; what import hooks could make is given a chance.
+    """Refuse a module that is surely nowhere, or that Python's own of that name would hide; what import hooks could make is given a chance.
 
     Raises:
         EnvironmentFailed: ``TrainerInvalid``; the message names what there is.
@@ -20,7 +20,12 @@ def check(module: str | None, site: Path, layers: Iterable[Path]) -> None:
     if not module or any(site.glob("*.pth")):
         return
     parts = module.split(".")
-    if parts[0] in sys.stdlib_module_names and not _is_there(site, parts[:1]):
+    if parts[0] in sys.stdlib_module_names:
+        if _is_there(site, parts[:1]):  # Python would run its own without a word
+            raise EnvironmentFailed(
+                "TrainerInvalid",
+                f"Python has a module {parts[0]} of its own, which hides the trainer's: rename that one",
+            )
         return
     if not any(_is_there(folder, parts) for folder in (site, *layers)):
         raise EnvironmentFailed("TrainerInvalid", f"the trainer has no module {module}{_offer(site)}")

@@ -33,6 +33,12 @@ def test_what_is_nowhere_is_refused_and_what_there_is_is_named(site: Path, modul
     assert caught.value.message == f"the trainer has no module {module}; it has plain.deep, runs, trainer.task"
 
 
+def test_a_module_that_pythons_own_would_hide(site: Path) -> None:
+    (site / "types.py").touch()
+    with pytest.raises(EnvironmentFailed, match="Python has a module types of its own.*rename"):
+        modules.check("types", site, [])
+
+
 def test_a_package_that_cannot_be_run(site: Path) -> None:
     with pytest.raises(EnvironmentFailed, match=r"trainer is a package without a __main__\.py.*it has .*trainer\.task"):
         modules.check("trainer", site, [])
