@@ -185,6 +185,17 @@ def test_the_administrators_tool(cloudml: OriginalClient, package: str) -> None:
     assert (refused.code, "there is no organisation 77" in refused.out) == (1, True)
 
 
+def test_quotas_are_applied_for_and_set(cloudml: OriginalClient) -> None:
+    asked = cloudml("quota", "update", "-t", "jobs", "-c", "2.5", "-M", "4G", "-g", "1").good()
+    assert "error" not in asked.out.lower()
+    limits = ("-t", "models", "-c", "10", "-m", "20G", "-g", "0", "-C", "3", "-M", "team@xiaomi.com")
+    cloudml.run("cloudml_admin", "quota", "update", "1", *limits).good()
+    shown = cloudml("quota", "list").good().out
+    assert re.search(r"Model service +20\.0G / ", shown), shown
+    refused = cloudml.run("cloudml_admin", "quota", "update", "77", *limits)
+    assert (refused.code, "there is no organisation 77" in refused.out) == (1, True)
+
+
 def test_the_http_library_of_its_time(cloudml: OriginalClient, programs: Path, package: str, tmp_path: Path) -> None:
     """With it, every GET ends in an empty chunk that nobody announced."""
     old = {**cloudml.settings, "PYTHONPATH": str(install_older_requests(programs, tmp_path))}

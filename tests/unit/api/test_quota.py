@@ -173,7 +173,9 @@ async def test_put_of_the_administrators_tool(served: Served) -> None:
     }
     assert {name: row.get(name) for name in expected} == expected
     (own,) = (await served.stranger.original("POST", f"{V1}/quota", {"org_mail": "x"})).json()["data"]
-    assert own == row
+    assert own == row, "a known address is told, not the one in the question"
+    (mine,) = (await served.member.original("POST", f"{V1}/quota", {"org_mail": "m@example.com"})).json()["data"]
+    assert mine["org_mail"] == "m@example.com", "its client applies for more only with an address"
     unlimited = {"org_id": "2", "train_cpu_quota": "-1", "train_count_quota": "-1"}
     back = (await served.admin.original("PUT", f"{V1}/quota/2", unlimited)).json()
     assert (back["train_count_quota"], back["train_cpu_quota"]) == ("-1", "4.0"), "what the server has"

@@ -43,8 +43,8 @@ async def authentication(call: Signed) -> Response:
 
 @router.post("/quota")
 async def own_quota(here: Here, call: SignedQuestion) -> Response:
-    """The caller's quota. A POST that only reads; the mail address in its body is not needed."""
-    return await _quota(here, call, None)
+    """The caller's quota. A POST that only reads: the mail address in its body is told again where none is known."""
+    return await _quota(here, call, None, quotas.mail_in(call.body))
 
 
 @router.get("/quota")
@@ -99,12 +99,13 @@ def _row(here: Platform, organisation: Organisation, capacity: Capacity) -> dict
     return quotas.row(organisation, capacity, used, here.quotas.of(organisation.name))
 
 
-async def _quota(here: Platform, call: Call, org_id: str | None) -> Response:
+async def _quota(here: Platform, call: Call, org_id: str | None, mail: str = "") -> Response:
     capacity = await here.engine.capacity()
 
     def rows() -> list[dict[str, str]]:
         scope = here.identities.scope(call.caller, org_id)
         asked = [here.identities.organisation(scope)] if scope is not None else here.identities.organisations()
-        return [_row(here, one, capacity) for one in asked]
+        found = [_row(here, one, capacity) for one in asked]
+        return [{**row, "org_mail": row["org_mail"] or mail} for row in found]
 
     return documents.answer({"data": await here.offload(rows)})
