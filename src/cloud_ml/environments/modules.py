@@ -12,7 +12,9 @@ _SHOWN = 8
 
 
 def check(module: str | None, site: Path, layers: Iterable[Path]) -> None:
-    """Refuse a module that is surely nowhere, or that Python's own of that name would hide; what import hooks could make is given a chance.
+    """Refuse a module that is surely nowhere, or that one of Python's own would hide.
+
+    What import hooks could make is given a chance.
 
     Raises:
         EnvironmentFailed: ``TrainerInvalid``; the message names what there is.

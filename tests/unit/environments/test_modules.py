@@ -35,7 +35,7 @@ def test_what_is_nowhere_is_refused_and_what_there_is_is_named(site: Path, modul
 
 def test_a_module_that_pythons_own_would_hide(site: Path) -> None:
     (site / "types.py").touch()
-    with pytest.raises(EnvironmentFailed, match="Python has a module types of its own.*rename"):
+    with pytest.raises(EnvironmentFailed, match=r"Python has a module types of its own.*rename"):
         modules.check("types", site, [])
 
 
