@@ -118,7 +118,8 @@ def test_watch_exits_as_the_job_did(server: RealServer, tmp_path: Path, source: 
 @pytest.mark.parametrize(
     ("name", "module", "source", "files", "code", "words"),
     [
-        ("missing-module", "trainer.tsk", "pass", {}, 1, "No module named trainer.tsk"),
+        ("missing-module", "nowhere.task", "pass", {}, 3, "has no module nowhere.task"),
+        ("misspelled-module", "trainer.tsk", "pass", {}, 1, "Did you mean trainer.task?"),
         ("syntax-error", "trainer.task", "def f(:\n", {}, 1, "SyntaxError"),
         ("import-error", "trainer.task", "import nothing_of_that_name", {}, 1, "nothing_of_that_name"),
         ("no-such-package", "trainer.task", "pass",

@@ -96,9 +96,6 @@ def echo_document(document: Any) -> None:
         click.echo(json.dumps(document, indent=2, ensure_ascii=False))
 
 
-echo_json = echo_document
-
-
 def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, painted: int | None = None) -> None:
     """Print rows under a header, columns two spaces apart. Column ``painted`` shows states in their colour.
 
