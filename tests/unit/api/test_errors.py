@@ -120,3 +120,26 @@ async def test_a_full_disk_refuses_work_and_answers_reads(served: Served) -> Non
     assert (await served.admin.call("GET", "/api/v1/jobs/linear")).status == 200
     served.store.fail_writes(None)
     assert (await served.admin.call("POST", "/api/v1/jobs", served.job())).status == 201
+
+
+@pytest.mark.anyio
+@pytest.mark.parametrize(
+    ("method", "target", "status", "code"),
+    [
+        ("OPTIONS", "/api/v1/jobs", 405, "method_not_allowed"),
+        ("PATCH", "/api/v1/jobs", 405, "method_not_allowed"),
+        ("BREW", "/api/v1/jobs/x", 405, "method_not_allowed"),
+        ("GET", "/api/v2/jobs", 404, "not_found"),
+        ("GET", "/api/v1/jobs/", 404, "not_found"),
+        ("GET", "/", 404, "not_found"),
+    ],
+)
+async def test_what_is_not_there_is_refused_in_the_one_shape(
+    served: Served, method: str, target: str, status: int, code: str
+) -> None:
+    answer = await served.client.send(method, target, {"Origin": "https://elsewhere.example"})
+    document = answer.json()
+    assert (answer.status, document["code"], document["error"], document["request_id"]) == (status, code, True, "test")
+    assert not [name for name in answer.headers if name.startswith("access-control-")]
+    if status == 405:
+        assert document["allowed"] == answer.headers["allow"]

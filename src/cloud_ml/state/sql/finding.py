@@ -25,6 +25,10 @@ RARE = 1000
 LOOKED = 5000
 _STEP = 500
 _ROWS = select(*NARROW).where(records.c.number.in_(bindparam("numbers", expanding=True)))
+_LISTED = select(records.c.number).where(
+    records.c.number.in_(bindparam("numbers", expanding=True)),
+    records.c.index_value.in_(bindparam("values", expanding=True)),
+)
 _TAGGED = select(record_tags.c.number, record_tags.c.tag).where(
     record_tags.c.number.in_(bindparam("numbers", expanding=True)),
     record_tags.c.tag.in_(bindparam("tags", expanding=True)),
@@ -87,7 +91,7 @@ def page(
     looked = 0
     for numbers in _steps(connection, _leads(kind, org, indexes, match), _everything(kind, org), between, limit + 1):
         looked += len(numbers)
-        lines = _lines(connection, numbers, match.words)
+        lines = _lines(connection, numbers, match.words, indexes)
         found += (
             line
             for line in lines
@@ -145,8 +149,16 @@ def _everything(kind: Kind[Any, Any], org: str | None) -> _Lead:
     return _Lead(records, [here if org is None else [*here, records.c.org == org]])
 
 
-def _lines(connection: Connection, numbers: Sequence[int], words: Collection[str]) -> list[Summary]:
-    """The records of these numbers that have all the tags, newest first."""
+def _lines(
+    connection: Connection, numbers: Sequence[int], words: Collection[str], indexes: Collection[str] | None
+) -> list[Summary]:
+    """The records of these numbers that have all the tags and one of the index values, newest first.
+
+    Whole lines cost most, so they are read last.
+    """
+    if indexes is not None and numbers:
+        listed = {"numbers": list(numbers), "values": sorted(set(indexes))}
+        numbers = connection.execute(_LISTED, listed).scalars().all()
     if words and numbers:
         wanted = set(words)
         has: dict[int, set[str]] = {}
