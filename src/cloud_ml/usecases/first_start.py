@@ -45,7 +45,7 @@ def bootstrap(
         )
     identities.adopt()
     organisation = _organisation(identities)
-    storage.create_bucket(organisation, BUCKET_NAME)
+    storage.create_bucket(organisation, BUCKET_NAME, owner=ADMIN)
     if access_key is not None and secret is not None:
         return FirstStart(organisation, BUCKET_NAME, _given(identities, organisation, access_key, secret))
     return FirstStart(organisation, BUCKET_NAME, _found_or_made(identities, organisation))
