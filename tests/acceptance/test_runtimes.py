@@ -17,7 +17,7 @@ from cloud_ml.client import CloudMlClient
 from cloud_ml.models.job import Job
 from cloud_ml.models.train_job import TrainJob
 from support.environments import EXAMPLES
-from support.server import RealServer, trainer
+from support.server import RealServer, eventually, trainer
 
 Run = Callable[..., tuple[Job, str]]
 SECRET = "s3cr3t"
@@ -32,6 +32,20 @@ def test_a_runtime_is_prepared_by_two_at_once_and_described(server: RealServer) 
     shown = json.loads(server.cli("framework", "describe", "python", "-o", "json").good().out)
     assert (shown["ready"], shown["default"]) == (True, True)
     assert any(package.startswith("pip==") for package in shown["packages"])
+
+
+def test_what_a_living_job_uses_is_not_removed(
+    server: RealServer, client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    source = (
+        "import pathlib, time\nwhile not pathlib.Path('/storage/cloudml/go-on').exists(): time.sleep(0.02)\nimport pip"
+    )
+    handle = client.submit_train_job(TrainJob("living", "trainer.task", code(source), framework="python"))
+    eventually(lambda: handle.refresh().phase == "Running", "the job runs")
+    refused = server.cli("framework", "remove", "python")
+    server.bucket("go-on").touch()
+    assert (refused.code, "used by a job that is not over" in refused.err) == (1, True)
+    assert handle.wait(60).succeeded
 
 
 def test_an_unknown_one_is_told_near_names(server: RealServer, code: Callable[..., str]) -> None:

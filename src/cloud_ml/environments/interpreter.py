@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import re
 import sys
@@ -45,6 +46,7 @@ class Interpreter:
         return not self.prefix.is_relative_to("/usr")
 
 
+@functools.cache
 def own() -> Interpreter:
     """The interpreter below the virtual environment that the platform itself runs in."""
     version = ".".join(str(part) for part in sys.version_info[:3])
