@@ -2,7 +2,7 @@
 
 One condition leads: the numbers of the records that fit it are read along its index, newest first, and the few
 records they name are held against the others. If several could lead, the one with fewest records does; to find
-out, none is counted beyond ``RARE``. When nothing rare leads and hardly anything fits, a page ends after ``LOOKED``
+out, none is counted much beyond ``RARE``. When nothing rare leads and hardly anything fits, a page ends after ``LOOKED``
 records, short as it is, and names where to go on.
 """
 
@@ -51,10 +51,11 @@ class _Lead:
     def few(self, connection: Connection) -> list[int] | None:
         """All numbers, newest first; ``None`` if they are many."""
         found: list[int] = []
+        most = RARE if self.ordered else 10 * RARE  # what cannot be walked in order is worth more trouble
         for stretch in self.stretches:
-            rows = select(self.table.c.number).where(*stretch).limit(RARE + 1 - len(found))
+            rows = select(self.table.c.number).where(*stretch).limit(most + 1 - len(found))
             found += connection.execute(rows).scalars()
-            if len(found) > RARE:
+            if len(found) > most:
                 return None
         return sorted(set(found), reverse=True)
 
@@ -116,9 +117,15 @@ def _steps(
     rare = [numbers for lead in leads if (numbers := lead.few(connection)) is not None]
     if rare:
         fewest = min(rare, key=len)
-        return iter([[number for number in fewest if between.above < number < between.below]])
+        return _in_steps([number for number in fewest if between.above < number < between.below], first)
     lead = next((lead for lead in leads if lead.ordered), everything)
     return lead.walk(connection, between, first)
+
+
+def _in_steps(numbers: list[int], first: int) -> Iterator[list[int]]:
+    while numbers:
+        yield numbers[:first]
+        numbers, first = numbers[first:], _STEP
 
 
 def _leads(kind: Kind[Any, Any], org: str | None, indexes: Collection[str] | None, match: Match) -> list[_Lead]:
