@@ -2,7 +2,7 @@
 
 One condition leads: the numbers of the records that fit it are read along its index, newest first, and the few
 records they name are held against the others. If several could lead, the one with fewest records does; to find
-out, none is counted much beyond ``RARE``. When nothing rare leads and hardly anything fits, a page ends after ``LOOKED``
+out, none is counted to its end. When nothing rare leads and hardly anything fits, a page ends after ``LOOKED``
 records, short as it is, and names where to go on.
 """
 
