@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import stat
+from collections.abc import Callable
+from pathlib import Path
 
 from support.environments import EXAMPLES
 from support.server import RealServer
@@ -19,6 +21,30 @@ def test_the_first_start_writes_credentials_and_settings_so_that_the_cli_works_a
     ran = server.cli("whoami", home=server.home).good()
     assert server.endpoint in ran.out
     assert "admin" in ran.out
+
+
+def test_somebody_with_another_servers_key_is_told_the_way(serve: Callable[..., RealServer]) -> None:
+    server = serve()
+    assert not any("another key" in line for line in server.announced)
+    settings = server.home / ".config" / "cloudml" / "config.json"
+    settings.write_text(settings.read_text().replace(server.credentials["access_key"], "of-another-server"))
+    server.terminate()
+    server.start()
+    (told,) = [line for line in server.announced if "another key" in line]
+    assert server.cli("whoami", home=server.home).code == 1
+    server.cli(*told.partition("cloudml ")[2].split(), home=server.home).good()
+    server.cli("whoami", home=server.home).good()
+    server.terminate()
+    server.start()
+    assert not any("another key" in line for line in server.announced)
+
+
+def test_credentials_that_are_none_are_refused(server: RealServer, tmp_path: Path) -> None:
+    (tmp_path / "odd.json").write_text('{"endpoint": "x"}')
+    for file in ("odd.json", "missing.json"):
+        ran = server.cli("config", "init", "--from", str(tmp_path / file))
+        assert ran.code == 1
+        assert "credentials.json in a server's data folder" in ran.err
 
 
 def test_the_secret_is_neither_printed_nor_logged(server: RealServer) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
@@ -11,6 +13,7 @@ from cloud_ml.cli.completing import context_names
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.output import echo, echo_as, echo_table, note, output_option
 from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from cloud_ml.sdk.config import Context
@@ -27,6 +30,7 @@ def config() -> None:
 
 @config.command()
 @click.argument("name", default="default")
+@click.option("--from", "file", metavar="FILE", help="Take all three from a server's credentials.json.")
 @click.option("--endpoint", metavar="URL", help="The server's address.")
 @click.option("--access-key", metavar="KEY", help="Your access key.")
 @click.option("--secret-key", metavar="SECRET", help="Its secret. Others may see arguments: rather be asked for it.")
@@ -37,6 +41,7 @@ def init(
     session: Session,
     name: str,
     *,
+    file: str | None,
     endpoint: str | None,
     access_key: str | None,
     secret_key: str | None,
@@ -48,6 +53,10 @@ def init(
     from cloud_ml.sdk.endpoint import DEFAULT_ENDPOINT, parse_endpoint
 
     before = read_configuration(config_path()).contexts.get(name, Context())
+    if file is not None:
+        given = _read_credentials(file)
+        endpoint, access_key = endpoint or given["endpoint"], access_key or given["access_key"]
+        secret_key = secret_key or given["secret_key"]
     endpoint = endpoint or session.endpoint or os.environ.get("CLOUDML_ENDPOINT")
     endpoint = endpoint or _ask("Server", "--endpoint", "CLOUDML_ENDPOINT", default=before.endpoint or DEFAULT_ENDPOINT)
     parse_endpoint(endpoint)  # refused before anything else is asked for
@@ -146,6 +155,25 @@ def _use(name: str) -> None:
     choose_context(before, name)
     write_configuration(Configuration(name, before.contexts), path)
     echo(f'the current context is "{name}"')
+
+
+def _read_credentials(file: str) -> dict[str, str]:
+    """What a server has written for its operator at its start.
+
+    Raises:
+        InvalidRequest: The file cannot be read, or is another.
+    """
+    names = ("endpoint", "access_key", "secret_key")
+    try:
+        document = json.loads(Path(file).read_text("utf-8"))
+        return {name: str(document[name]) for name in names}
+    except (OSError, ValueError, LookupError, TypeError) as error:
+        raise InvalidRequest(
+            f"--from {file} cannot be used: {error}",
+            field="from",
+            value=file,
+            allowed=f"a JSON file with {', '.join(names)}, such as credentials.json in a server's data folder",
+        ) from error
 
 
 def _ask(question: str, option: str, variable: str, *, default: str = "", hidden: bool = False) -> str:

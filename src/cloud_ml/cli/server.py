@@ -111,4 +111,22 @@ def _announce(endpoint: str, credentials: Path, running: Any) -> None:
     click.echo(f"  credentials   {credentials}")
     for sentence in running.engine.missing():
         click.echo(f"  note          {sentence}")
+    if not _is_known_to_user(endpoint, running):
+        click.echo(f"  note          your command line uses another key: cloudml config init --from {credentials}")
     click.echo("Stop with Ctrl-C; jobs run on and are found again.")
+
+
+def _is_known_to_user(endpoint: str, running: Any) -> bool:
+    """Whether the current context of whoever starts the server is one for it, as after its first start."""
+    from cloud_ml.sdk.config import config_path, read_configuration
+
+    try:
+        settings = read_configuration(config_path())
+    except InvalidRequest:
+        return False
+    context = settings.contexts.get(settings.current)
+    return (
+        context is not None
+        and context.endpoint == endpoint
+        and running.platform.identities.find(context.access_key) is not None
+    )
