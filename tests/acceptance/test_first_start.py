@@ -44,7 +44,7 @@ def test_credentials_that_are_none_are_refused(server: RealServer, tmp_path: Pat
     for file in ("odd.json", "missing.json"):
         ran = server.cli("config", "init", "--from", str(tmp_path / file))
         assert ran.code == 1
-        assert "credentials.json in a server's data folder" in ran.err
+        assert "credentials.json in its data folder" in ran.err
 
 
 def test_the_secret_is_neither_printed_nor_logged(server: RealServer) -> None:

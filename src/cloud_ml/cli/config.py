@@ -169,10 +169,10 @@ def _read_credentials(file: str) -> dict[str, str]:
         return {name: str(document[name]) for name in names}
     except (OSError, ValueError, LookupError, TypeError) as error:
         raise InvalidRequest(
-            f"--from {file} cannot be used: {error}",
+            f"--from {file} cannot be used ({error}); allowed is a JSON file with {', '.join(names)}",
             field="from",
             value=file,
-            allowed=f"a JSON file with {', '.join(names)}, such as credentials.json in a server's data folder",
+            hint="A server writes one at its start: credentials.json in its data folder.",
         ) from error
 
 
