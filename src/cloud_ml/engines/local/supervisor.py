@@ -7,6 +7,7 @@ the kernel kills the gang's processes with it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import selectors
 import signal
@@ -248,8 +249,10 @@ class Supervisor:
         """With the error that the code told last, if it did."""
         if verdict.reason is not Reason.NON_ZERO_EXIT:
             return verdict
-        if task.launched.output in self._selector.get_map():
-            self._read_output(task)
+        # Its end may be seen before its last words are. Who reads the end of the pipe lets go of it: not here,
+        # where an event of it may be waiting its turn.
+        with contextlib.suppress(OSError):
+            task.log.write(os.read(task.launched.output, 1 << 18))
         error = lastwords.of(task.log.tail)
         return replace(verdict, message=f"{verdict.message}: {error}") if error else verdict
 
