@@ -2,19 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
 import click
 
 from cloud_ml.cli.lazy import LazyGroup
-from cloud_ml.cli.output import echo, echo_as, echo_table, local_time, output_option
+from cloud_ml.cli.output import echo, echo_as, output_option
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.models.common import format_memory
 from cloud_ml.models.quota import KINDS
-
-if TYPE_CHECKING:
-    from cloud_ml.models.quota import Application
 
 
 @click.group(cls=LazyGroup)
@@ -28,7 +21,7 @@ def quota() -> None:
 @pass_session
 def list_quotas(session: Session, org: str, output: str | None) -> None:
     """Show quotas, used / limit, of ORG or of all organisations."""
-    from cloud_ml.cli.quota import show
+    from cloud_ml.cli.quota_tables import show
 
     found = session.client.quota.show(org=org)
     if not echo_as(output, found, (one.org for one in found)):
@@ -62,7 +55,7 @@ def set_quota(
     output: str | None,
 ) -> None:
     """Set limits of an organisation: amounts, `unlimited`, or `default`. What is not given stays."""
-    from cloud_ml.cli.quota import show
+    from cloud_ml.cli.quota_tables import show
     from cloud_ml.models.quota import LimitsChange
 
     if all(value is None for value in (cpu, memory, gpu, count, storage)):
@@ -79,6 +72,8 @@ def set_quota(
 @pass_session
 def applications(session: Session, org: str | None, output: str | None) -> None:
     """List applications for other limits, newest first."""
+    from cloud_ml.cli.quota_tables import echo_applications
+
     echo_applications(session.client.quota.applications(org=org), output)
 
 
@@ -98,23 +93,3 @@ def decline(session: Session, application: str) -> None:
     """Turn an application down."""
     decided = session.client.quota.decline(application)
     echo(f"application {decided.id} of {decided.org} is {decided.state}")
-
-
-def echo_applications(found: Sequence[Application], output: str | None) -> None:
-    """Print applications in the form that was asked for."""
-    if not echo_as(output, list(found), (one.id for one in found)):
-        rows = [
-            (
-                one.id,
-                one.org,
-                one.user,
-                one.service,
-                f"{one.cpu:g}",
-                format_memory(one.memory),
-                str(one.gpu),
-                one.state,
-                local_time(one.created_at),
-            )
-            for one in found
-        ]
-        echo_table(("ID", "ORG", "USER", "FOR", "CPU", "MEMORY", "GPU", "STATE", "CREATED"), rows)
