@@ -52,6 +52,7 @@ _LEAST = {
     "trainers.url_parallel": 1,
     "engine.log_limit_bytes": 4096,
     "engine.usage_period_s": 0.1,
+    "engine.disk_period_s": 0.1,
     "environments.tidy_s": 1,
     "engine.max_processes": 1,
 }
@@ -387,8 +388,9 @@ def _check(settings: Settings) -> None:
     for name, text in dataclasses.asdict(settings.quota).items():
         if isinstance(text, str) and text:
             limit_of(f"quota.{name}", name.rpartition("_")[2], text)
-    if settings.engine.default_memory:
-        common.check_memory("engine.default_memory", settings.engine.default_memory)
+    for name in ("default_memory", "default_disk", "disk_reserve"):
+        if size := getattr(settings.engine, name):
+            common.check_memory(f"engine.{name}", size)
 
 
 def _from_file(file: Path | None) -> Mapping[str, Mapping[str, Any]]:

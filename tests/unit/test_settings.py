@@ -47,6 +47,8 @@ def test_switches_in_the_environment(text: str, value: bool) -> None:
         ({"CLOUDML_ENGINE_STOP_GRACE_S": "nan"}, ["engine.stop_grace_s", "nan"]),
         ({"CLOUDML_ENGINE_START_TIMEOUT_S": "inf"}, ["engine.start_timeout_s", "inf"]),
         ({"CLOUDML_ENGINE_DEFAULT_MEMORY": "100MB"}, ["engine.default_memory", "100MB", "100M"]),
+        ({"CLOUDML_ENGINE_DISK_RESERVE": "lots"}, ["engine.disk_reserve", "lots", "100M"]),
+        ({"CLOUDML_ENGINE_DISK_PERIOD_S": "0"}, ["engine.disk_period_s", "0.1"]),
     ],
 )
 def test_a_bad_value_is_refused_with_its_name_and_what_is_allowed(
