@@ -51,7 +51,8 @@ def use_server(server: subprocess.Popen[bytes], environment: dict[str, str]) -> 
             endpoint = match[1]
         if line.startswith("Stop with"):
             break
-        print("  " + line, end="")
+        if "config init" not in line:  # each run has another port, and is told here
+            print("  " + line, end="")
     if not endpoint:
         raise SystemExit(f"the server did not start:\n{(DEMO / 'server.log').read_text()}")
     key = json.loads((DEMO / "data" / "credentials.json").read_text())
