@@ -121,6 +121,7 @@ def _handler_class(fake: FakeServer) -> type[BaseHTTPRequestHandler]:
             headers = {name.lower(): value for name, value in self.headers.items()}
             reply = fake.answer(Seen(self.command, self.path, headers, body))
             self.send_response(reply.status)
+            self.send_header("x-request-id", "fake")
             for name, value in reply.headers.items():
                 self.send_header(name, value)
             if isinstance(reply.body, bytes):

@@ -8,14 +8,15 @@ _LOOK = "Look at its log: cloudml jobs logs {name} -n 50"
 _RUN_AGAIN = "Run it again: cloudml jobs rerun {name}"
 _BY_REASON = {
     "OOMKilled": "Give it more memory: cloudml jobs rerun {name} -M {more_memory}",
-    "TimeLimitExceeded": "Give it more time: cloudml jobs rerun {name} --time-limit TIME",
+    "TimeLimitExceeded": "Give it more time: cloudml jobs rerun {name} --time-limit {more_time}",
+    "DiskQuotaExceeded": "Give it more disk: cloudml jobs rerun {name} --disk-limit {more_disk}, or use a bucket",
     "NodeLost": _RUN_AGAIN + " (with --retries N the platform does so by itself)",
     "SupervisorLost": _RUN_AGAIN + " (with --retries N the platform does so by itself)",
     "StartTimeout": _RUN_AGAIN,
     "StartFailed": _RUN_AGAIN + "; if it fails again, `cloudml doctor` on the server's machine says what is missing",
-    "TrainerNotFound": "See what is there: cloudml storage ls, then submit with the right --trainer_uri",
+    "TrainerNotFound": "See what is there: cloudml storage ls -r {folder}, then submit it with the right URI",
     "TrainerInvalid": "Mend the package; its words are in: cloudml jobs logs {name}",
-    "EnvironmentFailed": "Mend the requirements; what was tried is in: cloudml jobs logs {name}",
+    "EnvironmentFailed": "Mend what it names and submit again; what was tried is in: cloudml jobs logs {name}",
     "Cancelled": _RUN_AGAIN,
 }
 _BY_PHASE = {
@@ -36,13 +37,22 @@ def next_step(job: Job) -> str:
     if job.deleting:
         return ""
     text = _BY_REASON.get(job.reason) if job.phase in ("Failed", "Stopped") else None
-    return (text or _BY_PHASE.get(job.phase, "")).format(name=job.name, more_memory=_doubled(job))
+    uri = str(job.spec.get("trainer_uri") or "")
+    if job.reason == "TrainerNotFound" and uri.startswith("http"):
+        text = "Put it where the server can fetch it, or submit the file itself: cloudml jobs submit ./FILE"
+    return (text or _BY_PHASE.get(job.phase, "")).format(
+        name=job.name,
+        folder="/".join(uri.split("/")[:3]) + "/",
+        more_memory=_doubled(job, "memory_limit", "SIZE"),
+        more_disk=_doubled(job, "disk_limit", "SIZE"),
+        more_time=_doubled(job, "wall_time_limit", "TIME"),
+    )
 
 
-def _doubled(job: Job) -> str:
-    limit = str(job.spec.get("memory_limit") or "")
-    number, unit = limit[:-1], limit[-1:]
+def _doubled(job: Job, field: str, unknown: str) -> str:
+    limit = str(job.spec.get(field) or "")
+    number, unit = limit.rstrip("KMGsmhd"), limit[-1:] if limit[-1:].isalpha() else ""
     try:
         return f"{2 * float(number):g}{unit}"
     except ValueError:
-        return "SIZE"
+        return unknown

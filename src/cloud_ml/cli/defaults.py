@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shlex
 from difflib import get_close_matches
 from pathlib import Path
 
@@ -55,7 +56,18 @@ def module_for(trainer_uri: str) -> str:
     if "://" in trainer_uri:
         raise _unclear(f"which module of {trainer_uri} is to run?", [])
     place = Path(trainer_uri).expanduser()
+    if not place.exists():
+        raise refuse("trainer_uri", trainer_uri, "fds://bucket/path, or a file or folder that exists")
     if place.suffix == ".py" and not place.is_dir():
+        if not _PARTS.fullmatch(place.stem):
+            plain = meant.name(place.stem).replace("-", "_").lstrip("0123456789_")
+            raise InvalidRequest(
+                f"{place.name} cannot be run as a module: in its name are other characters than letters of English, "
+                "digits and _",
+                field="trainer_uri", value=trainer_uri, allowed="a name such as train.py",
+                hint=f"Rename it: mv {shlex.quote(str(place))} {shlex.quote(str(place.with_name(plain + '.py')))}"
+                if plain else "Rename it, say to train.py.",
+            )  # fmt: skip
         return place.stem
     if not place.is_dir():
         raise _unclear(f"which module of {place.name} is to run?", [])

@@ -10,6 +10,8 @@ JOB_FAILED = 3
 """The job failed, and there is no exit code of its code to pass on: it never started, or its limits ended it."""
 JOB_STOPPED = 4
 """The job was cancelled or deleted."""
+_OUR_DOING = ("OOMKilled", "TimeLimitExceeded", "DiskQuotaExceeded", "NodeLost", "SupervisorLost")
+"""A signal of ours or of the kernel's ended the code; passed on, it would look like the code's own."""
 STILL_GOES_ON = 124
 """The job had not ended when the time given to ``jobs wait`` was over."""
 
@@ -26,6 +28,8 @@ def exit_code_of(job: Job) -> int:
         return 0
     if job.phase == "Stopped":
         return JOB_STOPPED
+    if job.reason in _OUR_DOING:
+        return JOB_FAILED
     if job.signal and job.signal in signal.Signals.__members__:
         return 128 + signal.Signals[job.signal].value
     if job.exit_code is not None and 0 < job.exit_code < 256:

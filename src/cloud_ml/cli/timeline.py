@@ -18,11 +18,10 @@ _LED_TO = {
     "environment": "environment",
     "started": "start",
     "imported": "import",
-    "ended": "run",
 }
 """What was going on before an attempt reached a stage."""
-_AFTER = {"claimed": "environment", "environment": "start", "started": "run", "imported": "run"}
-"""What goes on behind the last stage that was reached."""
+_AFTER = {"": "hand over", "claimed": "environment", "environment": "start", "started": "run", "imported": "run"}
+"""What goes on behind the last stage that was reached, and what an end has cut off."""
 
 
 @dataclass(frozen=True)
@@ -58,12 +57,12 @@ def spans(job: Job, stages: Mapping[str, datetime], now: datetime) -> list[Span]
     reached = sorted({**job.stages, **stages}.items(), key=lambda stage: stage[1])
     before, last = job.starting_at, ""
     for name, at in reached:
-        found.append(Span(_LED_TO.get(name, name), before, at))
+        found.append(Span(_AFTER.get(last, last) if name == "ended" else _LED_TO.get(name, name), before, at))
         before, last = at, name
     if not job.finished:
-        found.append(Span(_AFTER.get(last, last or "hand over"), before, now, open=True))
+        found.append(Span(_AFTER.get(last, last), before, now, open=True))
     elif last != "ended" and job.finished_at is not None:
-        found.append(Span(_AFTER.get(last, last or "start"), before, job.finished_at))
+        found.append(Span(_AFTER.get(last, last), before, job.finished_at))
     return found
 
 

@@ -65,7 +65,7 @@ def decide(findings: Findings, requirements: Iterable[Requirement], catalog: Cat
     """Choose the framework from the code's findings and the trainer's requirements."""
     needed = list(requirements)
     notices = tuple(
-        f"{place} is not valid Python 3; if it is Python 2, it needs an image or a legacy runtime"
+        f"{place} is not valid Python 3; code for Python 2 has to be ported, 2to3 does most of it"
         for place in findings.unreadable[:1]
     )
     runtime = _of_highest_rank(findings, {one.name for one in needed}, catalog)

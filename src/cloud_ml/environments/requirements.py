@@ -9,8 +9,13 @@ from dataclasses import dataclass
 _NAME = re.compile(r"^\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(\[[^\]]*\])?\s*(.*)$", re.DOTALL)
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _URL = re.compile(r"^@\s*([A-Za-z][A-Za-z0-9+.-]*):")
+_ADDRESS = re.compile(r"(https?|git\+\w+|ssh)://")
 _SECRET = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*://)[^/\s@]*@")
 _REMOTE_SCHEMES = frozenset({"https", "http", "git+https", "git+http"})
+_FROM_OPERATOR = "; where packages come from is set by the operator of the server"
+_INSTEAD = dict.fromkeys(
+    ("-i", "--index-url", "--extra-index-url", "-f", "--find-links"), _FROM_OPERATOR
+) | dict.fromkeys(("-e", "--editable"), "; put that code beside the trainer's")
 
 
 class BadRequirement(ValueError):
@@ -52,6 +57,12 @@ def parse(text: str) -> Requirement:
     Raises:
         BadRequirement: It is no requirement by name, or refers to a local file.
     """
+    if address := _ADDRESS.match(text):
+        shown = without_secrets(text)
+        raise BadRequirement(
+            f"{shown!r} names no package; write NAME @ {shown if address[1] in _REMOTE_SCHEMES else 'git+https://…'}"
+            " or put the code beside the trainer's"
+        )
     found = _NAME.match(text)
     if not found:
         raise BadRequirement(f"{without_secrets(text)!r} is not a requirement by name")
@@ -88,7 +99,8 @@ def from_file_text(text: str) -> tuple[list[str], list[str]]:
     for raw in text.replace("\\\n", " ").splitlines():
         line = _COMMENT.sub("", raw).strip()
         if line.startswith("-"):
-            notices.append(f"requirements.txt: the option {line.split()[0].split('=')[0]!r} is left out")
+            option = line.split()[0].split("=")[0]
+            notices.append(f"requirements.txt: the option {option!r} is left out{_INSTEAD.get(option, '')}")
         elif line:
             line = re.split(r"\s--\w", line, maxsplit=1)[0].strip()
             parse(line)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
@@ -11,6 +12,7 @@ DEFAULT_ENDPOINT = "http://127.0.0.1:8471"
 """Where ``cloudml server`` listens unless told otherwise."""
 
 _ALLOWED = "a URL such as http://127.0.0.1:8471 or https://cloudml.example.com"
+_API = re.compile(r"/(api/v1|cloud_ml/v1)\b.*$")
 _LOOPBACK = ("localhost", "127.", "[::1]", "::1")
 
 
@@ -54,5 +56,7 @@ def parse_endpoint(text: str) -> Endpoint:
         raise refuse("endpoint", "…@…", f"{_ALLOWED}, without a user and a password")
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or port == 0:
         raise refuse("endpoint", text, _ALLOWED)
+    if api := _API.search(parts.path):
+        raise refuse("endpoint", text, "the server's address alone", meant=text[: text.rindex(api[0])])
     secure = parts.scheme == "https"
     return Endpoint(parts.scheme, parts.hostname, port or (443 if secure else 80), parts.path.rstrip("/"))

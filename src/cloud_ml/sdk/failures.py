@@ -88,7 +88,7 @@ def error_of_answer(endpoint: Endpoint, status: int, headers: Mapping[str, str],
             f"{endpoint} redirects to {headers.get('location', 'somewhere else')}, and redirects are not followed",
             hint="Use the address it points to as the endpoint.",
         )
-    if not body and status in _BY_STATUS:  # HEAD has no room for a document
+    if not body and status in _BY_STATUS and "x-request-id" in headers:  # HEAD has no room for a document
         return _BY_STATUS[status](f"the server answered {status}")
     if status in (502, 503, 504):
         return errors.Unavailable(

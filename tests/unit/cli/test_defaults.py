@@ -39,7 +39,21 @@ def test_a_folder_that_leaves_no_doubt(tmp_path: Path, files: str, module: str) 
 def test_a_package_itself_and_a_script(tmp_path: Path) -> None:
     assert module_for(_made(tmp_path / "linear", "__init__.py __main__.py")) == "linear"
     assert module_for(_made(tmp_path / "trainer", "__init__.py task.py")) == "trainer.task"
+    (tmp_path / "train.py").touch()
     assert module_for(str(tmp_path / "train.py")) == "train"
+
+
+def test_a_script_whose_name_no_module_can_have_is_to_be_renamed(tmp_path: Path) -> None:
+    for name, instead in (("my model.py", "my_model.py"), ("größe.py", "groe.py"), ("2.py", "train.py")):
+        (tmp_path / name).touch()
+        with pytest.raises(InvalidRequest, match="cannot be run as a module") as caught:
+            module_for(str(tmp_path / name))
+        assert instead in (caught.value.hint or "")
+
+
+def test_code_that_is_not_there_is_told_before_its_module_is_looked_for() -> None:
+    with pytest.raises(InvalidRequest, match=r"trainer_uri is '\./absent'; allowed is .* that exists"):
+        module_for("./absent")
 
 
 @pytest.mark.parametrize(
@@ -58,8 +72,10 @@ def test_a_folder_that_leaves_doubt_is_refused_with_what_was_found(tmp_path: Pat
     assert "-m " in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize("uri", ["fds://cloudml/a.tar.gz", "dist/a-1.0.tar.gz"])
-def test_what_cannot_be_looked_into_needs_a_module(uri: str) -> None:
+@pytest.mark.parametrize("uri", ["fds://cloudml/a.tar.gz", "a-1.0.tar.gz"])
+def test_what_cannot_be_looked_into_needs_a_module(uri: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "a-1.0.tar.gz").touch()
     with pytest.raises(InvalidRequest, match="which module"):
         module_for(uri)
 

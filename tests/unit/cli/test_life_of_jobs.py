@@ -87,7 +87,7 @@ def test_describe_tells_the_story(run: Run, api: FakeApi) -> None:
     )  # fmt: skip
     said = run("jobs", "describe", "a").stdout
     for words in (
-        "Attempt:  1 of 3", "  queue  12:00:00      2.0 s  ━", "Submitted  submitted by admin",
+        "Attempt:  1 of 3", "  queue      12:00:00      2.0 s  ━", "Submitted  submitted by admin",
         "job_args:     'a b'", "Give it more memory: cloudml jobs rerun a -M 200M",
     ):  # fmt: skip
         assert words in said

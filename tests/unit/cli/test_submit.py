@@ -207,7 +207,7 @@ def test_output_for_programs(run: Run) -> None:
     [
         ({"phase": "Succeeded", "exit_code": 0}, 0, "a succeeded after 3.0 s"),
         ({"phase": "Failed", "exit_code": 7, "reason": "NonZeroExit", "message": "exit 7"}, 7, "NonZeroExit: exit 7"),
-        ({"phase": "Failed", "exit_code": None, "signal": "SIGKILL", "reason": "OOMKilled"}, 137, "OOMKilled"),
+        ({"phase": "Failed", "exit_code": None, "signal": "SIGKILL", "reason": "OOMKilled"}, 3, "OOMKilled"),
         ({"phase": "Failed", "exit_code": None, "reason": "TrainerNotFound"}, 3, "TrainerNotFound"),
         ({"phase": "Stopped", "exit_code": 143, "reason": "Cancelled"}, 4, "was stopped"),
     ],

@@ -46,6 +46,21 @@ def test_what_goes_on_is_open(phase: str, reached: list[str], last: str) -> None
     assert (found[-1].name, found[-1].open, found[-1].end) == (last, True, _at(50))
 
 
+@pytest.mark.parametrize(
+    ("reached", "names"),
+    [
+        (["ended"], ["queue", "hand over"]),
+        (["claimed", "ended"], ["queue", "hand over", "environment"]),
+        (["claimed", "environment", "ended"], ["queue", "hand over", "environment", "start"]),
+        ([], ["queue", "hand over"]),
+    ],
+)
+def test_what_never_started_has_not_run(reached: list[str], names: list[str]) -> None:
+    stages = {name: STAGES[name] for name in reached}
+    job = make_job("a", phase="Failed", queued_at=NOW, starting_at=_at(2), finished_at=_at(19), stages=stages)
+    assert [span.name for span in spans(job, {}, _at(50))] == names
+
+
 def test_stages_of_a_newer_server_have_their_own_names() -> None:
     job = make_job("a", phase="Running", queued_at=NOW, starting_at=_at(2))
     assert [span.name for span in spans(job, {"polished": _at(3)}, _at(4))] == ["queue", "polished", "polished"]

@@ -42,6 +42,14 @@ def test_requirements_file() -> None:
     assert lines == ["numpy>=1.20", "six==1.17.0"]
     assert len(notices) == 2
     assert "--index-url" in notices[0]
+    assert "operator" in notices[0]
+
+
+def test_an_address_without_a_name_is_told_how_it_is_written() -> None:
+    with pytest.raises(BadRequirement, match=r"write NAME @ git\+https://\*\*\*\*@git\.example\.com/a\.git or put"):
+        parse("git+https://token@git.example.com/a.git")
+    with pytest.raises(BadRequirement, match="write NAME @ git.https://… or put"):
+        parse("git+ssh://git@git.example.com/a.git")
 
 
 def test_requirements_file_with_a_bad_line() -> None:

@@ -46,6 +46,13 @@ def test_nonsense_is_refused_with_what_is_allowed(text: str) -> None:
     assert caught.value.field == "endpoint"
 
 
+def test_the_path_of_a_request_is_no_part_of_an_endpoint() -> None:
+    for text in ("https://ml.example.com/ml/api/v1", "https://ml.example.com/ml/cloud_ml/v1/train"):
+        with pytest.raises(InvalidRequest) as caught:
+            parse_endpoint(text)
+        assert caught.value.hint == "Did you mean https://ml.example.com/ml?"
+
+
 def test_a_password_in_an_endpoint_is_refused_and_not_repeated() -> None:
     with pytest.raises(InvalidRequest) as caught:
         parse_endpoint("https://user:hunter2@ml.example.com")

@@ -45,8 +45,9 @@ def test_a_code_from_the_future_is_kept() -> None:
 @pytest.mark.parametrize(
     ("status", "headers", "body", "kind", "words"),
     [
-        (404, {}, b"", errors.NotFound, "404"),
-        (409, {}, b"", errors.Conflict, "409"),
+        (404, {"x-request-id": "1"}, b"", errors.NotFound, "404"),
+        (409, {"x-request-id": "1"}, b"", errors.Conflict, "409"),
+        (404, {}, b"", errors.TransportError, "answered 404 with no content type"),
         (502, {"content-type": "text/html"}, b"<html>", errors.Unavailable, "502"),
         (404, {"content-type": "text/html"}, b"<h1>nginx</h1>", errors.TransportError, "instead of JSON: <h1>nginx"),
         (500, {"content-type": "text/plain"}, b"Internal Server Error", errors.TransportError, "answered 500"),
