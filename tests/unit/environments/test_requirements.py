@@ -48,7 +48,7 @@ def test_requirements_file() -> None:
 def test_an_address_without_a_name_is_told_how_it_is_written() -> None:
     with pytest.raises(BadRequirement, match=r"write NAME @ git\+https://\*\*\*\*@git\.example\.com/a\.git or put"):
         parse("git+https://token@git.example.com/a.git")
-    with pytest.raises(BadRequirement, match="write NAME @ git.https://… or put"):
+    with pytest.raises(BadRequirement, match=r"write NAME @ git\+https://… or put"):
         parse("git+ssh://git@git.example.com/a.git")
 
 
