@@ -100,5 +100,5 @@ class Platform:
         self.feed = JobFeed(self.store, self.offload)
         self.metrics.add(JobFigures(self.store).families())
         self.logs = Logs(self.store, self.engine, self.hub, self.offload)
-        self.runtimes = FrameworkRuntimes(self.engine, self.catalog)
+        self.runtimes = FrameworkRuntimes(self.engine, self.catalog, self.store, self.offload)
         self.health = Health(self.store, self.engine, self.offload, self.clock)

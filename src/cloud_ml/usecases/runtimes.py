@@ -9,17 +9,21 @@ from cloud_ml.engines.base import Engine, Runtimes, RuntimeState
 from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.framework import PreparationLine, Runtime
+from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.permissions import permit
 
 
 class FrameworkRuntimes:
     """What callers may ask about runtimes; an engine without the capability shows what the catalogue lists."""
 
-    def __init__(self, engine: Engine, catalog: Catalog) -> None:
+    def __init__(self, engine: Engine, catalog: Catalog, store: StateStore, offload: Offload) -> None:
         self._engine = engine
         self._catalog = catalog
+        self._store = store
+        self._offload = offload
 
     async def list(self) -> Sequence[Runtime]:
         """Every runtime, by framework, in the order of the catalogue's versions."""
@@ -41,25 +45,31 @@ class FrameworkRuntimes:
         wanted = framework.strip().lower()
         return [one for one in await self.list() if wanted == one.name or wanted in one.aliases]
 
-    async def prepare(self, caller: Identity, framework: str, version: str | None) -> AsyncIterator[PreparationLine]:
+    async def prepare(
+        self, caller: Identity, framework: str, version: str | None, *, once: Once | None = None
+    ) -> AsyncIterator[PreparationLine]:
         """Install a runtime on the server; what happens, line by line.
 
         Raises:
             Forbidden: The caller does not run the platform.
             NotFound: There is no such framework.
             InvalidRequest: There is no such version, or the engine cannot prepare.
+            Unauthenticated: ``once`` was seen before.
         """
         engine = self._able(caller, framework, version)
         await self.of(framework)
+        await self._use_up(once)
         return self._lines(engine, framework, version)
 
-    async def remove(self, caller: Identity, framework: str, version: str | None) -> None:
+    async def remove(self, caller: Identity, framework: str, version: str | None, *, once: Once | None = None) -> None:
         """Remove what was installed of a runtime; the next job that needs it installs it again.
 
         Raises:
             Conflict: A job that lives uses it.
+            Unauthenticated: ``once`` was seen before.
         """
         engine = self._able(caller, framework, version)
+        await self._use_up(once)
         if not await engine.remove_runtime(framework, version):
             raise Conflict(
                 f"{framework} {version or ''}".strip() + " is used by a job that is not over: nothing was removed",
@@ -75,6 +85,10 @@ class FrameworkRuntimes:
             return
         chosen = [one for one in await self.of(framework) if _means(one, version)]
         yield PreparationLine(message="ready", runtime=chosen[0] if chosen else None)
+
+    async def _use_up(self, once: Once | None) -> None:
+        if once is not None:
+            await self._offload(self._store.remember, once)
 
     def _able(self, caller: Identity, framework: str, version: str | None) -> Runtimes:
         permit(caller, Operation.MANAGE_PLATFORM)

@@ -11,11 +11,11 @@ from starlette.responses import Response
 from cloud_ml.api import documents, streams
 from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import answers, bytes_of
-from cloud_ml.api.routes import Here
+from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.models import codec
 from cloud_ml.models.framework import PreparationLine, RuntimePage
 
-router = APIRouter(prefix="/api/v1/runtimes", tags=["server"], default_response_class=Response)
+router = APIRouter(prefix="/api/v1/runtimes", tags=["server"], default_response_class=Response, dependencies=CHECKED)
 
 
 @router.get("", responses=answers(RuntimePage))
@@ -36,14 +36,14 @@ async def prepare(here: Here, call: Signed, framework: str, version: str | None 
 
     Asking twice installs once, and it goes on when the connection ends.
     """
-    lines = await here.runtimes.prepare(call.caller, framework, version or None)
+    lines = await here.runtimes.prepare(call.caller, framework, version or None, once=call.once)
     return streams.json_lines(_encoded(lines), here.hub)
 
 
 @router.delete("/{framework}", status_code=204, responses=answers(None, 204))
 async def remove(here: Here, call: Signed, framework: str, version: str | None = None) -> Response:
     """Remove what is installed of a runtime, for administrators; the next job that needs it installs it again."""
-    await here.runtimes.remove(call.caller, framework, version or None)
+    await here.runtimes.remove(call.caller, framework, version or None, once=call.once)
     return Response(status_code=204)
 
 

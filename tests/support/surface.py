@@ -1,0 +1,263 @@
+"""Every operation of every door, with what it takes and who may ask for it: for tests that ask all the same of each.
+
+A row's target and body hold names in braces, which ``names`` fills: with what is there, or with what never was.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cloud_ml.api.fds.operations import OPERATIONS, Operation
+from cloud_ml.api.v1_compat import accounts, train
+from cloud_ml.domain.tenancy import Role
+from support import storage_protocol
+from support.asgi import Answer
+from support.platform import TRAINER, Caller, Served
+
+V1 = "/cloud_ml/v1"
+FDS = "fds"
+STORAGE, ADMIN = "/api/v1/storage", "/api/v1/admin"
+
+
+@dataclass(frozen=True)
+class Row:
+    """One operation.
+
+    ``least`` is the role that it takes: ``None`` for none at all, not even a key. ``changes`` says that it is a
+    mutation; ``taken`` that it tells whether a name is taken, which is the one thing that is not hidden.
+    """
+
+    target: str
+    least: Role | None = Role.VIEWER
+    changes: bool = False
+    body: Any = None
+    raw: bytes | None = None
+    taken: bool = False
+    streams: bool = False
+
+    @property
+    def named(self) -> bool:
+        """Whether it is about something that may be somebody else's."""
+        return "{" in self.target + json.dumps(self.body)[1:-1]
+
+
+def job(name: str) -> dict[str, Any]:
+    return {"job_name": name, "module_name": "trainer.task", "trainer_uri": TRAINER}
+
+
+def member(target: str, **more: Any) -> Row:
+    return Row(target, Role.MEMBER, changes=True, **more)
+
+
+def owner(target: str, **more: Any) -> Row:
+    return Row(target, Role.OWNER, changes=True, **more)
+
+
+def admin(target: str, **more: Any) -> Row:
+    return Row(target, Role.ADMIN, changes=True, **more)
+
+
+UPLOADS = STORAGE + "/-/uploads"
+KEY, USER = ADMIN + "/keys/{access_key}", ADMIN + "/users/{user}"
+
+ROWS: Mapping[str, Row] = {
+    "GET /api/v1/openapi.json": Row("/api/v1/openapi.json", None),
+    "GET /healthz": Row("/healthz", None),
+    "GET /readyz": Row("/readyz", None),
+    "GET /metrics": Row("/metrics", None),  # has a token of its own: test_monitoring
+    "GET /api/v1/whoami": Row("/api/v1/whoami"),
+    "GET /api/v1/frameworks": Row("/api/v1/frameworks"),
+    "GET /api/v1/server": Row("/api/v1/server"),
+    "GET /api/v1/runtimes": Row("/api/v1/runtimes"),
+    "GET /api/v1/runtimes/{framework}": Row("/api/v1/runtimes/python"),
+    "POST /api/v1/runtimes/{framework}/prepare": admin("/api/v1/runtimes/python/prepare"),
+    "DELETE /api/v1/runtimes/{framework}": admin("/api/v1/runtimes/python"),
+    "GET /api/v1/jobs": Row("/api/v1/jobs"),
+    "POST /api/v1/jobs": member("/api/v1/jobs", body=job("fresh")),
+    "GET /api/v1/jobs/-/watch": Row("/api/v1/jobs/-/watch", streams=True),
+    "GET /api/v1/jobs/{name}": Row("/api/v1/jobs/{job}"),
+    "DELETE /api/v1/jobs/{name}": member("/api/v1/jobs/{job}"),
+    "POST /api/v1/jobs/{name}/cancel": member("/api/v1/jobs/{job}/cancel"),
+    "POST /api/v1/jobs/{name}/start": member("/api/v1/jobs/{job}/start"),
+    "GET /api/v1/jobs/{name}/events": Row("/api/v1/jobs/{job}/events"),
+    "GET /api/v1/jobs/{name}/tasks": Row("/api/v1/jobs/{job}/tasks"),
+    "GET /api/v1/jobs/{name}/logs": Row("/api/v1/jobs/{job}/logs"),
+    "GET /api/v1/jobs/{name}/watch": Row("/api/v1/jobs/{job}/watch", streams=True),
+    "GET /api/v1/storage": Row(STORAGE),
+    "GET /api/v1/storage/-/usage": Row(STORAGE + "/-/usage"),
+    "GET /api/v1/storage/-/usage/{bucket}": Row(STORAGE + "/-/usage/{bucket}"),
+    "POST /api/v1/storage/-/copy": member(
+        STORAGE + "/-/copy",
+        body={"source_bucket": "{bucket}", "source_key": "{key}", "bucket": "{own}", "key": "copied"},
+    ),
+    "GET /api/v1/storage/-/uploads/{bucket}": Row(UPLOADS + "/{bucket}"),
+    "POST /api/v1/storage/-/uploads/{bucket}": member(UPLOADS + "/{bucket}", body={"key": "big"}),
+    "GET /api/v1/storage/-/uploads/{bucket}/{upload}": Row(UPLOADS + "/{bucket}/{upload}"),
+    "DELETE /api/v1/storage/-/uploads/{bucket}/{upload}": member(UPLOADS + "/{bucket}/{upload}"),
+    "PUT /api/v1/storage/-/uploads/{bucket}/{upload}/parts/{number}": member(
+        UPLOADS + "/{bucket}/{upload}/parts/1", raw=b"part"
+    ),
+    "POST /api/v1/storage/-/uploads/{bucket}/{upload}/complete": member(
+        UPLOADS + "/{bucket}/{upload}/complete", body={}
+    ),
+    "PUT /api/v1/storage/{bucket}": member(STORAGE + "/{bucket}", taken=True),
+    "DELETE /api/v1/storage/{bucket}": member(STORAGE + "/{empty}"),
+    "GET /api/v1/storage/{bucket}": Row(STORAGE + "/{bucket}"),
+    "HEAD /api/v1/storage/{bucket}/{key}": Row(STORAGE + "/{bucket}/{key}"),
+    "GET /api/v1/storage/{bucket}/{key}": Row(STORAGE + "/{bucket}/{key}"),
+    "PUT /api/v1/storage/{bucket}/{key}": member(STORAGE + "/{bucket}/{key}", raw=b"new"),
+    "DELETE /api/v1/storage/{bucket}/{key}": member(STORAGE + "/{bucket}/{key}"),
+    "GET /api/v1/admin/orgs": Row(ADMIN + "/orgs"),
+    "POST /api/v1/admin/orgs": admin(ADMIN + "/orgs", body={"name": "fresh"}),
+    "GET /api/v1/admin/orgs/{org}": Row(ADMIN + "/orgs/{org}"),
+    "PATCH /api/v1/admin/orgs/{org}": admin(ADMIN + "/orgs/{org}", body={"mail": "a@example.com"}),
+    "DELETE /api/v1/admin/orgs/{org}": admin(ADMIN + "/orgs/idle"),
+    "GET /api/v1/admin/users": Row(ADMIN + "/users?org={org}", Role.OWNER),
+    "POST /api/v1/admin/users": owner(ADMIN + "/users?org={org}", body={"name": "fresh"}),
+    "GET /api/v1/admin/users/{user}": Row(USER + "?org={org}", Role.OWNER),
+    "PATCH /api/v1/admin/users/{user}": owner(USER + "?org={org}", body={"mail": "a@example.com"}),
+    "DELETE /api/v1/admin/users/{user}": owner(USER + "?org={org}"),
+    "GET /api/v1/admin/keys": Row(ADMIN + "/keys?org={org}"),
+    "POST /api/v1/admin/keys": member(ADMIN + "/keys?org={org}", body={}),
+    "GET /api/v1/admin/keys/{access_key}": Row(KEY, Role.OWNER),
+    "PATCH /api/v1/admin/keys/{access_key}": owner(KEY, body={"legacy_signatures": False}),
+    "DELETE /api/v1/admin/keys/{access_key}": owner(KEY),
+    "POST /api/v1/admin/keys/{access_key}/rotate": owner(KEY + "/rotate", body={}),
+    "GET /api/v1/admin/audit": Row(ADMIN + "/audit?org={org}", Role.OWNER),
+    "GET /api/v1/admin/quota": Row(ADMIN + "/quota?org={org}"),
+    "GET /api/v1/admin/quota/applications": Row(ADMIN + "/quota/applications?org={org}"),
+    "POST /api/v1/admin/quota/applications": owner(
+        ADMIN + "/quota/applications?org={org}", body={"service": "jobs", "cpu": "1", "memory": "1G", "gpu": "0"}
+    ),
+    "POST /api/v1/admin/quota/applications/{application}/approve": admin(
+        ADMIN + "/quota/applications/{application}/approve"
+    ),
+    "POST /api/v1/admin/quota/applications/{application}/decline": admin(
+        ADMIN + "/quota/applications/{application}/decline"
+    ),
+    "PUT /api/v1/admin/quota/{org}": admin(ADMIN + "/quota/{org}", body={"storage": "1G"}),
+    f"POST {V1}/train": member(V1 + "/train", body=job("fresh")),
+    f"GET {V1}/train": Row(V1 + "/train?org_id={number}"),
+    f"GET {V1}/train/{{name}}": Row(V1 + "/train/{job}"),
+    f"GET {V1}/train/{{name}}/start": member(V1 + "/train/{job}/start"),
+    f"DELETE {V1}/train/{{name}}": member(V1 + "/train/{job}"),
+    f"GET {V1}/train/{{name}}/logs": Row(V1 + "/train/{job}/logs"),
+    f"GET {V1}/train/{{name}}/events": Row(V1 + "/train/{job}/events"),
+    f"GET {V1}/train/{{name}}/metrics": Row(V1 + "/train/{job}/metrics"),
+    f"GET {V1}/train/{{name}}/hyperparameters": Row(V1 + "/train/{job}/hyperparameters"),
+    f"GET {V1}/framework": Row(V1 + "/framework", None),
+    f"GET {V1}/org_ids": Row(V1 + "/org_ids"),
+    f"GET {V1}/authentication": Row(V1 + "/authentication"),
+    f"POST {V1}/quota": Row(V1 + "/quota", body={}),
+    f"GET {V1}/quota": Row(V1 + "/quota?org_id={number}"),
+    f"PUT {V1}/quota/{{org_id}}": admin(V1 + "/quota/{number}", body={"train_cpu_quota": "4"}),
+    f"POST {V1}/application": owner(
+        V1 + "/application?org_id={number}",
+        body={"service": "jobs", "cpu_limit": "1", "memory_limit": "1G", "gpu_limit": "0"},
+    ),
+    f"GET {V1}/resources": Row(V1 + "/resources?org_id={number}"),
+    "fds list_buckets": Row("/"),
+    "fds exists": Row("/{bucket}"),
+    "fds describe": Row("/{bucket}"),
+    "fds list_objects": Row("/{bucket}?prefix="),
+    "fds create": member("/{bucket}", taken=True),
+    "fds head": Row("/{bucket}/{key}"),
+    "fds download": Row("/{bucket}/{key}"),
+    "fds metadata": Row("/{bucket}/{key}?metadata"),
+    "fds upload": member("/{bucket}/{key}", raw=b"new"),
+    "fds initiate": member("/{bucket}/{key}?uploads"),
+    "fds put_part": member("/{bucket}/big?uploadId={upload}&partNumber=1", raw=b"part"),
+    "fds complete": member("/{bucket}/big?uploadId={upload}", body={"uploadPartResultList": []}),
+    "fds abort": member("/{bucket}/big?uploadId={upload}"),
+    "fds delete": member("/{bucket}/{key}"),
+}
+
+
+def operations(document: Mapping[str, Any]) -> set[str]:
+    """What the doors have: by the OpenAPI document, and by the rooms that are not in it."""
+    found = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
+    for room in (train, accounts):
+        for route in room.router.routes:
+            found |= {f"{method} {V1}{route.path}" for method in route.methods}  # type: ignore[attr-defined]
+    return found | {f"fds {one.run.__name__}" for one in OPERATIONS} | {"GET /api/v1/openapi.json"}
+
+
+@dataclass(frozen=True)
+class Request:
+    """A row's request with its names filled in."""
+
+    door: str
+    method: str
+    target: str
+    content: bytes
+
+    @classmethod
+    def of(cls, name: str, names: Mapping[str, str]) -> Request:
+        row, method = ROWS[name], name.partition(" ")[0]
+        target, content = row.target, row.raw or (b"" if row.body is None else json.dumps(row.body).encode())
+        for word, value in names.items():
+            target, content = (
+                target.replace(f"{{{word}}}", value),
+                content.replace(f"{{{word}}}".encode(), value.encode()),
+            )
+        if method == FDS:
+            return cls(FDS, _fds(name).method, target, content)
+        return cls(V1 if V1 in target else "", method, target, content)
+
+    def signed(self, caller: Caller) -> dict[str, str]:
+        """The headers of somebody who asks."""
+        if self.door == FDS:
+            return storage_protocol.signed(caller, self.method, self.target)
+        if self.door == V1:
+            return caller.sign_original(self.target, self.content)
+        return caller.sign(self.method, self.target, self.content)
+
+    async def send(self, caller: Caller, headers: Mapping[str, str] | None = None, *, whole: bool = True) -> Answer:
+        """Ask; of a stream that goes on only the beginning, if it is answered with one."""
+        sent = self.signed(caller) if headers is None else headers
+        async with caller.client.open(self.method, self.target, sent, self.content) as exchange:
+            if not whole and exchange.status == 200:
+                return Answer(200, exchange.headers, b"")
+            return Answer(exchange.status, exchange.headers, b"".join([piece async for piece in exchange.chunks()]))
+
+
+def _fds(name: str) -> Operation:
+    return next(one for one in OPERATIONS if f"fds {one.run.__name__}" == name)
+
+
+async def furnish(served: Served, name: str) -> dict[str, str]:
+    """Make one of everything in the first organisation, as the operation ``name`` wants to find it."""
+    admin_ = served.admin
+
+    async def made(method: str, target: str, document: Any = None, body: bytes | None = None) -> Any:
+        answer = await admin_.call(method, target, document, body=body)
+        assert answer.status < 300, (method, target, answer.text)
+        return answer.json()
+
+    starts = name.endswith("/start")
+    await made("POST", "/api/v1/jobs", {**job("mine"), "save_mode": starts})
+    for bucket in ("furniture", "hollow"):
+        await made("PUT", f"{STORAGE}/{bucket}")
+    await made("PUT", f"{STORAGE}/furniture/chair", body=b"wood")
+    upload = (await made("POST", f"{UPLOADS}/furniture", {"key": "big"}))["id"]
+    await made("PUT", f"{UPLOADS}/furniture/{upload}/parts/1", body=b"part")
+    await made("POST", f"{ADMIN}/users", {"name": "tim"})
+    key = (await made("POST", f"{ADMIN}/keys", {"user": "tim"}))["key"]["access_key"]
+    wish = {"service": "jobs", "cpu": "1", "memory": "1G", "gpu": "0"}
+    application = (await made("POST", f"{ADMIN}/quota/applications", wish))["id"]
+    await made("POST", f"{ADMIN}/orgs", {"name": "idle"})
+    await made("PATCH", f"{ADMIN}/orgs/idle", {"enabled": False})
+    return {
+        "job": "mine", "bucket": "furniture", "empty": "hollow", "key": "chair", "upload": upload, "user": "tim",
+        "access_key": key, "application": application, "org": "default", "number": "1", "own": "furniture",
+    }  # fmt: skip
+
+
+ABSENT = {
+    "job": "none", "bucket": "nofurnitu", "empty": "nollow", "key": "nhair", "user": "nim", "org": "nefault",
+    "number": "9", "access_key": "AK" + "0" * 20,
+}  # fmt: skip
+"""Names of the same lengths that nobody has; an upload and an application are made up of zeros."""

@@ -1,0 +1,152 @@
+"""The same questions to every operation of every door. One without a row in ``support.surface`` fails here."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+import pytest
+
+from cloud_ml.domain.audit import AuditEntry, AuditFilter
+from cloud_ml.domain.tenancy import Role
+from cloud_ml.engines.base import RuntimeState
+from support.asgi import Answer
+from support.platform import Caller, Served
+from support.surface import ABSENT, ROWS, Request, furnish, operations
+
+pytestmark = pytest.mark.anyio
+
+SIGNED = [name for name, row in ROWS.items() if row.least is not None]
+CHANGES = [name for name, row in ROWS.items() if row.changes]
+NAMED = [name for name, row in ROWS.items() if row.named and not row.taken]
+ENDS = {
+    name for name in CHANGES if name.startswith("DELETE") or name.endswith(("/complete", "/approve", "/decline"))
+} | {"fds complete", "fds abort", "fds delete"}
+"""What is over by them cannot be asked for again anyway, whoever asks."""
+
+
+class Runtimes:
+    """An engine that can do what runtimes take."""
+
+    async def runtimes(self) -> Sequence[RuntimeState]:
+        return [RuntimeState("python", "3.11", default=True)]
+
+    async def prepare_runtime(self, name: str, version: str | None) -> AsyncIterator[str]:
+        yield f"{name} {version}"
+
+    async def remove_runtime(self, name: str, version: str | None) -> bool:
+        return True
+
+
+@pytest.fixture(autouse=True)
+def runtimes(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("runtimes", "prepare_runtime", "remove_runtime"):
+        monkeypatch.setattr(served.engine, name, getattr(Runtimes(), name), raising=False)
+
+
+def somebody(served: Served, role: Role, org: str = "default") -> Caller:
+    identities = served.platform.identities
+    organisation = identities.organisation(org)
+    return served.as_caller(identities.create_key(organisation, f"some-{role.value}", role=role))
+
+
+async def asked(caller: Caller, name: str, names: dict[str, str]) -> Answer:
+    return await Request.of(name, names).send(caller, whole=not ROWS[name].streams)
+
+
+def audit(served: Served) -> list[AuditEntry]:
+    return list(served.store.audit(AuditFilter()).items)
+
+
+async def test_every_operation_has_a_row(served: Served) -> None:
+    document = (await served.client.send("GET", "/api/v1/openapi.json")).json()
+    assert operations(document) == set(ROWS)
+
+
+@pytest.mark.parametrize("name", SIGNED)
+async def test_nobody_gets_in_without_a_signature_that_fits(served: Served, name: str) -> None:
+    request = Request.of(name, ABSENT)
+    bare = {"Authorization": "Galaxy-V2 AKNOBODY:bm8="} if request.door == "fds" else {}  # else it is no door of theirs
+    answers = [await request.send(served.admin, bare)]
+    wrong = served.as_caller(replace(served.admin.identity, secret="wrong"))
+    unknown = served.as_caller(replace(served.admin.identity, access_key="AKNOBODY"))
+    answers += [await request.send(wrong), await request.send(unknown)]
+    assert [answer.status for answer in answers] == [401, 401, 401]
+    assert answers[1].body == answers[2].body
+    assert audit(served) == []
+
+
+@pytest.mark.parametrize("name", NAMED)
+async def test_what_is_somebody_elses_is_answered_like_what_never_was(served: Served, name: str) -> None:
+    names = await furnish(served, name)
+    absent = {**ABSENT, "upload": "0" * len(names["upload"]), "application": "0" * len(names["application"])}
+    own = {"own": "others"}
+    for role in (Role.MEMBER, Role.OWNER):
+        caller = somebody(served, role, "other")
+        foreign = await asked(caller, name, names | own)
+        missing = await asked(caller, name, absent | own)
+        told = foreign.body
+        for word, value in names.items():
+            if word != "number":
+                told = told.replace(value.encode(), absent.get(word, value).encode())
+        if names["number"] != absent["number"]:
+            told = told.replace(b"organisation 1", b"organisation 9").replace(b'"value":"1"', b'"value":"9"')
+        assert foreign.status == missing.status in (403, 404), (foreign.text, missing.text)
+        assert told == missing.body
+        assert foreign.headers.keys() == missing.headers.keys()
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_who_may_only_look_changes_nothing(served: Served, name: str) -> None:
+    names = await furnish(served, name)
+    viewer = somebody(served, Role.VIEWER)
+    before = served.store.revision(), _stored(served)
+    answer = await asked(viewer, name, names)
+    assert answer.status == 403, answer.text
+    assert (served.store.revision(), _stored(served)) == before
+    assert audit(served)[0].outcome == "forbidden"
+
+
+@pytest.mark.parametrize("name", [name for name, row in ROWS.items() if row.least is Role.ADMIN])
+async def test_an_owner_does_not_run_the_platform(served: Served, name: str) -> None:
+    names = await furnish(served, name)
+    for org in ("default", "other"):
+        owner = somebody(served, Role.OWNER, org)
+        before = served.store.revision()
+        assert (await asked(owner, name, names)).status in (403, 404)
+        assert served.store.revision() == before
+
+
+@pytest.mark.parametrize("name", CHANGES)
+async def test_a_change_happens_once_and_leaves_its_trace(served: Served, name: str) -> None:
+    names = await furnish(served, name)
+    if name.startswith("DELETE /api/v1/admin/orgs"):
+        idle = served.platform.identities.organisation("idle")
+        served.platform.storage.delete_bucket(replace(idle, default_bucket=""), "idle")
+    known = len(audit(served))
+    request = Request.of(name, names)
+    if name == "fds complete":
+        part = (await Request.of("fds put_part", names).send(served.admin)).json()
+        request = replace(request, content=json.dumps({"uploadPartResultList": [part]}).encode())
+        known += 1
+    headers = request.signed(served.admin)
+    first = await request.send(served.admin, headers)
+    assert first.status < 300, first.text
+    entry, *others = audit(served)
+    assert len(others) == known
+    assert (entry.outcome, entry.user) == ("done", served.admin.identity.user)
+    assert entry.operation.partition(".")[2]
+    after = served.store.revision(), _stored(served)
+    again = await request.send(served.admin, headers)
+    assert again.status == 401 or (again.status in (404, 409) and name in ENDS), again.text
+    assert (served.store.revision(), _stored(served)) == after
+    secrets = {served.admin.identity.secret}
+    if "secret_key" in first.text:
+        secrets.add(first.json()["secret_key"])
+    assert not [secret for secret in secrets for one in audit(served) if secret in repr(one)]
+
+
+def _stored(served: Served) -> dict[str, list[object]]:
+    objects = served.platform.objects
+    return {bucket: [objects.list(bucket).objects, objects.multipart.all(bucket)] for bucket in objects.buckets()}
