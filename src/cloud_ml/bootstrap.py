@@ -129,7 +129,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             uploads=platform.uploads,
             engine=engine,
             recipe=SingleProcess(),
-            packages=Packages(objects, data / "packages"),
+            packages=Packages(objects, data / "packages", size_limit=settings.trainers.size_limit_bytes),
             downloads=Downloads(
                 data / "packages",
                 settings.trainers,

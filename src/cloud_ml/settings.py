@@ -282,8 +282,10 @@ class TrainerSettings:
     url_allow: str = ""
     """Hosts, addresses and ranges that may be fetched from although they are private, separated by commas:
     ``packages.example.com,10.1.0.0/16``."""
+    size_limit_bytes: int = 2 * GIB
+    """Largest trainer from a bucket: it is copied when a job starts."""
     url_size_limit_bytes: int = 512 * MIB
-    """Largest trainer from the web."""
+    """Largest trainer from the web, or from a folder of this machine."""
     url_timeout_s: float = 300.0
     """How long fetching one may take in all."""
     url_redirects: int = 5

@@ -39,7 +39,10 @@ async def head(here: Platform, org: str, bucket: str, key: str, *, digest: bool 
     Raises:
         NotFound: No such object.
     """
-    stored = await here.offload(here.storage.head, org, bucket, key, digest=digest)
+    if digest:
+        stored = await here.offload.long(org, here.storage.head, org, bucket, key, digest=True)
+    else:
+        stored = await here.offload(here.storage.head, org, bucket, key)
     return Response(None, 200, {**_headers(stored), "Content-Length": str(stored.size)}, media_type=BYTES)
 
 
@@ -100,7 +103,7 @@ async def receive(here: Platform, call: UploadCall, under_way: Sink[T]) -> T:
                 if len(piece) >= _PIECE:
                     await here.offload(keep, bytes(piece))
                     piece.clear()
-        return await here.offload(finish, bytes(piece))
+        return await here.offload.long(call.caller.org, finish, bytes(piece))
     finally:
         here.metrics.uploads.add(amount=-1)
         await here.offload(under_way.abort)

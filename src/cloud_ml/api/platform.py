@@ -73,7 +73,14 @@ class Platform:
 
     def __post_init__(self) -> None:
         limits = QuotaLimits(self.store, defaults_of(self.quota_settings))
-        self.storage = Storage(self.store, self.objects, self.clock, self.storage_settings, quota_of=limits)
+        self.storage = Storage(
+            self.store,
+            self.objects,
+            self.clock,
+            self.storage_settings,
+            quota_of=limits,
+            stop=self.offload.stopping,
+        )
         self.uploads = Uploads(self.storage, self.store, self.objects, self.clock, self.storage_settings)
         self.organisations = Organisations(self.store, self.identities, self.storage, self.clock)
         self.users = Users(self.store, self.identities, self.clock)

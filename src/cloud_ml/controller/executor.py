@@ -121,8 +121,8 @@ class Executor:
         if isinstance(uri, WebTrainer):
             return await self._downloads.get(job.key.uid, uri)
         if isinstance(uri, FileTrainer):
-            return await self._offload(self._packages.from_file, uri.path, self._trainers)
-        return await self._offload(self._stored, job, text, uri)
+            return await self._offload.long(job.key.org, self._packages.from_file, uri.path, self._trainers)
+        return await self._offload.long(job.key.org, self._stored, job, text, uri)
 
     def _stored(self, job: JobRecord, text: str, uri: ObjectUri) -> TrainerSource:
         """Read with the tenant's eyes: another's bucket is as absent as none."""

@@ -16,7 +16,7 @@ from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
 from cloud_ml.engines.base import TrainerSource
-from cloud_ml.errors import NotFound
+from cloud_ml.errors import NotFound, TooLarge
 from cloud_ml.models.common import ObjectUri
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.settings import TrainerSettings
@@ -27,10 +27,17 @@ _REMEMBERED = 4096
 
 
 class Packages:
-    """A folder of ``<digest>/<file name>``. Blocking; safe to use from several threads."""
+    """A folder of ``<digest>/<file name>``. Blocking; safe to use from several threads.
 
-    def __init__(self, objects: ObjectStore, folder: Path) -> None:
+    Args:
+        objects: Where trainers are.
+        folder: Where they are kept.
+        size_limit: Largest one from a bucket, in bytes. A job can make a file of holes as large as it likes.
+    """
+
+    def __init__(self, objects: ObjectStore, folder: Path, *, size_limit: int = 2**31) -> None:
         self._objects = objects
+        self._size_limit = size_limit
         self._folder = folder
         self._known: dict[tuple[str, str, str], Path] = {}
 
@@ -40,7 +47,13 @@ class Packages:
         absent = TrainerSource("", name, f"the trainer {uri} does not exist")
         try:
             info = self._objects.head(uri.bucket, uri.key)
-            return TrainerSource(str(self._find(uri, name, info.etag)), name) if info else absent
+            if info is None:
+                return absent
+            if info.size > self._size_limit:
+                return self._too_large(uri, name)
+            return TrainerSource(str(self._find(uri, name, info.etag)), name)
+        except TooLarge:  # since we looked
+            return self._too_large(uri, name)
         except NotFound:
             return absent
 
@@ -84,7 +97,13 @@ class Packages:
                     path.parent.rmdir()
 
     def _copy(self, uri: ObjectUri, name: str) -> Path:
-        return self._store(self._objects.read(uri.bucket, uri.key)[1], name)
+        info, chunks = self._objects.read(uri.bucket, uri.key)
+        if info.size > self._size_limit:
+            raise TooLarge(f"the trainer {uri} is too large")
+        return self._store(chunks, name)
+
+    def _too_large(self, uri: ObjectUri, name: str) -> TrainerSource:
+        return TrainerSource("", name, f"the trainer {uri} has more than {self._size_limit} bytes")
 
     def _store(self, chunks: Iterable[bytes], name: str) -> Path:
         self._folder.mkdir(parents=True, exist_ok=True)

@@ -160,11 +160,14 @@ class ObjectStore(abc.ABC):
         """
 
     @abc.abstractmethod
-    def digest(self, bucket: str, key: str) -> ObjectInfo:
+    def digest(self, bucket: str, key: str, *, stop: Callable[[], bool] = lambda: False) -> ObjectInfo:
         """The object's facts, ``sha256`` among them: read and computed if nobody has noted it down.
+
+        ``stop`` is asked now and then.
 
         Raises:
             NotFound: No such object.
+            Unavailable: ``stop`` said so.
         """
 
     @abc.abstractmethod

@@ -81,7 +81,7 @@ class MemoryObjectStore(ObjectStore):
         piece = found.content[start : None if length is None else start + length]
         return found.info, iter([piece] if piece else [])
 
-    def digest(self, bucket: str, key: str) -> ObjectInfo:
+    def digest(self, bucket: str, key: str, *, stop: Callable[[], bool] = lambda: False) -> ObjectInfo:
         """The object's facts; every one knows its digest here."""
         return self.read(bucket, key)[0]
 

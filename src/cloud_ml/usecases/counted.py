@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
 from cloud_ml.errors import NotFound
@@ -18,8 +18,10 @@ _REMEMBERED = 10_000
 
 @dataclass
 class _Entry:
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    counting: threading.Lock = field(default_factory=threading.Lock)
     known: BucketUsage | None = None
+    came_in: list[int] = field(default_factory=list)
+    """Sizes of what came in while it is counted."""
     fresh_until: float = 0.0
 
 
@@ -52,9 +54,13 @@ class Counted:
             if len(self._entries) >= _REMEMBERED:
                 self._entries.clear()
             entry = self._entries.setdefault(name, _Entry())
-        with entry.lock:
+        with entry.counting:
             if entry.known is None or self._monotonic() >= entry.fresh_until:
-                entry.known = self.below(name, "")
+                with self._lock:
+                    entry.came_in.clear()
+                found = self.below(name, "")
+                with self._lock:  # what came in meanwhile may be in it already: rather twice than not at all
+                    entry.known = _with(found, entry.came_in)
                 entry.fresh_until = self._monotonic() + self._settings.usage_staleness_s
             return entry.known
 
@@ -76,10 +82,18 @@ class Counted:
         )
 
     def add(self, bucket: str, size: int) -> None:
-        """An object of ``size`` bytes came in. One that it replaced goes on to count until the next count."""
-        entry = self._entries.get(bucket)
-        if entry is None:
-            return
-        with entry.lock:
+        """An object of ``size`` bytes came in. One that it replaced goes on to count until the next count.
+
+        Never waits for a count.
+        """
+        with self._lock:
+            if (entry := self._entries.get(bucket)) is None:
+                return
+            if entry.counting.locked():
+                entry.came_in.append(size)
             if (known := entry.known) is not None:
-                entry.known = replace(known, objects=known.objects + 1, bytes=known.bytes + size)
+                entry.known = _with(known, [size])
+
+
+def _with(usage: BucketUsage, sizes: Sequence[int]) -> BucketUsage:
+    return replace(usage, objects=usage.objects + len(sizes), bytes=usage.bytes + sum(sizes))

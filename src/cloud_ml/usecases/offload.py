@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import threading
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
+from weakref import WeakValueDictionary
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -16,11 +18,16 @@ class Offload:
     """Runs blocking calls on a few threads of its own.
 
     Few on purpose: the store has one writer at a time anyway, and a bounded pool makes a flood wait here,
-    not inside the database.
+    not inside the database. Calls whose length a tenant decides have other threads, and each tenant has only
+    its ``share`` of those: whoever has the server read a terabyte of holes makes nobody else wait.
     """
 
-    def __init__(self, threads: int = 8) -> None:
+    def __init__(self, threads: int = 8, *, long_threads: int = 16, share: int = 4) -> None:
         self._executor = ThreadPoolExecutor(threads, thread_name_prefix="blocking")
+        self._long = ThreadPoolExecutor(long_threads, thread_name_prefix="long")
+        self._share = share
+        self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._stopping = threading.Event()
 
     async def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """Return ``function(*args, **kwargs)``, called on a thread.
@@ -30,6 +37,33 @@ class Offload:
         call = functools.partial(function, *args, **kwargs)
         return await asyncio.get_running_loop().run_in_executor(self._executor, call)
 
+    async def long(self, whose: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same for what may take long: reading or copying whole objects, walking folders, waiting for locks.
+
+        Args:
+            whose: The organisation that has its share of such threads; the next call waits for its turn.
+            function: Called on a thread.
+            args: Its arguments.
+            kwargs: Its arguments by name.
+        """
+        if (turns := self._turns.get(whose)) is None:
+            turns = self._turns[whose] = asyncio.Semaphore(self._share)
+        await turns.acquire()
+        call = functools.partial(function, *args, **kwargs)
+        try:
+            running = asyncio.get_running_loop().run_in_executor(self._long, call)
+        except BaseException:
+            turns.release()
+            raise
+        running.add_done_callback(lambda _: turns.release())  # at its own end, not at that of who waits for it
+        return await asyncio.shield(running)
+
+    def stopping(self) -> bool:
+        """Whether the server is going down: what takes long asks now and then, and gives up."""
+        return self._stopping.is_set()
+
     def close(self) -> None:
         """Let calls under way end and the threads go."""
+        self._stopping.set()
+        self._long.shutdown(wait=True, cancel_futures=True)
         self._executor.shutdown(wait=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from types import TracebackType
 from typing import Self
@@ -10,7 +10,7 @@ from typing import Self
 from cloud_ml.domain.quotas import UNLIMITED, QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.tenancy import BUCKET, SYSTEM, BucketSpec, StandingStatus
-from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, QuotaExceeded
+from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, QuotaExceeded, Unavailable
 from cloud_ml.models import common
 from cloud_ml.models.storage import Bucket, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
 from cloud_ml.objects.base import ObjectInfo, ObjectStore, ObjectWriter
@@ -71,7 +71,8 @@ class Upload(AbstractContextManager["Upload"]):
 class Storage:
     """What an organisation may do with its buckets. Blocking; callers in an event loop use a thread.
 
-    A bucket that belongs to somebody else and one that does not exist get the same ``NotFound``.
+    A bucket that belongs to somebody else and one that does not exist get the same ``NotFound``. What takes
+    long asks ``stop`` now and then.
     """
 
     def __init__(
@@ -82,8 +83,10 @@ class Storage:
         settings: StorageSettings | None = None,
         *,
         quota_of: QuotaOf = lambda _: QuotaSpec(),
+        stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._quota_of = quota_of
+        self._stop = stop
         self._store = store
         self._objects = objects
         self._clock = clock
@@ -183,6 +186,8 @@ class Storage:
         try:
             with self.upload(org, wanted.bucket, wanted.key, only_if_absent=wanted.only_if_absent) as upload:
                 for chunk in chunks:
+                    if self._stop():
+                        raise Unavailable("the server is going down; nothing was copied", hint="ask again")
                     upload.write(chunk)
                 return upload.finish(once)
         finally:
@@ -198,7 +203,7 @@ class Storage:
         self.check_own(org, bucket)
         if digest:
             try:
-                return stored_object(self._objects.digest(bucket, key))
+                return stored_object(self._objects.digest(bucket, key, stop=self._stop))
             except NotFound:
                 raise absent(bucket, key) from None
         info = self._objects.head(bucket, key)

@@ -9,6 +9,7 @@ import pytest
 
 from cloud_ml.controller.packages import Packages
 from cloud_ml.models.common import ObjectUri
+from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.objects.memory import MemoryObjectStore
 
 URI = ObjectUri("bucket", "folder/trainer-1.0.tar.gz")
@@ -64,3 +65,14 @@ def test_what_nobody_uses_is_dropped_and_copied_again_when_asked_for(
     packages.prune()
     assert list(tmp_path.iterdir()) == []
     assert Path(packages.fetch(URI).path).read_bytes() == b"first"
+
+
+def test_a_trainer_that_is_too_large_is_not_copied(tmp_path: Path) -> None:
+    """A job makes a file of holes as large as it likes; copied, it would be as large on the server's disk."""
+    store = LocalObjectStore(tmp_path / "objects")
+    store.create_bucket("bucket")
+    (store.folder("bucket") / "huge.tar.gz").touch()
+    os.truncate(store.folder("bucket") / "huge.tar.gz", 2**43)
+    source = Packages(store, tmp_path / "packages", size_limit=1000).fetch(ObjectUri("bucket", "huge.tar.gz"))
+    assert source.problem == "the trainer fds://bucket/huge.tar.gz has more than 1000 bytes"
+    assert not (tmp_path / "packages").exists()

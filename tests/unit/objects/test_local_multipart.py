@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.errors import OutOfSpace
-from cloud_ml.objects.local import LocalObjectStore
+from cloud_ml.objects.local import LocalObjectStore, noted
 from cloud_ml.objects.local.transfer import LocalWriter
 from cloud_ml.objects.multipart import Declared
 
@@ -73,3 +73,46 @@ def test_a_digest_is_noted_until_a_job_writes(store: LocalObjectStore) -> None:
     assert store.read(BUCKET, "a")[0].sha256 is None
     assert store.digest(BUCKET, "a").sha256 == hashlib.sha256(b"xyz").hexdigest()
     assert store.read(BUCKET, "a")[0].sha256 == hashlib.sha256(b"xyz").hexdigest()
+
+
+def test_no_note_of_a_jobs_own_vouches_for_its_bytes(store: LocalObjectStore, tmp_path: Path) -> None:
+    """A job may write attributes, copy those of other files, and turn the time of change back."""
+    store.put(BUCKET, "good", b"good")
+    store.put(BUCKET, "evil", b"evil")
+    good, evil = store.folder(BUCKET) / "good", store.folder(BUCKET) / "evil"
+    if not os.listxattr(good):
+        pytest.skip("this file system keeps no attributes")
+    (name,) = os.listxattr(good)
+    status = good.stat()
+    os.setxattr(evil, name, os.getxattr(good, name))
+    os.utime(evil, ns=(status.st_atime_ns, status.st_mtime_ns))
+    assert store.read(BUCKET, "evil")[0].sha256 is None
+
+    lie = f"{'0' * 64} 4 {evil.stat().st_mtime_ns}".encode()
+    for text in (lie, lie + b" " + b"0" * 64, f"{'0' * 64} {2**62} {'0' * 64}".encode()):
+        os.setxattr(evil, name, text)
+        assert store.read(BUCKET, "evil")[0].sha256 is None
+        assert store.digest(BUCKET, "evil").sha256 == hashlib.sha256(b"evil").hexdigest()
+
+
+def test_the_time_of_change_turned_back_makes_no_note_good(
+    store: LocalObjectStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(noted, "_SETTLES_NS", -1)  # a job that comes after the moment in which a file is placed
+    store.put(BUCKET, "a", b"good")
+    file = store.folder(BUCKET) / "a"
+    before = file.stat()
+    with file.open("r+b") as same:
+        same.write(b"evil")
+    os.utime(file, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert store.read(BUCKET, "a")[0].sha256 is None
+    assert store.digest(BUCKET, "a").sha256 == hashlib.sha256(b"evil").hexdigest()
+
+
+def test_servers_on_one_folder_believe_each_other(store: LocalObjectStore, tmp_path: Path) -> None:
+    store.put(BUCKET, "a", b"abc")
+    if not os.listxattr(store.folder(BUCKET) / "a"):
+        pytest.skip("this file system keeps no attributes")
+    other = LocalObjectStore(tmp_path / "objects")
+    assert other.read(BUCKET, "a")[0].sha256 == hashlib.sha256(b"abc").hexdigest()
+    assert (tmp_path / "objects" / ".notes-key").stat().st_mode & 0o777 == 0o600

@@ -221,3 +221,15 @@ class TestOwners:
     def test_tenants_cannot_look_around(self, store: LocalObjectStore, tmp_path: Path) -> None:
         assert (tmp_path / "objects").stat().st_mode & 0o077 == 0o011
         assert (tmp_path / "objects" / ".uploads").stat().st_mode & 0o077 == 0
+
+
+def test_a_copy_of_holes_takes_no_room(store: LocalObjectStore) -> None:
+    """A job makes a file of a terabyte in no time; its copy must not fill the disk."""
+    with store.writer(BUCKET, "a") as upload:
+        for chunk in (b"begin", bytes(1 << 24), b"end", bytes(1 << 20)):
+            upload.write(chunk)
+        upload.commit()
+    status = (store.folder(BUCKET) / "a").stat()
+    assert status.st_size == 8 + (1 << 24) + (1 << 20)
+    assert status.st_blocks * 512 < 1 << 20
+    assert store.get(BUCKET, "a") == b"begin" + bytes(1 << 24) + b"end" + bytes(1 << 20)

@@ -47,3 +47,15 @@ def test_what_takes_too_long_is_a_lower_bound(objects: MemoryObjectStore) -> Non
 def test_a_bucket_that_is_gone_holds_nothing(objects: MemoryObjectStore) -> None:
     counted = Counted(objects, lambda: NOW, StorageSettings())
     assert (counted.bucket("gone").objects, counted.bucket("gone").complete) == (0, True)
+
+
+def test_who_uploads_does_not_wait_for_a_count_and_slips_nothing_through(objects: MemoryObjectStore) -> None:
+    ticks = iter(range(99))
+
+    def tick() -> float:
+        if (now := next(ticks)) == 2:  # in the middle of the count, in whose thread a wait would never end
+            counted.add("data", 100)
+        return now
+
+    counted = Counted(objects, lambda: NOW, StorageSettings(), monotonic=tick)
+    assert counted.bucket("data").bytes == 105

@@ -54,7 +54,8 @@ async def list_objects(asked: Asked) -> Response:
         raise common.refuse("delimiter", delimiter[:40], "'/' or nothing")
     most = asked.here.settings.list_page_limit
     wanted = common.check_count("maxKeys", query.get("maxKeys", str(_USUAL_PAGE)), least=1, most=10**9)
-    page = await asked.here.offload(
+    page = await asked.here.offload.long(
+        call.org,
         asked.here.storage.list,
         call.org,
         asked.bucket,

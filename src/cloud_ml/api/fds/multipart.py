@@ -21,8 +21,8 @@ async def initiate(asked: Asked) -> Response:
     """Begin an upload; each call begins another one."""
     call = await asked.signed()
     asked.check_headers()
-    begun = await asked.here.offload(
-        asked.here.uploads.begin, call.org, asked.bucket, BeginUpload(key=asked.key), once=call.once
+    begun = await asked.here.offload.long(
+        call.org, asked.here.uploads.begin, call.org, asked.bucket, BeginUpload(key=asked.key), once=call.once
     )
     return documents.answer({"bucketName": begun.bucket, "objectName": begun.key, "uploadId": begun.id})
 
@@ -31,8 +31,9 @@ async def put_part(asked: Asked) -> Response:
     """Take in a part."""
     call = await asked.signed_upload()
     number = common.check_count("partNumber", asked.query["partNumber"], most=PARTS)
-    under_way = await asked.here.offload(
-        asked.here.uploads.part, call.caller.org, asked.bucket, asked.query["uploadId"], number, key=asked.key
+    org = call.caller.org
+    under_way = await asked.here.offload.long(
+        org, asked.here.uploads.part, org, asked.bucket, asked.query["uploadId"], number, key=asked.key
     )
     part = await content.receive(asked.here, call, under_way)
     return documents.answer({"partNumber": part.number, "etag": part.sha256, "partSize": part.size})
@@ -43,7 +44,8 @@ async def complete(asked: Asked) -> Response:
     call = await asked.signed()
     asked.check_headers()
     said = CompleteUpload(parts=_parts(documents.read_object(call.body)))
-    stored = await asked.here.offload(
+    stored = await asked.here.offload.long(
+        call.org,
         asked.here.uploads.complete,
         call.org,
         asked.bucket,
@@ -58,8 +60,14 @@ async def complete(asked: Asked) -> Response:
 async def abort(asked: Asked) -> Response:
     """Give an upload up."""
     call = await asked.signed()
-    await asked.here.offload(
-        asked.here.uploads.drop, call.org, asked.bucket, asked.query["uploadId"], key=asked.key, once=call.once
+    await asked.here.offload.long(
+        call.org,
+        asked.here.uploads.drop,
+        call.org,
+        asked.bucket,
+        asked.query["uploadId"],
+        key=asked.key,
+        once=call.once,
     )
     return documents.answer({})
 

@@ -36,7 +36,8 @@ async def download(asked: Asked) -> Response:
 async def upload(asked: Asked) -> Response:
     """Store an object, in place of an older one. It is there as a whole or not at all."""
     call = await asked.signed_upload()
-    under_way = await asked.here.offload(asked.here.storage.upload, call.caller.org, asked.bucket, asked.key)
+    org = call.caller.org
+    under_way = await asked.here.offload.long(org, asked.here.storage.upload, org, asked.bucket, asked.key)
     stored = await content.receive(asked.here, call, under_way)
     return documents.answer(shapes.put(call.caller, stored), headers=content.etag(stored))
 

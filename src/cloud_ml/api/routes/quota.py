@@ -19,7 +19,7 @@ router = APIRouter(prefix="/api/v1/admin/quota", tags=["admin"], default_respons
 @router.get("", responses=answers(QuotaPage))
 async def show(here: Here, call: Signed, org: str | None = None) -> Response:
     """Limits and what is used, of the caller's organisation; for an admin of any, or with ``org=-1`` of all."""
-    return documents.answer(QuotaPage(items=await here.offload(here.quotas.show, call.caller, org)))
+    return documents.answer(QuotaPage(items=await here.offload.long(call.org, here.quotas.show, call.caller, org)))
 
 
 @router.get("/applications", responses=answers(ApplicationPage))

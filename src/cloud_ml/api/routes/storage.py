@@ -30,20 +30,20 @@ async def list_buckets(here: Here, call: Signed, org_id: str | None = None) -> R
 @router.get("/-/usage", responses=answers(StorageUsage))
 async def usage(here: Here, call: Signed) -> Response:
     """What the caller's organisation stores, by bucket and in all. Figures may be a minute old."""
-    return documents.answer(await here.offload(here.storage.usage, call.org))
+    return documents.answer(await here.offload.long(call.org, here.storage.usage, call.org))
 
 
 @router.get("/-/usage/{bucket}", responses=answers(BucketUsage))
 async def usage_of_bucket(here: Here, call: Signed, bucket: str, prefix: str = "") -> Response:
     """What a bucket holds under keys that start with ``prefix``."""
-    return documents.answer(await here.offload(here.storage.usage_below, call.org, bucket, prefix))
+    return documents.answer(await here.offload.long(call.org, here.storage.usage_below, call.org, bucket, prefix))
 
 
 @router.post("/-/copy", status_code=201, responses=answers(StoredObject, 201), openapi_extra=body_of(CopyObject))
 async def copy(here: Here, call: Signed) -> Response:
     """Copy an object within the server; the copy is there as a whole or not at all."""
     wanted = codec.decode(CopyObject, documents.read_object(call.body))
-    stored = await here.offload(here.storage.copy, call.org, wanted, once=call.once)
+    stored = await here.offload.long(call.org, here.storage.copy, call.org, wanted, once=call.once)
     return documents.answer(stored, 201, content.etag(stored))
 
 
@@ -60,7 +60,9 @@ async def create_bucket(here: Here, call: Signed, bucket: str) -> Response:
 @router.delete("/{bucket}", responses=answers(Bucket))
 async def delete_bucket(here: Here, call: Signed, bucket: str) -> Response:
     """Remove an empty bucket; 409 while there are objects in it."""
-    gone = await here.offload(here.storage.delete_bucket, call.caller.organisation, bucket, once=call.once)
+    gone = await here.offload.long(
+        call.org, here.storage.delete_bucket, call.caller.organisation, bucket, once=call.once
+    )
     return documents.answer(gone)
 
 
@@ -78,8 +80,8 @@ async def list_objects(
     """Objects in byte order of their keys; with ``delimiter``, folders stand for what is below them."""
     if limit > (most := here.settings.list_page_limit):
         raise common.refuse("limit", limit, f"1 to {most}")
-    page = await here.offload(
-        here.storage.list, call.org, bucket, prefix, delimiter=delimiter, after=after, limit=limit
+    page = await here.offload.long(
+        call.org, here.storage.list, call.org, bucket, prefix, delimiter=delimiter, after=after, limit=limit
     )
     return documents.answer(page)
 
@@ -113,8 +115,9 @@ async def upload(
     """Store an object; ``If-None-Match: *`` only if there is none. It is there as a whole or not at all."""
     if if_none_match not in (None, "*"):
         raise common.refuse("If-None-Match", if_none_match, "*")
-    under_way = await here.offload(
-        here.storage.upload, call.caller.org, bucket, key, only_if_absent=if_none_match is not None
+    org = call.caller.org
+    under_way = await here.offload.long(
+        org, here.storage.upload, org, bucket, key, only_if_absent=if_none_match is not None
     )
     stored = await content.receive(here, call, under_way)
     return documents.answer(stored, 201, content.etag(stored))

@@ -20,14 +20,15 @@ router = APIRouter(
 @router.get("/{bucket}", responses=answers(UploadPage))
 async def list_uploads(here: Here, call: Signed, bucket: str) -> Response:
     """Uploads in parts that are under way."""
-    return documents.answer(await here.offload(here.uploads.all, call.org, bucket))
+    return documents.answer(await here.offload.long(call.org, here.uploads.all, call.org, bucket))
 
 
 @router.post("/{bucket}", status_code=201, responses=answers(UploadInParts, 201), openapi_extra=body_of(BeginUpload))
 async def begin(here: Here, call: Signed, bucket: str) -> Response:
     """Begin an upload in parts. For a declared digest, one that is under way for the same content is found again."""
     wanted = codec.decode(BeginUpload, documents.read_object(call.body))
-    return documents.answer(await here.offload(here.uploads.begin, call.org, bucket, wanted, once=call.once), 201)
+    begun = await here.offload.long(call.org, here.uploads.begin, call.org, bucket, wanted, once=call.once)
+    return documents.answer(begun, 201)
 
 
 @router.get("/{bucket}/{upload}", responses=answers(UploadInParts))
@@ -39,7 +40,8 @@ async def describe(here: Here, call: Signed, bucket: str, upload: str) -> Respon
 @router.put("/{bucket}/{upload}/parts/{number}", responses=answers(UploadPart), openapi_extra=OBJECT_BODY)
 async def put_part(here: Here, call: SignedUpload, bucket: str, upload: str, number: int) -> Response:
     """Send a part, from number 1 on, in any order, again if need be; the answer has its digest."""
-    under_way = await here.offload(here.uploads.part, call.caller.org, bucket, upload, number)
+    org = call.caller.org
+    under_way = await here.offload.long(org, here.uploads.part, org, bucket, upload, number)
     return documents.answer(await content.receive(here, call, under_way))
 
 
@@ -47,12 +49,12 @@ async def put_part(here: Here, call: SignedUpload, bucket: str, upload: str, num
 async def complete(here: Here, call: Signed, bucket: str, upload: str) -> Response:
     """Make the object of all parts, or of those that are listed; it appears as a whole."""
     said = codec.decode(CompleteUpload, documents.read_object(call.body or b"{}"))
-    stored = await here.offload(here.uploads.complete, call.org, bucket, upload, said, once=call.once)
+    stored = await here.offload.long(call.org, here.uploads.complete, call.org, bucket, upload, said, once=call.once)
     return documents.answer(stored, 200, content.etag(stored))
 
 
 @router.delete("/{bucket}/{upload}", status_code=204, responses=answers(None, 204))
 async def give_up(here: Here, call: Signed, bucket: str, upload: str) -> Response:
     """Forget an upload and its parts."""
-    await here.offload(here.uploads.drop, call.org, bucket, upload, once=call.once)
+    await here.offload.long(call.org, here.uploads.drop, call.org, bucket, upload, once=call.once)
     return Response(None, 204)

@@ -12,9 +12,10 @@ from pathlib import Path
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound
 from cloud_ml.models.common import check_bucket, refuse
 from cloud_ml.objects.base import Amount, Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
-from cloud_ml.objects.local import emptying, noted, tree
+from cloud_ml.objects.local import emptying, tree
 from cloud_ml.objects.local.listing import walk
 from cloud_ml.objects.local.multipart import LocalMultipartUploads
+from cloud_ml.objects.local.noted import Notes
 from cloud_ml.objects.local.transfer import Chunks, LocalWriter, object_info
 from cloud_ml.objects.local.uploads import Uploads
 from cloud_ml.objects.multipart import MultipartUploads
@@ -42,6 +43,7 @@ class LocalObjectStore(ObjectStore):
             self._uploads.folder.mkdir(mode=0o700, exist_ok=True)
             parts = self._root / ".parts"
             parts.mkdir(mode=0o700, exist_ok=True)
+        self._notes = Notes(self._root)
         self._multipart = LocalMultipartUploads(parts, self._uploads, self._begin)
         self._uploads.sweep()
         self._multipart.sweep()
@@ -91,15 +93,15 @@ class LocalObjectStore(ObjectStore):
         """The object's facts and its bytes; the iterator also has ``close``."""
         check_range(start, length)
         descriptor = self._open_object(bucket, key)
-        info = replace(object_info(bucket, key, os.fstat(descriptor)), sha256=noted.noted(descriptor))
+        info = replace(object_info(bucket, key, os.fstat(descriptor)), sha256=self._notes.noted(descriptor))
         most = max(info.size - start, 0)
         return info, Chunks(descriptor, f"{bucket}/{key}", start, most if length is None else min(length, most))
 
-    def digest(self, bucket: str, key: str) -> ObjectInfo:
+    def digest(self, bucket: str, key: str, *, stop: Callable[[], bool] = lambda: False) -> ObjectInfo:
         """The object's facts and digest, noted on the file, or computed and noted now."""
         descriptor = self._open_object(bucket, key)
         try:
-            sha256 = noted.digest(descriptor)
+            sha256 = self._notes.digest(descriptor, stop)
             return replace(object_info(bucket, key, os.fstat(descriptor)), sha256=sha256)
         finally:
             os.close(descriptor)
@@ -119,7 +121,14 @@ class LocalObjectStore(ObjectStore):
         ):
             if tree.is_folder(folder, name):
                 raise Conflict(f"{bucket}/{key} is a folder", field="key", value=key)
-        return LocalWriter(self._uploads, bucket, key, only_if_absent, lambda: self._open(bucket))
+        return LocalWriter(
+            self._uploads,
+            bucket,
+            key,
+            only_if_absent,
+            open_bucket=lambda: self._open(bucket),
+            notes=self._notes,
+        )
 
     def list(
         self, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int = 1000

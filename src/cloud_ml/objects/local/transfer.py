@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound, OutOfSpace, Unavailable
 from cloud_ml.objects.base import ObjectInfo, ObjectWriter
-from cloud_ml.objects.local import noted, tree
+from cloud_ml.objects.local import tree
+from cloud_ml.objects.local.noted import Notes
 from cloud_ml.objects.local.uploads import UploadFile, Uploads
 
 CHUNK = 1 << 18
+_HOLE = 1 << 16
 _LAST_SECOND = 253_402_300_799  # of the year 9999; a job may set any time it likes
 
 OpenBucket = Callable[[], AbstractContextManager[int]]
@@ -61,22 +63,37 @@ class Chunks(Iterator[bytes]):
 class LocalWriter(ObjectWriter):
     """An upload into a bucket's folder."""
 
-    def __init__(self, uploads: Uploads, bucket: str, key: str, only_if_absent: bool, open_bucket: OpenBucket) -> None:
+    def __init__(
+        self,
+        uploads: Uploads,
+        bucket: str,
+        key: str,
+        only_if_absent: bool,
+        *,
+        open_bucket: OpenBucket,
+        notes: Notes,
+    ) -> None:
+        self._notes = notes
         self._uploads = uploads
         self._bucket = bucket
         self._key = key
         self._only_if_absent = only_if_absent
         self._open_bucket = open_bucket
         self._digest = hashlib.sha256()
+        self._size = 0
         with tree.translated(bucket, key):
             self._upload: UploadFile | None = uploads.begin()
 
     def write(self, chunk: bytes) -> None:
-        """Add bytes."""
+        """Add bytes. Zeros become a hole: copying what a job has made of nothing must not fill the disk."""
         upload, left = self._running(), memoryview(chunk)
         self._digest.update(chunk)
+        self._size += len(chunk)
         try:
             with tree.translated(self._bucket, self._key):
+                if len(chunk) >= _HOLE and chunk == bytes(len(chunk)):
+                    os.lseek(upload.descriptor, len(chunk), os.SEEK_CUR)
+                    return
                 while left:
                     left = left[os.write(upload.descriptor, left) :]
         except OutOfSpace:
@@ -95,7 +112,7 @@ class LocalWriter(ObjectWriter):
             with tree.translated(self._bucket, self._key), self._open_bucket() as bucket:
                 owner = tree.Owner.of(bucket)
                 owner.adopt(upload.descriptor)
-                noted.note(upload.descriptor, self.sha256)
+                os.ftruncate(upload.descriptor, self._size)
                 os.fsync(upload.descriptor)
                 self._place(upload, bucket, owner)
                 info = object_info(self._bucket, self._key, os.fstat(upload.descriptor))
@@ -121,6 +138,7 @@ class LocalWriter(ObjectWriter):
         for _ in range(100):
             try:
                 with tree.made(bucket, folders, owner) as folder:
+                    self._notes.note(upload.descriptor, self.sha256)
                     self._move(upload.name, folder, name)
                     os.fsync(folder)
                     return
@@ -134,6 +152,7 @@ class LocalWriter(ObjectWriter):
             try:
                 if self._only_if_absent:
                     os.link(source, name, src_dir_fd=uploads, dst_dir_fd=folder, follow_symlinks=False)
+                    os.unlink(source, dir_fd=uploads)
                 else:
                     os.rename(source, name, src_dir_fd=uploads, dst_dir_fd=folder)
             except (FileExistsError, IsADirectoryError) as error:

@@ -1,0 +1,43 @@
+"""One tenant's long calls make nobody else wait."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from cloud_ml.usecases.offload import Offload
+
+pytestmark = pytest.mark.anyio
+
+
+async def test_a_tenant_has_its_share_of_the_threads_for_long_calls() -> None:
+    offload, go, begun = Offload(1, long_threads=4, share=2), threading.Event(), threading.Semaphore(0)
+
+    def long() -> None:
+        begun.release()
+        go.wait()
+
+    calls = [asyncio.ensure_future(offload.long("greedy", long)) for _ in range(20)]
+    try:
+        for _ in range(2):
+            await offload(begun.acquire)
+        assert await asyncio.wait_for(offload.long("other", lambda: "here"), 10) == "here"
+        assert await asyncio.wait_for(offload(lambda: "here, too"), 10) == "here, too"
+        calls[0].cancel()  # its thread works on, so its place is not free
+        assert await asyncio.wait_for(offload.long("other", lambda: "still"), 10) == "still"
+        assert not begun.acquire(blocking=False)
+    finally:
+        go.set()
+        await asyncio.gather(*calls, return_exceptions=True)
+        offload.close()
+    assert offload.stopping()
+
+
+async def test_a_call_that_fails_gives_its_turn_back() -> None:
+    offload = Offload(1, long_threads=1, share=1)
+    for _ in range(3):
+        with pytest.raises(ZeroDivisionError):
+            await offload.long("somebody", lambda: 1 // 0)
+    offload.close()
