@@ -8,7 +8,6 @@ itself wakes nobody. Belongs to one event loop.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import heapq
 import itertools
 from collections import deque
@@ -31,7 +30,9 @@ class KeyedQueue:
         self._later: list[tuple[float, int, str]] = []
         self._due: dict[str, float] = {}  # the time that counts; other entries of _later are void
         self._numbers = itertools.count()
-        self._wake = asyncio.Event()
+        self._waiters: deque[asyncio.Future[None]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due = 0.0
 
     def add(self, key: str, revision: int | None = None) -> None:
         """Ask for a look now; with a ``revision``, at that one or a newer one."""
@@ -41,7 +42,7 @@ class KeyedQueue:
         elif key not in self._waiting:
             self._waiting.add(key)
             self._ready.append(key)
-            self._wake.set()
+            self._wake_one()
 
     def add_after(self, key: str, delay_s: float) -> None:
         """Ask for a look after ``delay_s``, unless one comes before. Of several times the earliest counts."""
@@ -49,24 +50,25 @@ class KeyedQueue:
         if key not in self._waiting and due < self._due.get(key, float("inf")):
             self._due[key] = due
             heapq.heappush(self._later, (due, next(self._numbers), key))
-            self._wake.set()
+            self._alarm(due, self._now())
 
     async def take(self) -> str:
         """The next key; nobody else gets it until ``done``."""
         while True:
-            self._wake.clear()
-            patience = self._promote()
+            self._promote()
             if self._ready:
                 key = self._ready.popleft()
                 self._waiting.discard(key)
                 self._taken.add(key)
-                if self._ready:
-                    self._wake.set()  # there is more: the next worker need not wait
                 return key
-            # Not wait_for: until Python 3.12 it may swallow a cancellation that meets a wake-up.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(patience):
-                    await self._wake.wait()
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiters.append(waiter)
+            try:
+                await waiter
+            except BaseException:
+                if waiter.done() and not waiter.cancelled():
+                    self._wake_one()  # this worker was meant, and is leaving
+                raise
 
     def done(self, key: str, seen: int = 0) -> None:
         """The worker has finished with the key and has looked at it as of revision ``seen``."""
@@ -79,8 +81,16 @@ class KeyedQueue:
     def __len__(self) -> int:
         return len(self._ready) + len(self._taken)
 
-    def _promote(self) -> float | None:
-        """Move what is due to the ready ones; returns the seconds until the next is."""
+    def _wake_one(self) -> None:
+        """A key is ready, so one worker is enough: waking all of them for each costs more than most looks."""
+        while self._waiters:
+            waiter = self._waiters.popleft()
+            if not waiter.done():
+                waiter.set_result(None)
+                return
+
+    def _promote(self) -> None:
+        """Move what is due to the ready ones, and see to it that the next is when it is due."""
         now = self._now()
         while self._later:
             due, _, key = self._later[0]
@@ -90,5 +100,16 @@ class KeyedQueue:
                 heapq.heappop(self._later)
                 self.add(key)
             else:
-                return due - now
-        return None
+                self._alarm(due, now)
+                return
+
+    def _alarm(self, due: float, now: float) -> None:
+        if self._timer is not None:
+            if self._timer_due <= due:
+                return
+            self._timer.cancel()
+        self._timer, self._timer_due = asyncio.get_running_loop().call_later(due - now, self._ring), due
+
+    def _ring(self) -> None:
+        self._timer = None
+        self._promote()

@@ -172,3 +172,13 @@ async def test_a_worker_that_is_cancelled_in_the_moment_of_a_wake_up_ends(queue:
     worker.cancel()
     done, _ = await asyncio.wait([worker], timeout=5)
     assert worker in done
+
+
+async def test_a_wake_up_of_a_worker_that_is_cancelled_goes_to_another(queue: KeyedQueue) -> None:
+    leaving, staying = (asyncio.ensure_future(queue.take()) for _ in range(2))
+    await asyncio.sleep(0)
+    queue.add("a")  # meant for the first, which is cancelled before it runs
+    leaving.cancel()
+    async with asyncio.timeout(5):
+        assert await staying == "a"
+    assert leaving.cancelled()

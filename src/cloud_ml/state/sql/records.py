@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
@@ -17,6 +18,8 @@ S = TypeVar("S")
 T = TypeVar("T")
 D = TypeVar("D")
 
+_KEPT, _KEPT_CHARACTERS = 512, 16_384
+"""How many documents are kept decoded, none longer than so much."""
 _COLUMNS = records.c
 _WHOLE = [column for column in _COLUMNS if column.name not in ("index_value", "title")]
 _THIS = (_COLUMNS.uid == bindparam("this")) & (_COLUMNS.kind == bindparam("its_kind"))
@@ -141,9 +144,15 @@ def decode_spec(kind: Kind[S, T], row: Row[Any]) -> S:
 
 def _decoded(decoder: Callable[[Any], D], text: str, what: str) -> D:
     try:
-        return decoder(json.loads(text))
+        return _remembered(decoder, text) if len(text) <= _KEPT_CHARACTERS else decoder(json.loads(text))
     except (ValueError, InvalidRequest) as error:
         raise Damaged(
             f"{what} cannot be read: {error}",
             hint="Restore a backup with 'cloudml server restore'.",
         ) from error
+
+
+@functools.lru_cache(_KEPT)
+def _remembered(decoder: Callable[[Any], Any], text: str) -> Any:
+    """Documents are read far more often than written, a job's some twenty times. Nobody alters what is decoded."""
+    return decoder(json.loads(text))

@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, QueuePool, create_engine, event
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -140,7 +141,7 @@ def _open_writer(path: Path, *, name: str) -> tuple[Engine, str | None]:
 
 
 def _reader(path: Path, *, pool_size: int) -> Engine:
-    return _engine(path, pool_size=pool_size, pragmas=_READER).execution_options(isolation_level="AUTOCOMMIT")
+    return _engine(path, pool_size=pool_size, pragmas=_READER, isolation_level="AUTOCOMMIT")
 
 
 def _check_file(path: Path) -> None:
@@ -152,7 +153,7 @@ def _check_file(path: Path) -> None:
     check(path, pages=size <= CHECKED_BYTES)
 
 
-def _engine(path: Path, *, pool_size: int, pragmas: tuple[str, ...]) -> Engine:
+def _engine(path: Path, *, pool_size: int, pragmas: tuple[str, ...], **options: Any) -> Engine:
     engine = create_engine(
         URL.create("sqlite", database=str(path)),
         poolclass=QueuePool,
@@ -160,6 +161,7 @@ def _engine(path: Path, *, pool_size: int, pragmas: tuple[str, ...]) -> Engine:
         max_overflow=0,
         pool_timeout=BUSY_TIMEOUT_S,
         connect_args={"timeout": BUSY_TIMEOUT_S, "check_same_thread": False},
+        **options,
     )
 
     def prepare(connection: sqlite3.Connection, _entry: ConnectionPoolEntry) -> None:
