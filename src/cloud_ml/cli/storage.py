@@ -152,7 +152,7 @@ def rb(session: Session, names: tuple[str, ...], force: bool, yes: bool) -> None
     """Remove buckets. One that holds objects stays, unless --force is given."""
     store = session.client.storage
     if force:
-        _confirm(f"Remove {', '.join(names)} with everything in them?", yes)
+        _confirm(f"Remove {', '.join(names)} with everything in {'it' if len(names) == 1 else 'them'}?", yes)
     for name in map(_bucket, names):
         if force:
             for one in store.list_objects(f"{SCHEME}{name}"):

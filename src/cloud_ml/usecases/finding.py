@@ -69,14 +69,19 @@ class Filters:
 def phases_of(states: str) -> Collection[str]:
     """The phases that ``states`` names, separated by commas.
 
-    A word is a phase (``Failed``) or a state of the original wire (``failed``, which means stopped jobs too).
+    A word is a phase (``Failed``), a state of the original wire (``failed``, which means stopped jobs too), or else a
+    phase however it is spelled (``queued``).
 
     Raises:
         InvalidRequest: A word is neither.
     """
     found: set[str] = set()
     for word in map(str.strip, states.split(",")):
-        named = {word} & set(Phase) or {phase for phase in Phase if WIRE_STATES[phase] == word}
+        named = (
+            {word} & set(Phase)
+            or {phase for phase in Phase if WIRE_STATES[phase] == word}
+            or {phase for phase in Phase if phase.lower() == word.lower()}
+        )
         if not named:
             allowed = f"{', '.join(Phase)}, or {', '.join(dict.fromkeys(WIRE_STATES.values()))}; separated by commas"
             raise common.refuse("state", word, allowed)

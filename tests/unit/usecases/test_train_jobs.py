@@ -173,5 +173,6 @@ def test_states_of_the_original_wire_name_several_phases() -> None:
     assert phases_of("creating") == {Phase.STARTING, Phase.RESTARTING}
     assert phases_of("failed") == {Phase.FAILED, Phase.STOPPED}
     assert phases_of("Failed") == {Phase.FAILED}
+    assert phases_of("queued,SUCCEEDED") == {Phase.QUEUED, Phase.SUCCEEDED}
     with pytest.raises(InvalidRequest, match="Saved, Queued"):
         phases_of("asleep")
