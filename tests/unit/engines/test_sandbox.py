@@ -57,12 +57,12 @@ def test_read_only_mounts_come_last_so_that_nothing_writable_covers_them() -> No
     assert words.index("/storage/b/c") > words.index("/storage/b")
 
 
-def test_accounts_are_the_sandboxs_own(tmp_path: Path) -> None:
-    sandbox.write_accounts(tmp_path / "accounts")
-    words = line(View(accounts=str(tmp_path / "accounts")))
-    assert (f"{tmp_path}/accounts/passwd", "/etc/passwd") in pairs(words, "--ro-bind")
-    passwd = (tmp_path / "accounts" / "passwd").read_text()
-    assert [entry.split(":")[0] for entry in passwd.splitlines()] == ["root", "job", "nobody"]
+def test_etc_is_the_sandboxs_own_but_for_certificates(tmp_path: Path) -> None:
+    (tmp_path / "ssl").mkdir()
+    words = line(View(etc=str(tmp_path)))
+    assert pairs(words, "--ro-bind") == [(str(tmp_path), "/etc")]
+    of_the_machine = [source for source, _ in pairs(words, "--ro-bind-try") if source.startswith("/etc")]
+    assert of_the_machine == ["/etc/ssl"], "and nothing where it could not be mounted"
 
 
 def test_descriptors_the_folder_and_the_command() -> None:

@@ -46,6 +46,6 @@ class LocalConfig:
         return (number, number) if self.tenant_uid_base else None
 
     @property
-    def accounts(self) -> Path:
-        """The folder of the ``passwd`` and ``group`` that jobs see."""
-        return Path(self.root) / "accounts"
+    def etc(self) -> Path:
+        """The folder that jobs see as ``/etc``."""
+        return Path(self.root) / "etc"

@@ -18,6 +18,7 @@ from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.engines.base import Capacity, Engine, Gang, GangKey, Places, RuntimeState, UsagePoint
 from cloud_ml.engines.local import ledger as ledgers
 from cloud_ml.engines.local import leftovers, linux, probe, proctree, sandbox
+from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogReader
 from cloud_ml.engines.local.probe import Findings
@@ -60,7 +61,7 @@ class LocalEngine(Engine):
 
     async def start(self) -> None:
         self._ledger.create()
-        sandbox.write_accounts(self._config.accounts)
+        await asyncio.to_thread(Etc(self._config.etc).create)
         await asyncio.to_thread(self._ledger.prune)
         await asyncio.to_thread(clear_leftovers, Path(self._config.environments_home))
         await asyncio.to_thread(evict.clear_leftovers, Path(self._config.environments_home))

@@ -13,27 +13,20 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
-WORK, ENVIRONMENT, STORAGE, FDS = "/work", "/env", "/storage", "/fds"
-USER_ID = 1000
-"""The user inside the sandbox, whoever it is outside."""
+from cloud_ml.engines.local import etc
 
+WORK, ENVIRONMENT, STORAGE, FDS = etc.HOME, "/env", "/storage", "/fds"
+USER_ID = etc.USER_ID
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
-_SYSTEM_FILES = (
-    "/etc/alternatives", "/etc/ca-certificates", "/etc/ca-certificates.conf", "/etc/fonts", "/etc/gai.conf",
-    "/etc/host.conf", "/etc/hosts", "/etc/ld.so.cache", "/etc/ld.so.conf", "/etc/ld.so.conf.d", "/etc/localtime",
-    "/etc/mime.types", "/etc/nsswitch.conf", "/etc/pki", "/etc/protocols", "/etc/resolv.conf", "/etc/services",
-    "/etc/ssl", "/etc/timezone", "/sys/devices/system/cpu",
-)  # fmt: skip
+_PROCESSORS = "/sys/devices/system/cpu"
 
 
 @dataclass(frozen=True)
 class View:
     """What a command sees.
 
-    ``read_only`` and ``writable`` are (source, target) pairs; ``accounts`` is a folder that holds
-    ``passwd`` and ``group`` files for the inside.
+    ``read_only`` and ``writable`` are (source, target) pairs; ``etc`` is the folder that it sees as ``/etc``.
     """
 
     read_only: Sequence[tuple[str, str]] = ()
@@ -41,7 +34,7 @@ class View:
     folder: str = WORK
     hostname: str = "job"
     network: bool = False
-    accounts: str = ""
+    etc: str = ""
 
 
 def command_line(
@@ -70,17 +63,9 @@ def command_line(
     line += ["--die-with-parent", "--cap-drop", "ALL"]
     for path in _SYSTEM_FOLDERS:
         line += _system_folder(path)
-    for path in _SYSTEM_FILES:
-        line += ["--ro-bind-try", path, path]
-    if view.accounts:
-        line += [
-            "--ro-bind",
-            f"{view.accounts}/passwd",
-            "/etc/passwd",
-            "--ro-bind",
-            f"{view.accounts}/group",
-            "/etc/group",
-        ]
+    line += ["--ro-bind-try", _PROCESSORS, _PROCESSORS]
+    if view.etc:
+        line += _etc(view.etc)
     line += ["--proc", "/proc", "--dev", "/dev"]
     for source, target in view.writable:
         line += ["--bind", source, target]
@@ -102,15 +87,12 @@ def _system_folder(path: str) -> list[str]:
     return ["--ro-bind-try", path, path]
 
 
-def write_accounts(folder: Path) -> None:
-    """Write the ``passwd`` and ``group`` that jobs see."""
-    folder.mkdir(parents=True, exist_ok=True)
-    folder.chmod(0o755)
-    nobody = "nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n"
-    (folder / "passwd").write_text(
-        f"root:x:0:0:root:/root:/usr/sbin/nologin\njob:x:{USER_ID}:{USER_ID}:job:{WORK}:/bin/sh\n{nobody}", "ascii"
-    )
-    (folder / "group").write_text(f"root:x:0:\njob:x:{USER_ID}:\nnogroup:x:65534:\n", "ascii")
+def _etc(folder: str) -> list[str]:
+    line = ["--ro-bind", folder, "/etc"]
+    for name in etc.MOUNTED:
+        if os.path.isdir(f"{folder}/{name}"):  # noqa: PTH112 - where to mount it cannot be made any more
+            line += ["--ro-bind-try", f"/etc/{name}", f"/etc/{name}"]
+    return line
 
 
 def find_bwrap(user: tuple[int, int] | None) -> tuple[str, str]:

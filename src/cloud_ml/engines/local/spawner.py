@@ -27,6 +27,7 @@ from cloud_ml.engines.base import Gang, GangKey
 from cloud_ml.engines.local import cgroups, leftovers
 from cloud_ml.engines.local.cgroups import Group, Pool
 from cloud_ml.engines.local.config import LocalConfig
+from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.standby import Standby, rehearse, stand_by
 from cloud_ml.models import codec
@@ -66,6 +67,7 @@ class Spawner:
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
         self._retired = False
         self._connections = 0
+        self._etc = Etc(config.etc)
         self._wakeup: tuple[socket.socket, socket.socket] | None = None
 
     def run(self) -> None:
@@ -73,6 +75,7 @@ class Spawner:
         self._listen_to_children()
         if self._pool is not None:
             self._pool.sweep(self._groups_in_use())
+        self._etc.create()
         rehearse(self._config)
         gc.freeze()  # what is there now stays shared with the children
         while not self._retired:
@@ -92,6 +95,7 @@ class Spawner:
 
     def _rest(self) -> None:
         """Nothing has happened during a pause: get a supervisor ready, or leave if nobody is served."""
+        self._etc.refresh()
         if self._wanted and self._connections:
             self._wanted = False
             with contextlib.suppress(OSError):  # a gang that needs one will say what is wrong
@@ -152,6 +156,7 @@ class Spawner:
         gang = codec.decode(Gang, document, ignore_unknown=True)
         if self._ledger.gate(gang.key) is not None or any(c.key == gang.key for c in self._children.values()):
             return  # claimed, or about to be
+        self._etc.refresh()
         ready = self._take_standby(len(gang.processes))
         self._children[ready.pid] = _Child(gang.key, ready.groups)
         if not ready.tell(document):  # it has ended meanwhile, and will be buried

@@ -123,7 +123,7 @@ class Stage:
             venv=self._venv,
             uv=Path(self._config.uv),
             catalog=Catalog.load(Path(self._config.runtimes_dir), tuple(self._config.pythons)),
-            sandbox=ToolSandbox(self.fence, self._exposure, self._group, self._accounts),
+            sandbox=ToolSandbox(self.fence, self._exposure, self._group, self._etc),
             log=self.log,
             python=Path(self._config.python),
             pythons=self._config.pythons,
@@ -158,8 +158,8 @@ class Stage:
         return self.attempt_folder / _VENV
 
     @property
-    def _accounts(self) -> str:
-        return self._exposure.path(str(self._config.accounts)) if self._config.bwrap else ""
+    def _etc(self) -> str:
+        return self._exposure.path(str(self._config.etc)) if self._config.bwrap else ""
 
     def _link_mounts(self) -> None:
         """Without a mount table of its own, the job reaches its buckets through links."""
@@ -222,5 +222,5 @@ class Stage:
             writable=[(self._exposure.path(source), target) for source, target in writable],
             hostname=self._gang.labels.get("job", "job"),
             network=self._gang.network == "host",
-            accounts=self._accounts,
+            etc=self._etc,
         )

@@ -21,11 +21,11 @@ from cloud_ml.environments.base import Bind
 class ToolSandbox:
     """The ``Sandbox`` that the maker of environments is given (see ``environments.base``)."""
 
-    def __init__(self, fence: Fence, exposure: Exposure, group: Group | None, accounts: str) -> None:
+    def __init__(self, fence: Fence, exposure: Exposure, group: Group | None, etc: str) -> None:
         self._fence = fence
         self._exposure = exposure
         self._group = group
-        self._accounts = accounts
+        self._etc = etc
 
     @property
     def isolated(self) -> bool:
@@ -53,7 +53,7 @@ class ToolSandbox:
             folder=self._folder(writable),
             hostname="build",
             network=network,
-            accounts=self._accounts,
+            etc=self._etc,
         )
         launched = launch.launch(self._fence, view, command, environment, self._group)
         try:
