@@ -36,15 +36,17 @@ test-api-fuzz: $(VENV)/.fuzz  ## Requests made up from the OpenAPI document, aga
 	$(PYTEST) tests/fuzz -q
 
 check: $(VENV)/.develop  ## Format, lint, types, import rules
-	$(BIN)/ruff format --check src tests benchmarks examples docs
-	$(BIN)/ruff check src tests benchmarks examples docs
+	$(BIN)/ruff format --check src tests benchmarks examples tools docs
+	$(BIN)/ruff check src tests benchmarks examples tools docs
+	$(BIN)/python tools/twins.py --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 	$(MAKE) docs
 
-format: $(VENV)/.develop  ## Bring the code into form
-	$(BIN)/ruff format src tests benchmarks examples docs
-	$(BIN)/ruff check --fix src tests benchmarks examples docs
+format: $(VENV)/.develop  ## Bring the code into form, and make the synchronous SDK from the asynchronous one
+	$(BIN)/ruff format src tests benchmarks examples tools docs
+	$(BIN)/ruff check --fix src tests benchmarks examples tools docs
+	$(BIN)/python tools/twins.py
 
 bench: $(VENV)/.develop  ## The figures we promise, beside their floors (PARTS='job_start idle' for some)
 	$(BIN)/python benchmarks/run.py $(PARTS)

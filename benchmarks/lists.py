@@ -7,7 +7,7 @@ import time
 import seed
 from harness import STAMP, Figure, Server, finished, high, median, temporary_folder, timed, train_job, upload, wheel
 
-from cloud_ml.sdk.jobs import JobFilters
+from cloud_ml.sdk.filters import JobFilters
 
 JOBS, REQUESTS = 100_000, 300
 SETTLED_S = 4.0

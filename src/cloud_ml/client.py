@@ -1,16 +1,17 @@
+# Made of aio/client.py by tools/twins.py: change that one, then run `make format`.
 """The Python SDK.
 
 ::
 
-    from cloud_ml.client import CloudMlClient
+    from cloud_ml.aio import CloudMlClient
     from cloud_ml.models.train_job import TrainJob
 
-    client = CloudMlClient()
-    job = client.submit_train_job(TrainJob("linear", "trainer.task", "./linear"))
-    for chunk in job.logs(follow=True):
-        sys.stdout.buffer.write(chunk)
-    if not job.wait().succeeded:
-        print(job.job.message)
+    with CloudMlClient() as client:
+        job = client.submit_train_job(TrainJob("linear", "trainer.task", "./linear"))
+        for chunk in job.logs(follow=True):
+            sys.stdout.buffer.write(chunk)
+        if not job.wait().succeeded:
+            print(job.job.message)
 
 Importing this module is cheap: what talks to the network is imported where it is first used.
 """
@@ -18,7 +19,8 @@ Importing this module is cheap: what talks to the network is imported where it i
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Mapping
+from contextlib import closing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -81,7 +83,7 @@ class CloudMlClient:
         )
 
     def __repr__(self) -> str:
-        return f"CloudMlClient({self.endpoint!r}, access_key={self._connection.credentials.access_key!r})"
+        return f"{type(self).__name__}({self.endpoint!r}, access_key={self._connection.credentials.access_key!r})"
 
     def __enter__(self) -> Self:
         return self
@@ -162,7 +164,7 @@ class CloudMlClient:
         created_after: datetime | None = None,
         created_before: datetime | None = None,
         limit: int | None = None,
-    ) -> Iterator[JobSummary]:
+    ) -> Generator[JobSummary]:
         """Jobs, newest first, fetched as they are iterated over. Conditions hold together.
 
         Args:
@@ -178,7 +180,7 @@ class CloudMlClient:
         Raises:
             InvalidRequest: There is no such state, or a condition is malformed.
         """
-        from cloud_ml.sdk.jobs import JobFilters
+        from cloud_ml.sdk.filters import JobFilters
 
         filters = JobFilters(
             state=state, name=name, framework=framework, user=user, labels=labels or {}, created_after=created_after,
@@ -186,7 +188,7 @@ class CloudMlClient:
         )  # fmt: skip
         return self._jobs.all(filters, limit=limit)
 
-    def watch_train_jobs(self, *, after: int | None = None) -> Iterator[JobChange]:
+    def watch_train_jobs(self, *, after: int | None = None) -> Generator[JobChange]:
         """Every change of every job of the organisation as it happens, for as long as one iterates; nothing is polled.
 
         Who is slow is told the newest state of what changed, not each step. Cut connections are made anew, and
@@ -223,14 +225,16 @@ class CloudMlClient:
         lines: int | None = None,
         attempt: int | None = None,
         task: str | None = None,
-    ) -> Iterator[bytes]:
+    ) -> Generator[bytes]:
         """The output of a job's task in chunks; see ``JobHandle.logs``.
 
         Raises:
             NotFound: There is no such job.
             InvalidRequest: There is no such task or attempt.
         """
-        return self.get_train_job(name).logs(follow=follow, lines=lines, attempt=attempt, task=task)
+        job = self.get_train_job(name)
+        with closing(job.logs(follow=follow, lines=lines, attempt=attempt, task=task)) as chunks:
+            yield from chunks
 
     def cancel_train_job(self, name: str) -> Job:
         """End a job wherever it stands; what it wrote stays.
@@ -284,7 +288,7 @@ class CloudMlClient:
         """
         return self._runtimes.list(framework)
 
-    def prepare_framework(self, framework: str, version: str | None = None) -> Iterator[PreparationLine]:
+    def prepare_framework(self, framework: str, version: str | None = None) -> Generator[PreparationLine]:
         """Install a framework on the server before a job asks for it; what happens, as it happens.
 
         For administrators. The last line tells the runtime, or the error. It goes on when nobody listens.
@@ -330,12 +334,11 @@ class CloudMlClient:
         return JobHandle(self._jobs, job)
 
     def _with_trainer_sent(self, job: TrainJob, progress: Progress | None) -> TrainJob:
-        from cloud_ml.sdk.trainers import is_local, send_trainer
-
-        if not is_local(job.trainer_uri):
+        if "://" in job.trainer_uri:
             return job
-        sent = send_trainer(self.storage, job.trainer_uri, self.whoami().default_bucket, progress=progress)
-        return dataclasses.replace(job, trainer_uri=sent.uri)
+        bucket = self.whoami().default_bucket
+        uri = self.storage.send_trainer(job.trainer_uri, bucket, progress=progress)
+        return dataclasses.replace(job, trainer_uri=uri)
 
     def _get(self, path: str, kind: type[T]) -> T:
         from cloud_ml.models import codec

@@ -19,7 +19,8 @@
     │   ├── Unavailable             unavailable       a part that is needed does not answer
     │   └── OutOfSpace              out_of_space      the disk is full or read-only
     ├── Damaged                     damaged           stored data cannot be trusted; the server stops
-    └── TransportError              transport         the server could not be reached or spoke nonsense
+    ├── TransportError              transport         the server could not be reached or spoke nonsense
+    └── WaitTimedOut                wait_timed_out    a job has not ended in the time that the caller gave it
 """
 
 from __future__ import annotations
@@ -180,3 +181,9 @@ class TransportError(CloudMlError):
     """The server could not be reached, or what came back was not one of its answers."""
 
     code = "transport"
+
+
+class WaitTimedOut(CloudMlError):
+    """The job has not ended within the time that the caller gave it; it goes on."""
+
+    code = "wait_timed_out"

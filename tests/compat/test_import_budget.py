@@ -60,3 +60,16 @@ def test_help_of_a_group_loads_no_network(group: str) -> None:
     modules = _loaded(f"from cloud_ml.cli.main import cli; cli.main(['{group}', '--help'], standalone_mode=False)")
     assert modules & {"http.client", "ssl", "socket", "asyncio", "tomllib", "tarfile"} == set()
     assert "cloud_ml.cli.submit" not in modules
+
+
+def test_the_awaiting_face_loads_no_network_before_it_asks() -> None:
+    made = "from cloud_ml.aio import AsyncCloudMlClient; AsyncCloudMlClient('k', 's', 'http://127.0.0.1:1')"
+    modules = _loaded(made)
+    assert _third_party(modules) == set()
+    assert modules & _HEAVY == set()
+
+
+def test_the_awaiting_face_waits_without_what_the_blocking_one_and_files_need() -> None:
+    modules = _loaded("import cloud_ml.aio.handles, cloud_ml.aio.transport")
+    assert _third_party(modules) == set()
+    assert modules & {"cloud_ml.sdk.transport", "cloud_ml.sdk.storage", "cloud_ml.aio.files"} == set()

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from cloud_ml import errors
 from cloud_ml.api.errors import STATUS
 from cloud_ml.cli.lazy import MissingExtra
-from cloud_ml.sdk.handles import WaitTimedOut
+from cloud_ml.errors import WaitTimedOut
 from cloud_ml_docs.markdown import code, first_paragraph, table
 
 LOCAL: tuple[type[errors.CloudMlError], ...] = (MissingExtra, WaitTimedOut)
@@ -24,7 +24,7 @@ def codes() -> str:
             "yes" if issubclass(kind, errors.TryAgain) else "",
             first_paragraph(kind.__doc__),
         )
-        for kind in [*tree(errors.CloudMlError), *LOCAL]
+        for kind in [*tree(errors.CloudMlError), MissingExtra]
     ]
     return table(("Code", "Status", "Class", "Later?", "Meaning"), rows)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from itertools import islice
 
 import click
@@ -120,7 +121,9 @@ def logs(
     if pattern is None and (ignore_case or invert_match):
         raise click.UsageError("--ignore-case and --invert-match belong to --grep")
     wanted = None if pattern is None else _expression(pattern, ignore_case=ignore_case)
-    chunks = session.client.train_job_logs(name, follow=follow, lines=lines, attempt=attempt, task=task)
+    chunks: Iterator[bytes] = session.client.train_job_logs(
+        name, follow=follow, lines=lines, attempt=attempt, task=task
+    )
     if wanted is not None:
         chunks = matching_lines(chunks, wanted, invert=invert_match)
     printed = print_log(chunks, name, goes_on=follow)

@@ -27,8 +27,8 @@ _EPILOG = (
 def wait(session: Session, names: tuple[str, ...], *, timeout: str | None, output: str | None) -> int:
     """Wait until jobs have ended, well or not."""
     from cloud_ml.cli.watching import conclude, wait_for
+    from cloud_ml.errors import WaitTimedOut
     from cloud_ml.models import codec, common
-    from cloud_ml.sdk.handles import WaitTimedOut
 
     limit_s = None if timeout is None else common.duration_seconds(common.check_duration("timeout", timeout))
     deadline = None if limit_s is None else time.monotonic() + limit_s

@@ -1,3 +1,4 @@
+# Made of aio/admin.py by tools/twins.py: change that one, then run `make format`.
 """Organisations, users, keys and the audit log, for those who manage them.
 
 ::
@@ -12,9 +13,9 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
+import sys
+from collections.abc import Generator, Mapping
 from datetime import datetime
-from itertools import islice
 from typing import Any, TypeVar
 
 from cloud_ml.models import codec
@@ -156,7 +157,7 @@ class Admin:
         since: datetime | None = None,
         until: datetime | None = None,
         limit: int | None = None,
-    ) -> Iterator[AuditLine]:
+    ) -> Generator[AuditLine]:
         """Who did what, newest first, fetched as it is iterated over.
 
         ``operation`` and ``target`` are beginnings, such as ``jobs.``; ``org="-1"`` means everybody, for admins.
@@ -164,16 +165,15 @@ class Admin:
         query = {"org": org, "user": user, "key": key, "operation": operation, "target": target, "outcome": outcome}
         query |= {name: codec.format_time(at) for name, at in (("since", since), ("until", until)) if at}
 
-        def lines() -> Iterator[AuditLine]:
-            after: int | None = None
-            while True:
-                asked = {**query, "after": after, "limit": min(limit or _PAGE, _PAGE)}
-                page = self._ask(AuditPage, "GET", "audit", query=asked)
-                yield from page.items
-                if (after := page.next) is None:
-                    return
-
-        return islice(lines(), limit)
+        after: int | None = None
+        left = sys.maxsize if limit is None else limit
+        while left > 0:
+            asked = {**query, "after": after, "limit": min(left, _PAGE)}
+            page = self._ask(AuditPage, "GET", "audit", query=asked)
+            yield from page.items
+            left -= len(page.items)
+            if (after := page.next) is None:
+                return
 
     def _ask(
         self,

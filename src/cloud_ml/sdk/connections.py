@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import http.client
-import select
-import socket
 from collections import deque
 
 from cloud_ml.sdk.endpoint import Endpoint
+from cloud_ml.sdk.messages import FileBody, Request
+from cloud_ml.sdk.sockets import KEEPALIVE, went_stale
 
 _BLOCK_BYTES = 256 * 1024
-_KEEPALIVE = (
-    (socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1),
-    *((socket.IPPROTO_TCP, getattr(socket, name), value)
-      for name, value in (("TCP_KEEPIDLE", 30), ("TCP_KEEPINTVL", 10), ("TCP_KEEPCNT", 3))
-      if hasattr(socket, name)),
-)  # fmt: skip
 
 
 class ConnectionPool:
@@ -57,7 +51,7 @@ class ConnectionPool:
                 connection = self._idle.pop()
             except IndexError:
                 return None
-            if not _went_stale(connection.sock):
+            if not went_stale(connection.sock):
                 return connection
             connection.close()
 
@@ -65,7 +59,7 @@ class ConnectionPool:
         connection = _new(self._endpoint, self._connect_timeout_s)
         try:
             connection.connect()  # sets TCP_NODELAY itself
-            for option in _KEEPALIVE:
+            for option in KEEPALIVE:
                 connection.sock.setsockopt(*option)
         except BaseException:
             connection.close()
@@ -87,9 +81,24 @@ def _new(endpoint: Endpoint, timeout_s: float) -> http.client.HTTPConnection:
     )
 
 
-def _went_stale(sock: socket.socket) -> bool:
-    # An idle connection with something to read was closed by the server (or is out of step):
-    # noticing it here spares a request that could not be sent twice.
-    poller = select.poll()
-    poller.register(sock, select.POLLIN | select.POLLHUP | select.POLLERR)
-    return bool(poller.poll(0))
+def exchange(
+    connection: http.client.HTTPConnection, request: Request, target: str, headers: dict[str, str]
+) -> http.client.HTTPResponse:
+    """Send a request and read the head of its answer.
+
+    Raises:
+        OSError, http.client.HTTPException: The connection broke, or what came is no HTTP.
+    """
+    body = request.body.blocks() if isinstance(request.body, FileBody) else request.body or None
+    try:
+        connection.request(request.method, target, body=body, headers=headers)
+    except (BrokenPipeError, ConnectionResetError) as error:
+        # A server that refuses an upload may answer and close before it has read it all: the answer
+        # says more than the broken pipe.
+        try:
+            response = connection.getresponse()
+        except (OSError, http.client.HTTPException):
+            raise error from None
+        response.will_close = True
+        return response
+    return connection.getresponse()

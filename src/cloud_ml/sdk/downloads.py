@@ -12,9 +12,11 @@ from pathlib import Path
 from typing import IO, Any
 
 from cloud_ml.errors import Conflict, InvalidRequest, TransportError
-from cloud_ml.sdk.messages import Answer, Request
+from cloud_ml.sdk.answers import Answer
+from cloud_ml.sdk.messages import Request
+from cloud_ml.sdk.places import repr_digest
 from cloud_ml.sdk.progress import Progress
-from cloud_ml.sdk.transfers import digest_of, repr_digest
+from cloud_ml.sdk.transfers import digest_of
 from cloud_ml.sdk.transport import Transport
 
 _BLOCK = 1 << 20

@@ -1,3 +1,4 @@
+# Made of aio/follow.py by tools/twins.py: change that one, then run `make format`.
 """A job's log as one stream, across cut connections and restarts of the server.
 
 The log of a task, all attempts one behind the other, is one sequence of bytes that only grows. So a
@@ -9,19 +10,16 @@ later than that may repeat or lose lines.
 from __future__ import annotations
 
 import random
-import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from typing import Protocol
 
 from cloud_ml.errors import TransportError, TryAgain
 from cloud_ml.models.job import Job
+from cloud_ml.sdk.clock import sleep as pause
+from cloud_ml.sdk.patience import PATIENCE
+from cloud_ml.sdk.pieces import LastLines
 from cloud_ml.sdk.retries import RetryPolicy
-
-PATIENCE = RetryPolicy(attempts=12, first_s=0.5, longest_s=15.0)
-"""About two minutes without a byte from the server, in which it may be restarted or upgraded."""
 
 
 class LogSource(Protocol):
@@ -34,20 +32,14 @@ class LogSource(Protocol):
         """The job as it stands; with a revision, after waiting a while for a newer one."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Ending:
-    over: bool
-    revision: int
-
-
 def follow_log(
     source: LogSource,
     *,
     lines: int | None = None,
     attempt: int | None = None,
     patience: RetryPolicy = PATIENCE,
-    sleep: Callable[[float], None] = time.sleep,
-) -> Iterator[bytes]:
+    sleep: Callable[[float], None] = pause,
+) -> Generator[bytes]:
     """Yield the log until the job (or ``attempt``) is over.
 
     Args:
@@ -62,55 +54,32 @@ def follow_log(
     """
     position = 0
     if lines is not None:
-        position, tail = _tail(source, lines)
-        yield tail
+        tail = LastLines(lines)
+        with source.open(follow=False) as chunks:
+            for chunk in chunks:
+                tail.feed(chunk)
+        position = tail.size
+        yield tail.text()
     failures = 0
     while True:
         try:
-            for chunk in _from(source, position, follow=True):
-                position += len(chunk)
-                failures = 0
-                yield chunk
-            ending = _ending(source, attempt)
-            if ending.over:
+            with source.open(follow=True, offset=position) as chunks:
+                for chunk in chunks:
+                    position += len(chunk)
+                    failures = 0
+                    yield chunk
+            job = source.job()
+            if job.finished or job.phase == "Saved" or (attempt is not None and job.attempt > attempt):
                 # The server also ends a stream when it stops. Had the job gone on and ended in
                 # that time, the last lines would be missing.
-                for chunk in _from(source, position, follow=False):
-                    position += len(chunk)
-                    yield chunk
+                with source.open(follow=False, offset=position) as chunks:
+                    for chunk in chunks:
+                        position += len(chunk)
+                        yield chunk
                 return
-            source.job(newer_than=ending.revision)
+            source.job(newer_than=job.revision)
         except (TransportError, TryAgain):
             failures += 1
             if failures >= patience.attempts:
                 raise
             sleep(patience.backoff(failures, random.random()))  # noqa: S311 - spreads retries, guards nothing
-
-
-def last_lines(chunks: Iterable[bytes], lines: int) -> tuple[int, bytes]:
-    """How many bytes there are, and the last ``lines`` lines of them; an unfinished line counts as one."""
-    kept: deque[bytes] = deque(maxlen=lines)
-    size, open_line = 0, b""
-    for chunk in chunks:
-        size += len(chunk)
-        *complete, open_line = (open_line + chunk).split(b"\n")
-        kept.extend(line + b"\n" for line in complete)
-    if open_line:
-        kept.append(open_line)
-    return size, b"".join(kept)
-
-
-def _tail(source: LogSource, lines: int) -> tuple[int, bytes]:
-    with source.open(follow=False) as chunks:
-        return last_lines(chunks, lines)
-
-
-def _from(source: LogSource, position: int, *, follow: bool) -> Iterator[bytes]:
-    with source.open(follow=follow, offset=position) as chunks:
-        yield from chunks
-
-
-def _ending(source: LogSource, attempt: int | None) -> _Ending:
-    job = source.job()
-    over = job.finished or job.phase == "Saved" or (attempt is not None and job.attempt > attempt)
-    return _Ending(over, job.revision)

@@ -1,22 +1,19 @@
+# Made of aio/handles.py by tools/twins.py: change that one, then run `make format`.
 """A job one can hold on to: wait for it, read its log, end it."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Generator
+from contextlib import closing
 
-from cloud_ml.errors import CloudMlError, NotFound
-from cloud_ml.models.job import Job, JobTasks
+from cloud_ml.errors import NotFound, WaitTimedOut
+from cloud_ml.models.job import Job, JobEvent, JobTasks
+from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.follow import follow_log
-from cloud_ml.sdk.jobs import LONG_POLL_S, JobCalls
-from cloud_ml.sdk.messages import Answer
+from cloud_ml.sdk.jobs import JobCalls
+from cloud_ml.sdk.patience import LONG_POLL_S
 from cloud_ml.sdk.watching import follow_changes
-
-
-class WaitTimedOut(CloudMlError):
-    """The job has not ended within the time that the caller gave it; it goes on."""
-
-    code = "wait_timed_out"
 
 
 class JobHandle:
@@ -32,7 +29,7 @@ class JobHandle:
         self.job = job
 
     def __repr__(self) -> str:
-        return f"JobHandle({self.name!r}, phase={self.phase!r}, attempt={self.job.attempt})"
+        return f"{type(self).__name__}({self.name!r}, phase={self.phase!r}, attempt={self.job.attempt})"
 
     @property
     def name(self) -> str:
@@ -99,18 +96,23 @@ class JobHandle:
         """The tasks of the current attempt and what they use now."""
         return self._calls.tasks(self.uid)
 
-    def watch(self) -> Iterator[Job]:
+    def events(self, *, after: int = 0) -> list[JobEvent]:
+        """What happened to the job, in order; only what came after the event with the id ``after``."""
+        return self._calls.events(self.uid, after=after)
+
+    def watch(self) -> Generator[Job]:
         """The job as it stands, and again after each change, until it has ended or is gone; nothing is polled.
 
         Who is slow is given the newest state, not each step. Cut connections are made anew.
         """
-        for change in follow_changes(lambda after: self._calls.watch(self.uid, after=after)):
-            if change.job is None:
-                return
-            self.job = change.job
-            yield change.job
-            if change.job.finished:
-                return
+        with closing(follow_changes(lambda after: self._calls.watch(self.uid, after=after))) as changes:
+            for change in changes:
+                if change.job is None:
+                    return
+                self.job = change.job
+                yield change.job
+                if change.job.finished:
+                    return
 
     def logs(
         self,
@@ -119,7 +121,7 @@ class JobHandle:
         lines: int | None = None,
         attempt: int | None = None,
         task: str | None = None,
-    ) -> Iterator[bytes]:
+    ) -> Generator[bytes]:
         """The output of a task in chunks, as it was written.
 
         Args:
@@ -129,10 +131,21 @@ class JobHandle:
             task: Such as ``worker-0``; otherwise the decisive one.
         """
         if follow:
-            yield from follow_log(_Log(self._calls, self.uid, attempt, task), lines=lines, attempt=attempt)
+            source = _Log(self._calls, self.uid, attempt, task)
+            with closing(follow_log(source, lines=lines, attempt=attempt)) as chunks:
+                yield from chunks
             return
-        with self._calls.log(self.uid, lines=lines, attempt=attempt, task=task) as chunks:
-            yield from chunks
+        with self._calls.log(self.uid, lines=lines, attempt=attempt, task=task) as answer:
+            yield from answer
+
+    def start(self) -> Job:
+        """Queue a job that was submitted with ``save_mode``.
+
+        Raises:
+            Conflict: It has been started and has ended, or is being stopped.
+        """
+        self.job = self._calls.start(self.uid)
+        return self.job
 
     def cancel(self) -> Job:
         """End the job wherever it stands.

@@ -1,55 +1,25 @@
+# Made of aio/jobs.py by tools/twins.py: change that one, then run `make format`.
 """The calls about train jobs, one method for each route."""
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
-from itertools import chain, islice
+import sys
+from collections.abc import Generator
+from contextlib import closing
 from typing import Any
 
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, JobTasks
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.sdk.messages import READ_TIMEOUT_S, Answer, Request, segment
+from cloud_ml.sdk.answers import Answer
+from cloud_ml.sdk.filters import JobFilters
+from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, segment
+from cloud_ml.sdk.patience import QUIET_LOG_S, QUIET_WATCH_S
 from cloud_ml.sdk.transport import Transport
-from cloud_ml.sdk.watching import QUIET_WATCH_S
 
-LONG_POLL_S = 30.0
-"""How long one request waits for a change; shorter than what proxies take for a dead connection."""
-QUIET_LOG_S = 900.0
-"""How long a followed log may be silent before the connection is made anew. A dead peer is found out
-sooner, by probes of the operating system."""
 _PATH = "/api/v1/jobs"
-
-
-@dataclass(frozen=True, kw_only=True)
-class JobFilters:
-    """Which jobs a list shows; see ``CloudMlClient.list_train_jobs``."""
-
-    state: str | None = None
-    name: str | None = None
-    framework: str | None = None
-    user: str | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-    created_after: datetime | None = None
-    created_before: datetime | None = None
-
-    def query(self) -> dict[str, Any]:
-        """The filters as parameters of a request."""
-        return {
-            "state": self.state,
-            "name": self.name,
-            "framework": self.framework,
-            "user": self.user,
-            "label": [f"{name}={value}" for name, value in self.labels.items()],
-            "created_after": codec.format_time(self.created_after) if self.created_after else None,
-            "created_before": codec.format_time(self.created_before) if self.created_before else None,
-        }
-
-
 _ALL = JobFilters()
 
 
@@ -76,7 +46,7 @@ class JobCalls:
         waiting = {} if newer_than is None else {"wait": f"{wait_s:g}", "revision": newer_than}
         return self._job(Request("GET", _job_path(name), query=waiting, read_timeout_s=READ_TIMEOUT_S + wait_s))
 
-    def pages(self, filters: JobFilters = _ALL, *, limit: int = 200) -> Iterator[JobPage]:
+    def pages(self, filters: JobFilters = _ALL, *, limit: int = 200) -> Generator[JobPage]:
         """The list of jobs, newest first, a page at a time."""
         after: int | None = None
         while True:
@@ -86,10 +56,13 @@ class JobCalls:
             if (after := page.next) is None:
                 return
 
-    def all(self, filters: JobFilters = _ALL, *, limit: int | None = None) -> Iterator[JobSummary]:
+    def all(self, filters: JobFilters = _ALL, *, limit: int | None = None) -> Generator[JobSummary]:
         """The list of jobs, newest first, at most ``limit`` of them."""
-        pages = self.pages(filters, limit=min(limit or 200, 200))
-        return islice(chain.from_iterable(page.items for page in pages), limit)
+        left = sys.maxsize if limit is None else limit
+        with closing(self.pages(filters, limit=min(max(left, 1), 200))) as pages:
+            while left > 0 and (page := next(pages, None)) is not None:
+                yield from page.items[:left]
+                left -= len(page.items)
 
     def events(self, name: str, *, after: int = 0) -> list[JobEvent]:
         """What happened to the job, in order, behind the event with the id ``after``."""

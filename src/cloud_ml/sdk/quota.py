@@ -1,3 +1,4 @@
+# Made of aio/quota.py by tools/twins.py: change that one, then run `make format`.
 """Quotas: what an organisation may have at once, what it has, and applications for more."""
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
+# Made of aio/runtimes.py by tools/twins.py: change that one, then run `make format`.
 """Runtimes over the modern surface."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Generator
 
 from cloud_ml.models import codec
 from cloud_ml.models.framework import PreparationLine, Runtime, RuntimePage
@@ -24,7 +25,7 @@ class RuntimeCalls:
         path = f"{_PATH}/{segment(framework)}" if framework else _PATH
         return codec.decode(RuntimePage, self.transport.json(Request("GET", path)), ignore_unknown=True).items
 
-    def prepare(self, framework: str, version: str | None) -> Iterator[PreparationLine]:
+    def prepare(self, framework: str, version: str | None) -> Generator[PreparationLine]:
         """What happens while a runtime is installed; asked when the first line is."""
         request = Request("POST", f"{_PATH}/{segment(framework)}/prepare", query={"version": version})
         with self.transport.send(request) as answer:
@@ -37,5 +38,5 @@ class RuntimeCalls:
     def remove(self, framework: str, version: str | None) -> None:
         """Remove what is installed of a runtime."""
         request = Request("DELETE", f"{_PATH}/{segment(framework)}", query={"version": version})
-        with self.transport.send(request):
-            pass
+        with self.transport.send(request) as answer:
+            answer.read()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import base64
 import contextlib
 import hashlib
 import json
@@ -10,8 +9,6 @@ import os
 import secrets
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from pathlib import Path
 from typing import IO
 
@@ -20,12 +17,10 @@ from cloud_ml.models import codec
 from cloud_ml.models.common import ObjectUri, refuse
 from cloud_ml.models.storage import BeginUpload, CompleteUpload, StoredObject, UploadInParts, UploadPart
 from cloud_ml.sdk.messages import FileBody, Request, key_path, segment
+from cloud_ml.sdk.places import PATH, UPLOAD_TIMEOUT_S, repr_digest, time_of
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.transport import Transport
 
-PATH = "/api/v1/storage"
-UPLOAD_TIMEOUT_S = 600.0
-"""How long the server may be silent behind an upload: it checks the digest and flushes the disk."""
 _MOST_PARTS = 10_000
 _BLOCK = 1 << 20
 _MIB = 1 << 20
@@ -89,7 +84,7 @@ def send_in_parts(
     whole, wanted = _digests(source, size, part_size)
     path = f"{PATH}/-/uploads/{segment(where.bucket)}"
     begin = BeginUpload(key=where.key, size=size, sha256=whole, part_size=part_size)
-    upload = codec.decode(UploadInParts, _post(transport, path, begin), ignore_unknown=True)
+    upload = codec.decode(UploadInParts, transport.json(repeatable_post(path, begin)), ignore_unknown=True)
     kept = {(part.number, part.sha256) for part in upload.parts}
     for part in wanted:
         start = (part.number - 1) * part_size
@@ -113,7 +108,9 @@ def send_stream(
         CloudMlError: As ``Transport.json``.
     """
     path = f"{PATH}/-/uploads/{segment(where.bucket)}"
-    upload = codec.decode(UploadInParts, _post(transport, path, BeginUpload(key=where.key)), ignore_unknown=True)
+    upload = codec.decode(
+        UploadInParts, transport.json(repeatable_post(path, BeginUpload(key=where.key))), ignore_unknown=True
+    )
     here, whole, sent, done = f"{path}/{upload.id}", hashlib.sha256(), list[UploadPart](), 0
     try:
         for number, block in enumerate(_blocks(source, transfers.part_size), start=1):
@@ -141,20 +138,9 @@ def digest_of(transport: Transport, path: str) -> tuple[str, str | None]:
     return answer.headers.get("etag", ""), repr_digest(answer.headers.get("repr-digest"))
 
 
-def repr_digest(header: str | None) -> str | None:
-    """The SHA-256 of a header ``Repr-Digest`` in hex; ``None`` where there is none."""
-    text = (header or "").strip()
-    if not (text.startswith("sha-256=:") and text.endswith(":")):
-        return None
-    try:
-        return base64.b64decode(text[9:-1], validate=True).hex()
-    except ValueError:
-        return None
-
-
 def _complete(transport: Transport, here: str, said: CompleteUpload, where: ObjectUri) -> StoredObject:
     try:
-        document = _post(transport, f"{here}/complete", said)
+        document = transport.json(repeatable_post(f"{here}/complete", said))
     except NotFound:
         # An answer that was lost, or somebody with the same file: if what is there is ours, all is well.
         path = f"{PATH}/{segment(where.bucket)}/{key_path(where.key)}"
@@ -185,9 +171,9 @@ def _put_part(  # noqa: PLR0917
         raise
 
 
-def _post(transport: Transport, path: str, wanted: BeginUpload | CompleteUpload) -> object:
+def repeatable_post(path: str, wanted: BeginUpload | CompleteUpload) -> Request:
     """A POST that may be repeated: to begin the same again is to go on, and a second completion is noticed."""
-    request = Request(
+    return Request(
         "POST",
         path,
         body=json.dumps(codec.encode(wanted)).encode(),
@@ -195,7 +181,6 @@ def _post(transport: Transport, path: str, wanted: BeginUpload | CompleteUpload)
         idempotency_key=secrets.token_hex(16),
         read_timeout_s=UPLOAD_TIMEOUT_S,
     )
-    return transport.json(request)
 
 
 def _give_up(transport: Transport, here: str) -> None:
@@ -248,12 +233,3 @@ def _blocks(source: IO[bytes], size: int) -> Iterator[bytes]:
 
 def _shifted(progress: Progress | None, start: int, size: int) -> Progress | None:
     return None if progress is None else lambda done, _: progress(start + done, size)
-
-
-def time_of(header: str | None) -> datetime:
-    """The time in a header such as ``Last-Modified``; 1970 where there is none."""
-    try:
-        moment = parsedate_to_datetime(header or "")
-    except ValueError:
-        return datetime.fromtimestamp(0, UTC)
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

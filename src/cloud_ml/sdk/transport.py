@@ -1,3 +1,4 @@
+# Made of aio/transport.py by tools/twins.py: change that one, then run `make format`.
 """Requests to the server: signed, timed, retried, and answered by values or by errors of ours.
 
 Each ring adds one concern: ``json`` reads the document, ``send`` turns refusals into errors,
@@ -9,22 +10,20 @@ from __future__ import annotations
 import http.client
 import json
 import random
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from typing import Any
-from urllib.parse import urlencode
 
-from cloud_ml import __version__
-from cloud_ml.auth.signature import EMPTY_SHA256, content_sha256, sign
 from cloud_ml.errors import CloudMlError, TransportError
+from cloud_ml.sdk.answers import Answer
+from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.config import Credentials
-from cloud_ml.sdk.connections import ConnectionPool
+from cloud_ml.sdk.connections import ConnectionPool, exchange
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.failures import error_of_answer, error_of_exception, not_ours
-from cloud_ml.sdk.messages import Answer, FileBody, Request
+from cloud_ml.sdk.messages import Request
 from cloud_ml.sdk.retries import BUSY_STATUSES, RetryPolicy, Trouble, delay_before_retry, parse_retry_after
+from cloud_ml.sdk.signing import signed
 
 CONNECT_TIMEOUT_S = 10.0
 
@@ -38,6 +37,7 @@ class Transport:
         retry: How stubborn to be.
         connect_timeout_s: Longest wait for a connection.
         sleep: Waits between tries; tests hand in their own.
+        pool: Where connections come from, if not from a pool of its own.
     """
 
     def __init__(
@@ -47,14 +47,15 @@ class Transport:
         *,
         retry: RetryPolicy | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
-        sleep: Callable[[float], None] = time.sleep,
+        sleep: Callable[[float], None] = pause,
+        pool: ConnectionPool | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self.credentials = credentials
         self.retry = retry or RetryPolicy()
         self.sleep = sleep
-        self._credentials = credentials
         self._connect_timeout_s = connect_timeout_s
-        self._pool = ConnectionPool(endpoint, connect_timeout_s=connect_timeout_s)
+        self._pool = pool or ConnectionPool(endpoint, connect_timeout_s=connect_timeout_s)
 
     def close(self) -> None:
         """Close idle connections; the transport stays usable."""
@@ -96,7 +97,7 @@ class Transport:
         """
         from cloud_ml.auth import presigned  # noqa: PLC0415 - few need it
 
-        key = self._credentials
+        key = self.credentials
         target = presigned.sign(
             method, self.endpoint.prefix + path, key=key.access_key, secret=key.secret_key, expires=expires
         )
@@ -127,7 +128,7 @@ class Transport:
             attempt += 1
 
     def _try_once(self, request: Request) -> Answer | _Broken:
-        headers, target = self._signed(request)
+        headers, target = signed(self.endpoint, self.credentials, request)
         try:
             connection = self._pool.acquire(read_timeout_s=request.read_timeout_s)
         except OSError as error:
@@ -140,7 +141,7 @@ class Transport:
                 connection.close()
 
         try:
-            response = _exchange(connection, request, target, headers)
+            response = exchange(connection, request, target, headers)
         except (OSError, http.client.HTTPException) as error:
             connection.close()
             return self._broken(error, connected=True, timeout_s=request.read_timeout_s)
@@ -158,28 +159,6 @@ class Transport:
         told.__cause__ = error
         return _Broken(told, trouble)
 
-    def _signed(self, request: Request) -> tuple[dict[str, str], str]:
-        path = self.endpoint.prefix + request.path
-        query = urlencode([pair for name, value in request.query.items() for pair in _query_pairs(name, value)])
-        target = f"{path}?{query}" if query else path
-        headers = {"Accept": "application/json", "User-Agent": f"cloudml/{__version__}", **request.headers}
-        if request.idempotency_key is not None:
-            headers["Idempotency-Key"] = request.idempotency_key
-        if isinstance(request.body, FileBody):
-            content = request.body.sha256
-            headers["Content-Length"] = str(request.body.size)
-        else:
-            content = content_sha256(request.body) if request.body else EMPTY_SHA256
-        signature = sign(
-            request.method,
-            target,
-            key=self._credentials.access_key,
-            secret=self._credentials.secret_key,
-            now=datetime.now(UTC),
-            content=content,
-        )
-        return {**headers, **signature}, target
-
 
 @dataclass(frozen=True, slots=True)
 class _Broken:
@@ -191,26 +170,3 @@ def _judge(outcome: Answer | _Broken) -> tuple[Trouble, float | None]:
     if isinstance(outcome, Answer):
         return Trouble.BUSY, parse_retry_after(outcome.headers.get("retry-after"))
     return outcome.trouble, None
-
-
-def _exchange(
-    connection: http.client.HTTPConnection, request: Request, target: str, headers: dict[str, str]
-) -> http.client.HTTPResponse:
-    body = request.body.blocks() if isinstance(request.body, FileBody) else request.body or None
-    try:
-        connection.request(request.method, target, body=body, headers=headers)
-    except (BrokenPipeError, ConnectionResetError) as error:
-        # A server that refuses an upload may answer and close before it has read it all: the answer
-        # says more than the broken pipe.
-        try:
-            response = connection.getresponse()
-        except (OSError, http.client.HTTPException):
-            raise error from None
-        response.will_close = True
-        return response
-    return connection.getresponse()
-
-
-def _query_pairs(name: str, value: Any) -> list[tuple[str, str]]:
-    values = value if isinstance(value, (list, tuple)) else [value]
-    return [(name, "true" if one is True else str(one)) for one in values if one is not None and one is not False]

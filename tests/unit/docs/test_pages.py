@@ -22,7 +22,9 @@ from cloud_ml.models.train_job import TrainJob
 from support.pages import PAGES, ROOT, Block, anchors, blocks, commands, links, spans
 
 SOURCES = [
-    path.relative_to(ROOT).as_posix() for top in ("src", "tests", "benchmarks") for path in (ROOT / top).rglob("*")
+    path.relative_to(ROOT).as_posix()
+    for top in ("src", "tests", "benchmarks", "tools")
+    for path in (ROOT / top).rglob("*")
 ]
 GUARANTEES = ROOT / "docs" / "explanation" / "guarantees.md"
 

@@ -3,10 +3,12 @@ from __future__ import annotations
 import http.client
 import socket
 import ssl
+from collections.abc import Iterator
 
 import pytest
 
 from cloud_ml import errors
+from cloud_ml.api.errors import _WORDS, STATUS
 from cloud_ml.sdk.endpoint import parse_endpoint
 from cloud_ml.sdk.failures import error_of_answer, error_of_document, error_of_exception
 from cloud_ml.sdk.retries import Trouble
@@ -14,11 +16,29 @@ from cloud_ml.sdk.retries import Trouble
 PLAIN = parse_endpoint("http://ml.example.com:8471")
 SECURE = parse_endpoint("https://ml.example.com")
 
-_KINDS = [
-    kind
-    for parent in (errors.RequestError, errors.TryAgain, errors.Damaged)
-    for kind in (parent, *parent.__subclasses__())
-]
+LOCAL = {errors.TransportError, errors.WaitTimedOut}
+"""Errors that only a client raises."""
+
+
+def _tree(kind: type[errors.CloudMlError]) -> Iterator[type[errors.CloudMlError]]:
+    yield kind
+    for below in kind.__subclasses__():
+        if below.__module__ == errors.__name__:
+            yield from _tree(below)
+
+
+_KINDS = [kind for kind in _tree(errors.CloudMlError) if kind not in LOCAL | {errors.CloudMlError}]
+
+
+def test_every_error_of_the_servers_table_has_its_class_here() -> None:
+    assert set(STATUS) - LOCAL - {errors.CloudMlError} <= set(_KINDS)
+    assert len({kind.code for kind in _KINDS}) == len(_KINDS)
+
+
+@pytest.mark.parametrize("code", sorted({*_WORDS.values(), "internal", "method_not_allowed", "bad_request"}))
+def test_every_code_of_the_framework_is_an_error_of_ours(code: str) -> None:
+    got = error_of_document({"error": True, "code": code, "message": "what happened"})
+    assert (got.code, got.message) == (code, "what happened")
 
 
 @pytest.mark.parametrize("kind", _KINDS)
@@ -36,9 +56,9 @@ def test_same_spec_comes_back() -> None:
 
 
 def test_a_code_from_the_future_is_kept() -> None:
-    got = error_of_document({"error": True, "code": "quota_exceeded", "message": "too many", "allowed": "3"})
+    got = error_of_document({"error": True, "code": "out_of_luck", "message": "too many", "allowed": "3"})
     assert isinstance(got, errors.CloudMlError)
-    assert (got.code, got.message, got.allowed) == ("quota_exceeded", "too many", "3")
+    assert (got.code, got.message, got.allowed) == ("out_of_luck", "too many", "3")
     assert errors.CloudMlError.code == "internal"
 
 

@@ -9,7 +9,8 @@ import pytest
 
 from cloud_ml.errors import NotFound, TransportError
 from cloud_ml.models.job import Job
-from cloud_ml.sdk.follow import follow_log, last_lines
+from cloud_ml.sdk.follow import follow_log
+from cloud_ml.sdk.pieces import LastLines
 from cloud_ml.sdk.retries import RetryPolicy
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
@@ -133,5 +134,7 @@ def test_a_saved_job_has_nothing_to_follow() -> None:
     ],
 )
 def test_last_lines(content: bytes, lines: int, tail: bytes) -> None:
-    pieces = [content[i : i + 2] for i in range(0, len(content), 2)]
-    assert last_lines(pieces, lines) == (len(content), tail)
+    last = LastLines(lines)
+    for i in range(0, len(content), 2):
+        last.feed(content[i : i + 2])
+    assert (last.size, last.text()) == (len(content), tail)

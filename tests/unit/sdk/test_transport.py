@@ -4,12 +4,13 @@ import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 
+from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound, TransportError, Unauthenticated, Unavailable
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import parse_endpoint
@@ -17,6 +18,7 @@ from cloud_ml.sdk.messages import FileBody, Request
 from cloud_ml.sdk.retries import RetryPolicy
 from cloud_ml.sdk.storage import file_body
 from cloud_ml.sdk.transport import Transport
+from support.awaiting import event_loop
 from support.fake_server import ACCESS_KEY, SECRET_KEY, FakeServer, Reply, Seen, json_reply, refusal, serving
 
 Connect = Callable[..., Transport]
@@ -33,19 +35,32 @@ def naps() -> list[float]:
     return []
 
 
+@pytest.fixture(params=["blocking", "awaiting"])
+def face(request: pytest.FixtureRequest) -> str:
+    return request.param
+
+
 @pytest.fixture
-def connect(naps: list[float]) -> Iterator[Connect]:
-    made: list[Transport] = []
+def connect(face: str, naps: list[float]) -> Iterator[Connect]:
+    """Makes transports of each face in turn: a test holds for both."""
+    policy = RetryPolicy(attempts=3, first_s=1.0)
 
-    def make(endpoint: str, secret: str = SECRET_KEY) -> Transport:
-        policy = RetryPolicy(attempts=3, first_s=1.0)
-        credentials = Credentials(ACCESS_KEY, secret)
-        made.append(Transport(parse_endpoint(endpoint), credentials, retry=policy, sleep=naps.append))
-        return made[-1]
+    async def nap(delay_s: float) -> None:
+        naps.append(delay_s)
 
-    yield make
-    for transport in made:
-        transport.close()
+    with ExitStack() as stack:
+        loop = stack.enter_context(event_loop()) if face == "awaiting" else None
+
+        def make(endpoint: str, secret: str = SECRET_KEY) -> Transport:
+            where, credentials = parse_endpoint(endpoint), Credentials(ACCESS_KEY, secret)
+            if loop is None:
+                transport = Transport(where, credentials, retry=policy, sleep=naps.append)
+            else:
+                transport = loop.make(lambda: AsyncTransport(where, credentials, retry=policy, sleep=nap))
+            stack.callback(transport.close)
+            return transport
+
+        yield make
 
 
 @pytest.fixture
@@ -245,6 +260,7 @@ def test_an_answer_that_is_no_json(transport: Transport, server: FakeServer) -> 
         transport.json(Request("GET", "/"))
 
 
+@pytest.mark.parametrize("face", ["blocking"])  # the awaiting face sends files by this one
 def test_files_are_sent_block_by_block_and_again_for_a_retry(
     transport: Transport, server: FakeServer, tmp_path: Path
 ) -> None:
@@ -256,6 +272,7 @@ def test_files_are_sent_block_by_block_and_again_for_a_retry(
     assert server.bad_signatures == []
 
 
+@pytest.mark.parametrize("face", ["blocking"])  # the awaiting face sends files by this one
 def test_a_file_that_changes_is_refused_by_the_server_or_before(
     transport: Transport, server: FakeServer, tmp_path: Path
 ) -> None:
@@ -273,7 +290,7 @@ def test_a_file_that_changes_is_refused_by_the_server_or_before(
         transport.json(Request("PUT", "/", body=body))
 
 
-def test_an_upload_that_is_refused_early_gives_the_reason(connect: Connect, tmp_path: Path) -> None:
+def test_an_upload_that_is_refused_early_gives_the_reason(connect: Connect, face: str, tmp_path: Path) -> None:
     """The server answers and hangs up before it has read the body: the answer counts, not the broken pipe."""
     file = tmp_path / "big"
     file.write_bytes(bytes(20_000_000))
@@ -294,7 +311,7 @@ def test_an_upload_that_is_refused_early_gives_the_reason(connect: Connect, tmp_
         thread.start()
         transport = connect(f"http://127.0.0.1:{listener.getsockname()[1]}")
         with pytest.raises(Exception, match="at most 1 MB") as caught:
-            transport.json(Request("PUT", "/", body=file_body(file)))
+            transport.json(Request("PUT", "/", body=file.read_bytes() if face == "awaiting" else file_body(file)))
         thread.join()
     assert type(caught.value).__name__ == "TooLarge"
 

@@ -11,8 +11,9 @@ import pytest
 from cloud_ml.errors import Forbidden, TransportError
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobChange
+from cloud_ml.sdk.pieces import EventReader, ServerEvent
 from cloud_ml.sdk.retries import RetryPolicy
-from cloud_ml.sdk.watching import ServerEvent, follow_changes, read_events
+from cloud_ml.sdk.watching import follow_changes
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 PATIENCE = RetryPolicy(attempts=3)
@@ -50,7 +51,9 @@ def test_events_are_read_as_the_standard_has_them() -> None:
         b"retry: 1\n: comment\n\nid: 3\nevent: job\ndata: a\ndata:b\n\n\r\n"
         b"data: x\r\n\r\nevent: none\n\nid: y\ndata:\n\ndata: cut"
     )
-    assert list(read_events([stream[:30], stream[30:31], stream[31:]])) == [
+    reader = EventReader()
+    pieces = (stream[:30], stream[30:31], stream[31:])
+    assert [event for piece in pieces for event in reader.feed(piece)] == [
         ServerEvent(3, "job", "a\nb"), ServerEvent(None, "message", "x"), ServerEvent(None, "message", ""),
     ]  # fmt: skip
 

@@ -1,0 +1,353 @@
+"""The Python SDK.
+
+::
+
+    from cloud_ml.aio import AsyncCloudMlClient
+    from cloud_ml.models.train_job import TrainJob
+
+    async with AsyncCloudMlClient() as client:
+        job = await client.submit_train_job(TrainJob("linear", "trainer.task", "./linear"))
+        async for chunk in job.logs(follow=True):
+            sys.stdout.buffer.write(chunk)
+        if not (await job.wait()).succeeded:
+            print(job.job.message)
+
+Importing this module is cheap: what talks to the network is imported where it is first used.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, Self, TypeVar
+
+from cloud_ml.models.train_job import TrainJob
+
+if TYPE_CHECKING:
+    from datetime import datetime
+
+    from cloud_ml.aio.admin import AsyncAdmin
+    from cloud_ml.aio.handles import AsyncJobHandle
+    from cloud_ml.aio.jobs import AsyncJobCalls
+    from cloud_ml.aio.quota import AsyncQuota
+    from cloud_ml.aio.runtimes import AsyncRuntimeCalls
+    from cloud_ml.aio.storage import AsyncStorage
+    from cloud_ml.aio.transport import AsyncTransport
+    from cloud_ml.models.framework import PreparationLine, Runtime
+    from cloud_ml.models.job import Job, JobChange, JobEvent, JobSummary, JobTasks
+    from cloud_ml.models.storage import ServerInfo, WhoAmI
+    from cloud_ml.sdk.config import Connection
+    from cloud_ml.sdk.progress import Progress
+
+T = TypeVar("T")
+
+
+class AsyncCloudMlClient:
+    """Asks a Cloud ML server in the name of one access key. Safe to use from several tasks.
+
+    What is not given is taken from ``CLOUDML_ENDPOINT``, ``CLOUDML_ACCESS_KEY`` and
+    ``CLOUDML_SECRET_KEY``, then from the user's settings (``~/.config/cloudml/config.json``).
+
+    Args:
+        access_key: Names the caller.
+        secret_key: Signs for the caller; never leaves this machine.
+        endpoint: Such as ``https://cloudml.example.com``.
+        context: A context of the settings other than the current one.
+
+    Every method that asks the server may raise, besides what it lists:
+
+    - ``TransportError``: the server cannot be reached, or something else answers in its place;
+    - ``Unauthenticated``, ``Forbidden``: the key is wrong, or may not do this;
+    - ``Unavailable``, ``OutOfSpace``: asking again later may succeed; it was asked a few times already.
+
+    Raises:
+        InvalidRequest: There is no key, half of one, or the endpoint is malformed.
+        NotFound: There is no such context.
+    """
+
+    def __init__(
+        self,
+        access_key: str | None = None,
+        secret_key: str | None = None,
+        endpoint: str | None = None,
+        *,
+        context: str | None = None,
+    ) -> None:
+        from cloud_ml.sdk import config
+
+        self._connection: Connection = config.resolve(
+            endpoint=endpoint, access_key=access_key, secret_key=secret_key, context=context
+        )
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.endpoint!r}, access_key={self._connection.credentials.access_key!r})"
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        """Close the connections that are kept open; the client stays usable."""
+        await self._transport.aclose()
+
+    @property
+    def endpoint(self) -> str:
+        """The server's address."""
+        return str(self._connection.endpoint)
+
+    @cached_property
+    def storage(self) -> AsyncStorage:
+        """Buckets and objects."""
+        from cloud_ml.aio.storage import AsyncStorage
+
+        return AsyncStorage(self._transport)
+
+    @cached_property
+    def admin(self) -> AsyncAdmin:
+        """Organisations, users, keys and the audit log, for those who manage them."""
+        from cloud_ml.aio.admin import AsyncAdmin
+
+        return AsyncAdmin(self._transport)
+
+    @cached_property
+    def quota(self) -> AsyncQuota:
+        """Limits of the organisation, what is used of them, and applications for more."""
+        from cloud_ml.aio.quota import AsyncQuota
+
+        return AsyncQuota(self._transport)
+
+    # ── train jobs ────────────────────────────────────────────────────────────────────────────
+
+    async def submit_train_job(self, train_job: TrainJob, *, progress: Progress | None = None) -> AsyncJobHandle:
+        """Submit a job. A ``trainer_uri`` that is a local file or folder is packed and uploaded first.
+
+        ``progress`` is told how far the upload is.
+        When this returns, the server has the job on disk. The request is repeated safely if an answer is lost.
+
+        Raises:
+            InvalidRequest: A field is wrong, or the local code cannot be packed; names field and value.
+            AlreadyExists: The name is taken; ``same_spec`` tells whether by an equal job.
+            TooLarge: The local code is too big.
+        """
+        train_job.validate()
+        return self._handle(await self._jobs.submit(await self._with_trainer_sent(train_job, progress)))
+
+    async def get_train_job(self, name: str) -> AsyncJobHandle:
+        """A job to hold on to, by name or uid.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._handle(await self._jobs.get(name))
+
+    async def describe_train_job(self, name: str) -> Job:
+        """A job as it stands.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return await self._jobs.get(name)
+
+    def list_train_jobs(
+        self,
+        *,
+        state: str | None = None,
+        name: str | None = None,
+        framework: str | None = None,
+        user: str | None = None,
+        labels: Mapping[str, str] | None = None,
+        created_after: datetime | None = None,
+        created_before: datetime | None = None,
+        limit: int | None = None,
+    ) -> AsyncGenerator[JobSummary]:
+        """Jobs, newest first, fetched as they are iterated over. Conditions hold together.
+
+        Args:
+            state: Only jobs in these phases or states, separated by commas, such as ``running,failed``.
+            name: Only the job of this name, or with a ``*`` at the end those whose name begins so.
+            framework: Only jobs that asked for this framework, or ran with it.
+            user: Only jobs that this user submitted.
+            labels: Only jobs with all of these labels.
+            created_after: Only jobs submitted then or later; a time without a zone is local.
+            created_before: Only jobs submitted earlier.
+            limit: At most so many.
+
+        Raises:
+            InvalidRequest: There is no such state, or a condition is malformed.
+        """
+        from cloud_ml.sdk.filters import JobFilters
+
+        filters = JobFilters(
+            state=state, name=name, framework=framework, user=user, labels=labels or {}, created_after=created_after,
+            created_before=created_before,
+        )  # fmt: skip
+        return self._jobs.all(filters, limit=limit)
+
+    def watch_train_jobs(self, *, after: int | None = None) -> AsyncGenerator[JobChange]:
+        """Every change of every job of the organisation as it happens, for as long as one iterates; nothing is polled.
+
+        Who is slow is told the newest state of what changed, not each step. Cut connections are made anew, and
+        nothing is lost over them.
+
+        Args:
+            after: Begin behind this revision (of a change, or of a list), up to a week ago; otherwise now.
+        """
+        from cloud_ml.aio.watching import follow_changes
+
+        return follow_changes(lambda at: self._jobs.watch(after=at), after=after)
+
+    async def train_job_events(self, name: str, *, after: int = 0) -> list[JobEvent]:
+        """What happened to a job, in order; only what came after the event with the id ``after``.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        return await self._jobs.events(name, after=after)
+
+    async def train_job_tasks(self, name: str) -> JobTasks:
+        """The tasks of a job's current attempt and what they use now.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        return await self._jobs.tasks(name)
+
+    async def train_job_logs(
+        self,
+        name: str,
+        *,
+        follow: bool = False,
+        lines: int | None = None,
+        attempt: int | None = None,
+        task: str | None = None,
+    ) -> AsyncGenerator[bytes]:
+        """The output of a job's task in chunks; see ``AsyncJobHandle.logs``.
+
+        Raises:
+            NotFound: There is no such job.
+            InvalidRequest: There is no such task or attempt.
+        """
+        job = await self.get_train_job(name)
+        async with aclosing(job.logs(follow=follow, lines=lines, attempt=attempt, task=task)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def cancel_train_job(self, name: str) -> Job:
+        """End a job wherever it stands; what it wrote stays.
+
+        Raises:
+            NotFound: There is none.
+            Conflict: It has ended already.
+        """
+        return await self._jobs.cancel(name)
+
+    async def start_train_job(self, name: str) -> Job:
+        """Queue a job that was submitted with ``save_mode``.
+
+        Raises:
+            NotFound: There is none.
+            Conflict: It has been started and has ended, or is being stopped.
+        """
+        return await self._jobs.start(name)
+
+    async def delete_train_job(self, name: str) -> Job:
+        """Ask for a job's removal: it is stopped, its log is dropped, then its name is free.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return await self._jobs.delete(name)
+
+    # ── the server ────────────────────────────────────────────────────────────────────────────
+
+    async def whoami(self) -> WhoAmI:
+        """Whom the server takes the caller for."""
+        from cloud_ml.models.storage import WhoAmI
+
+        return await self._get("whoami", WhoAmI)
+
+    async def server_info(self) -> ServerInfo:
+        """The server's version, and what its machine gives to jobs."""
+        from cloud_ml.models.storage import ServerInfo
+
+        return await self._get("server", ServerInfo)
+
+    async def frameworks(self) -> dict[str, list[str]]:
+        """The frameworks that jobs may ask for, each with its versions."""
+        return {
+            str(name): [str(one) for one in versions] for name, versions in (await self._read("frameworks")).items()
+        }
+
+    async def runtimes(self, framework: str | None = None) -> list[Runtime]:
+        """Every version of every framework (or of one), and what of it is ready on the server.
+
+        Raises:
+            NotFound: There is no such framework.
+        """
+        return await self._runtimes.list(framework)
+
+    def prepare_framework(self, framework: str, version: str | None = None) -> AsyncGenerator[PreparationLine]:
+        """Install a framework on the server before a job asks for it; what happens, as it happens.
+
+        For administrators. The last line tells the runtime, or the error. It goes on when nobody listens.
+
+        Raises:
+            NotFound: There is no such framework.
+            InvalidRequest: There is no such version.
+            Forbidden: The caller does not run the platform.
+        """
+        return self._runtimes.prepare(framework, version)
+
+    async def remove_framework(self, framework: str, version: str | None = None) -> None:
+        """Remove what is installed of a framework; the next job that needs it installs it again.
+
+        Raises:
+            Conflict: A job that is not over uses it.
+        """
+        await self._runtimes.remove(framework, version)
+
+    # ── within ────────────────────────────────────────────────────────────────────────────────
+
+    @cached_property
+    def _transport(self) -> AsyncTransport:
+        from cloud_ml.aio.transport import AsyncTransport
+
+        return AsyncTransport(self._connection.endpoint, self._connection.credentials)
+
+    @cached_property
+    def _jobs(self) -> AsyncJobCalls:
+        from cloud_ml.aio.jobs import AsyncJobCalls
+
+        return AsyncJobCalls(self._transport)
+
+    @cached_property
+    def _runtimes(self) -> AsyncRuntimeCalls:
+        from cloud_ml.aio.runtimes import AsyncRuntimeCalls
+
+        return AsyncRuntimeCalls(self._transport)
+
+    def _handle(self, job: Job) -> AsyncJobHandle:
+        from cloud_ml.aio.handles import AsyncJobHandle
+
+        return AsyncJobHandle(self._jobs, job)
+
+    async def _with_trainer_sent(self, job: TrainJob, progress: Progress | None) -> TrainJob:
+        if "://" in job.trainer_uri:
+            return job
+        bucket = (await self.whoami()).default_bucket
+        uri = await self.storage.send_trainer(job.trainer_uri, bucket, progress=progress)
+        return dataclasses.replace(job, trainer_uri=uri)
+
+    async def _get(self, path: str, kind: type[T]) -> T:
+        from cloud_ml.models import codec
+
+        return codec.decode(kind, await self._read(path), ignore_unknown=True)
+
+    async def _read(self, path: str) -> Any:
+        from cloud_ml.sdk.messages import Request
+
+        return await self._transport.json(Request("GET", f"/api/v1/{path}"))

@@ -1,0 +1,84 @@
+"""A job's log as one stream, across cut connections and restarts of the server.
+
+The log of a task, all attempts one behind the other, is one sequence of bytes that only grows. So a
+position in it is all that has to be kept: after a cut the log is asked for from there on. The one
+exception is a log that outgrew the server's limit, of which the middle is dropped: a cut that comes
+later than that may repeat or lose lines.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Protocol
+
+from cloud_ml.aio.clock import sleep as pause
+from cloud_ml.errors import TransportError, TryAgain
+from cloud_ml.models.job import Job
+from cloud_ml.sdk.patience import PATIENCE
+from cloud_ml.sdk.pieces import LastLines
+from cloud_ml.sdk.retries import RetryPolicy
+
+
+class AsyncLogSource(Protocol):
+    """Where the log comes from."""
+
+    async def open(self, *, follow: bool, offset: int = 0) -> AbstractAsyncContextManager[AsyncIterable[bytes]]:
+        """The log without its first ``offset`` bytes; with ``follow`` until it can grow no more."""
+
+    async def job(self, newer_than: int | None = None) -> Job:
+        """The job as it stands; with a revision, after waiting a while for a newer one."""
+
+
+async def follow_log(
+    source: AsyncLogSource,
+    *,
+    lines: int | None = None,
+    attempt: int | None = None,
+    patience: RetryPolicy = PATIENCE,
+    sleep: Callable[[float], Awaitable[None]] = pause,
+) -> AsyncGenerator[bytes]:
+    """Yield the log until the job (or ``attempt``) is over.
+
+    Args:
+        source: Where the log comes from.
+        lines: Begin with the last so many lines of what there is now, instead of with the first.
+        attempt: The attempt that ``source`` is limited to, if it is.
+        patience: How many times in a row the server may fail before its error is handed on.
+        sleep: Waits between tries.
+
+    Raises:
+        CloudMlError: The server refuses, or has failed too often without anything new in between.
+    """
+    position = 0
+    if lines is not None:
+        tail = LastLines(lines)
+        async with await source.open(follow=False) as chunks:
+            async for chunk in chunks:
+                tail.feed(chunk)
+        position = tail.size
+        yield tail.text()
+    failures = 0
+    while True:
+        try:
+            async with await source.open(follow=True, offset=position) as chunks:
+                async for chunk in chunks:
+                    position += len(chunk)
+                    failures = 0
+                    yield chunk
+            job = await source.job()
+            if job.finished or job.phase == "Saved" or (attempt is not None and job.attempt > attempt):
+                # The server also ends a stream when it stops. Had the job gone on and ended in
+                # that time, the last lines would be missing.
+                async with await source.open(follow=False, offset=position) as chunks:
+                    async for chunk in chunks:
+                        position += len(chunk)
+                        yield chunk
+                return
+            await source.job(newer_than=job.revision)
+        except (TransportError, TryAgain):
+            failures += 1
+            if failures >= patience.attempts:
+                raise
+            await sleep(patience.backoff(failures, random.random()))  # noqa: S311 - spreads retries, guards nothing

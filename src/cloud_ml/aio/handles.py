@@ -1,0 +1,179 @@
+"""A job one can hold on to: wait for it, read its log, end it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from cloud_ml.aio.answers import AsyncAnswer
+from cloud_ml.aio.follow import follow_log
+from cloud_ml.aio.jobs import AsyncJobCalls
+from cloud_ml.aio.watching import follow_changes
+from cloud_ml.errors import NotFound, WaitTimedOut
+from cloud_ml.models.job import Job, JobEvent, JobTasks
+from cloud_ml.sdk.patience import LONG_POLL_S
+
+
+class AsyncJobHandle:
+    """A job on the server, and what was last heard of it (``job``).
+
+    It stands for the very job it was made for, not for another one that takes its name later. Every
+    method that asks the server raises ``NotFound`` once the job is deleted, and ``CloudMlError`` as
+    the client's methods do.
+    """
+
+    def __init__(self, calls: AsyncJobCalls, job: Job) -> None:
+        self._calls = calls
+        self.job = job
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, phase={self.phase!r}, attempt={self.job.attempt})"
+
+    @property
+    def name(self) -> str:
+        """The job's name."""
+        return self.job.name
+
+    @property
+    def uid(self) -> str:
+        """What tells the job from all others, now and later."""
+        return self.job.uid
+
+    @property
+    def phase(self) -> str:
+        """Where the job stood when it was last heard of."""
+        return self.job.phase
+
+    @property
+    def finished(self) -> bool:
+        """Whether nothing can follow any more."""
+        return self.job.finished
+
+    @property
+    def succeeded(self) -> bool:
+        """Whether the job ended well."""
+        return self.job.succeeded
+
+    async def refresh(self) -> Job:
+        """Ask how the job stands."""
+        self.job = await self._calls.get(self.uid)
+        return self.job
+
+    async def await_change(self, timeout: float | None = None) -> Job:
+        """The job as soon as it has changed, at the latest after ``timeout`` seconds (or half a minute)."""
+        wait_s = LONG_POLL_S if timeout is None else min(timeout, LONG_POLL_S)
+        self.job = await self._calls.get(self.uid, newer_than=self.job.revision, wait_s=wait_s)
+        return self.job
+
+    async def wait(self, timeout: float | None = None) -> Job:
+        """Wait until the job has ended, well or not; the caller looks at ``succeeded``.
+
+        Args:
+            timeout: Seconds; ``None`` waits for ever.
+
+        Raises:
+            WaitTimedOut: It has not ended by then.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.job.finished:
+            left = LONG_POLL_S if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                raise WaitTimedOut(f"{self.name} is still {self.phase} after {timeout:g} s")
+            self.job = await self._calls.get(self.uid, newer_than=self.job.revision, wait_s=min(left, LONG_POLL_S))
+        return self.job
+
+    async def wait_until_gone(self) -> None:
+        """Wait until a deleted job, its log and its folders are gone and its name is free."""
+        try:
+            while True:
+                await self.await_change()
+        except NotFound:
+            return
+
+    async def tasks(self) -> JobTasks:
+        """The tasks of the current attempt and what they use now."""
+        return await self._calls.tasks(self.uid)
+
+    async def events(self, *, after: int = 0) -> list[JobEvent]:
+        """What happened to the job, in order; only what came after the event with the id ``after``."""
+        return await self._calls.events(self.uid, after=after)
+
+    async def watch(self) -> AsyncGenerator[Job]:
+        """The job as it stands, and again after each change, until it has ended or is gone; nothing is polled.
+
+        Who is slow is given the newest state, not each step. Cut connections are made anew.
+        """
+        async with aclosing(follow_changes(lambda after: self._calls.watch(self.uid, after=after))) as changes:
+            async for change in changes:
+                if change.job is None:
+                    return
+                self.job = change.job
+                yield change.job
+                if change.job.finished:
+                    return
+
+    async def logs(
+        self,
+        *,
+        follow: bool = False,
+        lines: int | None = None,
+        attempt: int | None = None,
+        task: str | None = None,
+    ) -> AsyncGenerator[bytes]:
+        """The output of a task in chunks, as it was written.
+
+        Args:
+            follow: Go on until the job has ended, across cut connections.
+            lines: Only the last so many lines of what there is now.
+            attempt: Only this attempt, counted from 1; otherwise all, one behind the other.
+            task: Such as ``worker-0``; otherwise the decisive one.
+        """
+        if follow:
+            source = _Log(self._calls, self.uid, attempt, task)
+            async with aclosing(follow_log(source, lines=lines, attempt=attempt)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+            return
+        async with await self._calls.log(self.uid, lines=lines, attempt=attempt, task=task) as answer:
+            async for chunk in answer:
+                yield chunk
+
+    async def start(self) -> Job:
+        """Queue a job that was submitted with ``save_mode``.
+
+        Raises:
+            Conflict: It has been started and has ended, or is being stopped.
+        """
+        self.job = await self._calls.start(self.uid)
+        return self.job
+
+    async def cancel(self) -> Job:
+        """End the job wherever it stands.
+
+        Raises:
+            Conflict: It has ended already.
+        """
+        self.job = await self._calls.cancel(self.uid)
+        return self.job
+
+    async def delete(self) -> Job:
+        """Ask for the job's removal: it is stopped, and its log goes with it."""
+        self.job = await self._calls.delete(self.uid)
+        return self.job
+
+
+class _Log:
+    """The ``LogSource`` of one task of one job."""
+
+    def __init__(self, calls: AsyncJobCalls, uid: str, attempt: int | None, task: str | None) -> None:
+        self._calls = calls
+        self._uid = uid
+        self._attempt = attempt
+        self._task = task
+
+    async def open(self, *, follow: bool, offset: int = 0) -> AsyncAnswer:
+        return await self._calls.log(self._uid, follow=follow, attempt=self._attempt, task=self._task, offset=offset)
+
+    async def job(self, newer_than: int | None = None) -> Job:
+        return await self._calls.get(self._uid, newer_than=newer_than, wait_s=LONG_POLL_S)

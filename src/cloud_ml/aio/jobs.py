@@ -1,0 +1,131 @@
+"""The calls about train jobs, one method for each route."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import Any
+
+from cloud_ml.aio.answers import AsyncAnswer
+from cloud_ml.aio.transport import AsyncTransport
+from cloud_ml.models import codec
+from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, JobTasks
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.sdk.filters import JobFilters
+from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, segment
+from cloud_ml.sdk.patience import QUIET_LOG_S, QUIET_WATCH_S
+
+_PATH = "/api/v1/jobs"
+_ALL = JobFilters()
+
+
+class AsyncJobCalls:
+    """Speaks about jobs with the server. Every method raises ``CloudMlError`` as ``AsyncTransport.json`` does."""
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self.transport = transport
+
+    async def submit(self, job: TrainJob) -> Job:
+        """Submit once, however often the request has to be sent."""
+        document = {name: value for name, value in codec.encode(job).items() if value is not None}
+        request = Request(
+            "POST",
+            _PATH,
+            body=json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(),
+            headers={"Content-Type": "application/json"},
+            idempotency_key=os.urandom(16).hex(),
+        )
+        return await self._job(request)
+
+    async def get(self, name: str, *, newer_than: int | None = None, wait_s: float = 0.0) -> Job:
+        """The job as it stands; with ``newer_than`` as soon as its revision is higher or ``wait_s`` are over."""
+        waiting = {} if newer_than is None else {"wait": f"{wait_s:g}", "revision": newer_than}
+        return await self._job(Request("GET", _job_path(name), query=waiting, read_timeout_s=READ_TIMEOUT_S + wait_s))
+
+    async def pages(self, filters: JobFilters = _ALL, *, limit: int = 200) -> AsyncGenerator[JobPage]:
+        """The list of jobs, newest first, a page at a time."""
+        after: int | None = None
+        while True:
+            request = Request("GET", _PATH, query={"limit": limit, "after": after, **filters.query()})
+            page = codec.decode(JobPage, await self.transport.json(request), ignore_unknown=True)
+            yield page
+            if (after := page.next) is None:
+                return
+
+    async def all(self, filters: JobFilters = _ALL, *, limit: int | None = None) -> AsyncGenerator[JobSummary]:
+        """The list of jobs, newest first, at most ``limit`` of them."""
+        left = sys.maxsize if limit is None else limit
+        async with aclosing(self.pages(filters, limit=min(max(left, 1), 200))) as pages:
+            while left > 0 and (page := await anext(pages, None)) is not None:
+                for job in page.items[:left]:
+                    yield job
+                left -= len(page.items)
+
+    async def events(self, name: str, *, after: int = 0) -> list[JobEvent]:
+        """What happened to the job, in order, behind the event with the id ``after``."""
+        document = await self.transport.json(
+            Request("GET", f"{_job_path(name)}/events", query={"after": after or None})
+        )
+        return codec.decode(JobEvents, document, ignore_unknown=True).items
+
+    async def tasks(self, name: str) -> JobTasks:
+        """The tasks of the job's current attempt and what they use now."""
+        document = await self.transport.json(Request("GET", f"{_job_path(name)}/tasks"))
+        return codec.decode(JobTasks, document, ignore_unknown=True)
+
+    async def log(
+        self,
+        name: str,
+        *,
+        lines: int | None = None,
+        follow: bool = False,
+        attempt: int | None = None,
+        task: str | None = None,
+        offset: int = 0,
+    ) -> AsyncAnswer:
+        """The output of a task as a stream of bytes, without the first ``offset``.
+
+        See ``follow.follow_log`` for one that survives cuts.
+        """
+        request = Request(
+            "GET",
+            f"{_job_path(name)}/logs",
+            query={"lines": lines, "follow": follow, "attempt": attempt, "task": task, "offset": offset or None},
+            headers={"Accept": "text/plain, application/json"},
+            read_timeout_s=QUIET_LOG_S if follow else READ_TIMEOUT_S,
+        )
+        return await self.transport.send(request)
+
+    async def watch(self, name: str | None = None, *, after: int | None = None) -> AsyncAnswer:
+        """Changes of one job, or of all, as server-sent events; see ``watching.follow_changes``."""
+        request = Request(
+            "GET",
+            f"{_PATH}/-/watch" if name is None else f"{_job_path(name)}/watch",
+            query={"after": after},
+            headers={"Accept": "text/event-stream, application/json"},
+            read_timeout_s=QUIET_WATCH_S,
+        )
+        return await self.transport.send(request)
+
+    async def cancel(self, name: str) -> Job:
+        """End the job wherever it stands."""
+        return await self._job(Request("POST", f"{_job_path(name)}/cancel"))
+
+    async def start(self, name: str) -> Job:
+        """Queue a saved job."""
+        return await self._job(Request("POST", f"{_job_path(name)}/start"))
+
+    async def delete(self, name: str) -> Job:
+        """Ask for the job's removal."""
+        return await self._job(Request("DELETE", _job_path(name)))
+
+    async def _job(self, request: Request) -> Job:
+        document: Any = await self.transport.json(request)
+        return codec.decode(Job, document, ignore_unknown=True)
+
+
+def _job_path(name: str) -> str:
+    return f"{_PATH}/{segment(name)}"

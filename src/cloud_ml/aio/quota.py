@@ -1,0 +1,88 @@
+"""Quotas: what an organisation may have at once, what it has, and applications for more."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from cloud_ml.aio.transport import AsyncTransport
+from cloud_ml.models import codec
+from cloud_ml.models.quota import Application, ApplicationPage, LimitsChange, OrgQuota, QuotaPage
+from cloud_ml.sdk.messages import Request, segment
+
+T = TypeVar("T")
+_PATH = "/api/v1/admin/quota"
+
+
+class AsyncQuota:
+    """Limits and their use. ``org`` is an organisation's name, by default the caller's own; ``-1`` is all, for admins.
+
+    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is absent
+    (or somebody else's), ``InvalidRequest`` for a wrong value, and ``CloudMlError`` as ``AsyncTransport.json`` does.
+    """
+
+    def __init__(self, transport: AsyncTransport) -> None:
+        self._transport = transport
+
+    async def show(self, *, org: str | None = None) -> list[OrgQuota]:
+        """Quotas with what is used of them."""
+        return (await self._ask(QuotaPage, "GET", "", query={"org": org})).items
+
+    async def set(
+        self,
+        org: str,
+        *,
+        train: LimitsChange | None = None,
+        model: LimitsChange | None = None,
+        dev: LimitsChange | None = None,
+        total: LimitsChange | None = None,
+        storage: str | None = None,
+    ) -> OrgQuota:
+        """Set limits, for admins; what is left out stays. See ``models.quota`` for how amounts are written."""
+        kinds = {"train": train, "model": model, "dev": dev, "total": total}
+        document: dict[str, Any] = {
+            kind: {name: text for name, text in codec.encode(limits).items() if text is not None}
+            for kind, limits in kinds.items()
+            if limits is not None
+        }
+        if storage is not None:
+            document["storage"] = storage
+        return await self._ask(OrgQuota, "PUT", f"/{segment(org)}", document)
+
+    async def apply(
+        self, service: str, *, cpu: str, memory: str, gpu: str = "0", mail: str = "", org: str | None = None
+    ) -> Application:
+        """Ask for other limits for ``jobs``, ``models`` or ``dev``. Nothing changes until an admin approves."""
+        document = {"service": service, "cpu": cpu, "memory": memory, "gpu": gpu, "mail": mail}
+        return await self._ask(Application, "POST", "/applications", document, query={"org": org})
+
+    async def applications(self, *, org: str | None = None) -> list[Application]:
+        """Applications, newest first: the organisation's, or for an admin everybody's."""
+        return (await self._ask(ApplicationPage, "GET", "/applications", query={"org": org})).items
+
+    async def approve(self, application: str) -> Application:
+        """Set the limits that an application asks for."""
+        return await self._ask(Application, "POST", f"/applications/{segment(application)}/approve")
+
+    async def decline(self, application: str) -> Application:
+        """Turn an application down."""
+        return await self._ask(Application, "POST", f"/applications/{segment(application)}/decline")
+
+    async def _ask(
+        self,
+        kind: type[T],
+        method: str,
+        path: str,
+        document: Mapping[str, Any] | None = None,
+        *,
+        query: Mapping[str, Any] | None = None,
+    ) -> T:
+        request = Request(
+            method,
+            _PATH + path,
+            query=query or {},
+            body=b"" if document is None else json.dumps(document, separators=(",", ":")).encode(),
+            headers={} if document is None else {"Content-Type": "application/json"},
+        )
+        return codec.decode(kind, await self._transport.json(request), ignore_unknown=True)

@@ -1,0 +1,171 @@
+"""Requests to the server: signed, timed, retried, and answered by values or by errors of ours.
+
+Each ring adds one concern: ``json`` reads the document, ``send`` turns refusals into errors,
+``_open`` tries again, ``_try_once`` signs and talks to a connection.
+"""
+
+from __future__ import annotations
+
+import http.client
+import json
+import random
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any
+
+from cloud_ml.aio.answers import AsyncAnswer
+from cloud_ml.aio.clock import sleep as pause
+from cloud_ml.aio.connections import AsyncConnectionPool, exchange
+from cloud_ml.errors import CloudMlError, TransportError
+from cloud_ml.sdk.config import Credentials
+from cloud_ml.sdk.endpoint import Endpoint
+from cloud_ml.sdk.failures import error_of_answer, error_of_exception, not_ours
+from cloud_ml.sdk.messages import Request
+from cloud_ml.sdk.retries import BUSY_STATUSES, RetryPolicy, Trouble, delay_before_retry, parse_retry_after
+from cloud_ml.sdk.signing import signed
+
+CONNECT_TIMEOUT_S = 10.0
+
+
+class AsyncTransport:
+    """Talks to one server in the name of one key. Safe to use from several tasks.
+
+    Args:
+        endpoint: Whom to talk to.
+        credentials: Whose signature to use.
+        retry: How stubborn to be.
+        connect_timeout_s: Longest wait for a connection.
+        sleep: Waits between tries; tests hand in their own.
+        pool: Where connections come from, if not from a pool of its own.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        credentials: Credentials,
+        *,
+        retry: RetryPolicy | None = None,
+        connect_timeout_s: float = CONNECT_TIMEOUT_S,
+        sleep: Callable[[float], Awaitable[None]] = pause,
+        pool: AsyncConnectionPool | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self.credentials = credentials
+        self.retry = retry or RetryPolicy()
+        self.sleep = sleep
+        self._connect_timeout_s = connect_timeout_s
+        self._pool = pool or AsyncConnectionPool(endpoint, connect_timeout_s=connect_timeout_s)
+
+    async def aclose(self) -> None:
+        """Close idle connections; the transport stays usable."""
+        await self._pool.aclose()
+
+    async def json(self, request: Request) -> Any:
+        """Send and read a JSON document.
+
+        Raises:
+            CloudMlError: The server's refusal, as the exception that it names.
+            TransportError: No server, or not one of ours.
+        """
+        async with await self.send(request) as answer:
+            body = await answer.read()
+        try:
+            return json.loads(body)
+        except ValueError:
+            raise not_ours(self.endpoint, answer.status, answer.headers, body) from None
+
+    async def send(self, request: Request) -> AsyncAnswer:
+        """Send and return the answer with its body still to be read.
+
+        Raises:
+            CloudMlError: The server's refusal, as the exception that it names.
+            TransportError: No server, or not one of ours.
+        """
+        answer = await self._open(request)
+        if answer.status < 300:
+            return answer
+        async with answer:
+            body = await answer.read()
+        raise error_of_answer(self.endpoint, answer.status, answer.headers, body)
+
+    def link(self, method: str, path: str, *, expires: int) -> str:
+        """A URL that opens the object at ``path`` for whoever has it, until ``expires`` (seconds since 1970).
+
+        Raises:
+            InvalidRequest: The method is neither ``GET`` nor ``PUT``.
+        """
+        from cloud_ml.auth import presigned  # noqa: PLC0415 - few need it
+
+        key = self.credentials
+        target = presigned.sign(
+            method, self.endpoint.prefix + path, key=key.access_key, secret=key.secret_key, expires=expires
+        )
+        return str(self.endpoint).removesuffix(self.endpoint.prefix) + target
+
+    async def _open(self, request: Request) -> AsyncAnswer:
+        attempt = 1
+        while True:
+            outcome = await self._try_once(request)
+            if isinstance(outcome, AsyncAnswer) and outcome.status not in BUSY_STATUSES:
+                return outcome
+            trouble, retry_after = _judge(outcome)
+            delay = delay_before_retry(
+                self.retry,
+                trouble,
+                repeatable=request.repeatable,
+                attempt=attempt,
+                luck=random.random(),  # noqa: S311 - spreads retries, guards nothing
+                retry_after_s=retry_after,
+            )
+            if delay is None:
+                if isinstance(outcome, AsyncAnswer):
+                    return outcome
+                raise outcome.error
+            if isinstance(outcome, AsyncAnswer):
+                outcome.close()
+            await self.sleep(delay)
+            attempt += 1
+
+    async def _try_once(self, request: Request) -> AsyncAnswer | _Broken:
+        headers, target = signed(self.endpoint, self.credentials, request)
+        try:
+            connection = await self._pool.acquire(read_timeout_s=request.read_timeout_s)
+        except OSError as error:
+            return self._broken(error, connected=False, timeout_s=self._connect_timeout_s)
+
+        def done(reusable: bool) -> None:
+            if reusable:
+                self._pool.release(connection)
+            else:
+                connection.close()
+
+        try:
+            response = await exchange(connection, request, target, headers)
+        except (OSError, http.client.HTTPException) as error:
+            connection.close()
+            return self._broken(error, connected=True, timeout_s=request.read_timeout_s)
+        except BaseException:
+            connection.close()
+            raise
+
+        def explain(error: Exception) -> CloudMlError:
+            return self._broken(error, connected=True, timeout_s=request.read_timeout_s).error
+
+        return AsyncAnswer(response, explain=explain, done=done)
+
+    def _broken(self, error: Exception, *, connected: bool, timeout_s: float) -> _Broken:
+        told, trouble = error_of_exception(self.endpoint, error, connected=connected, timeout_s=timeout_s)
+        told.__cause__ = error
+        return _Broken(told, trouble)
+
+
+@dataclass(frozen=True, slots=True)
+class _Broken:
+    error: TransportError
+    trouble: Trouble
+
+
+def _judge(outcome: AsyncAnswer | _Broken) -> tuple[Trouble, float | None]:
+    if isinstance(outcome, AsyncAnswer):
+        return Trouble.BUSY, parse_retry_after(outcome.headers.get("retry-after"))
+    return outcome.trouble, None

@@ -1,0 +1,165 @@
+# Made of aio/objects.py by tools/twins.py: change that one, then run `make format`.
+"""The calls about buckets and objects, files excepted."""
+
+from __future__ import annotations
+
+import json
+import math
+import time
+from collections.abc import Generator
+from contextlib import closing
+
+from cloud_ml.models import codec
+from cloud_ml.models.common import check_bucket, parse_object_uri, refuse
+from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
+from cloud_ml.sdk.answers import Answer
+from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.places import (
+    PATH,
+    UPLOAD_TIMEOUT_S,
+    object_path,
+    object_uri,
+    repr_digest,
+    time_of,
+    upload_headers,
+)
+from cloud_ml.sdk.transport import Transport
+
+
+class Objects:
+    """What the caller keeps on the server. Objects are named by URIs such as ``fds://bucket/path``.
+
+    Every method raises ``InvalidRequest`` for a malformed URI, ``NotFound`` for what is absent (or
+    somebody else's), and ``CloudMlError`` as ``Transport.json`` does.
+    """
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list_buckets(self) -> list[Bucket]:
+        """Every bucket that the caller may see."""
+        document = self._transport.json(Request("GET", PATH))
+        return codec.decode(BucketPage, document, ignore_unknown=True).items
+
+    def create_bucket(self, name: str) -> Bucket:
+        """Make a bucket; one that the organisation has already is success."""
+        path = f"{PATH}/{segment(check_bucket('bucket', name))}"
+        return codec.decode(Bucket, self._transport.json(Request("PUT", path)), ignore_unknown=True)
+
+    def delete_bucket(self, name: str) -> None:
+        """Remove an empty bucket.
+
+        Raises:
+            Conflict: There are objects in it.
+        """
+        path = f"{PATH}/{segment(check_bucket('bucket', name))}"
+        with self._transport.send(Request("DELETE", path)) as answer:
+            answer.read()
+
+    def usage(self) -> StorageUsage:
+        """What the organisation stores, by bucket and in all. Figures may be a minute old."""
+        return codec.decode(StorageUsage, self._transport.json(Request("GET", f"{PATH}/-/usage")), ignore_unknown=True)
+
+    def usage_below(self, uri: str) -> BucketUsage:
+        """How much is stored under keys that start with what ``uri`` names."""
+        where = parse_object_uri("uri", uri)
+        path = f"{PATH}/-/usage/{segment(where.bucket)}"
+        document = self._transport.json(Request("GET", path, query={"prefix": where.key or None}))
+        return codec.decode(BucketUsage, document, ignore_unknown=True)
+
+    def pages(self, uri: str, *, folders: bool = False, limit: int = 1000) -> Generator[ObjectPage]:
+        """Objects whose URI starts with ``uri``, a page at a time; with ``folders`` only one level of them."""
+        where = parse_object_uri("uri", uri)
+        after: str | None = None
+        while True:
+            query = {"prefix": where.key, "delimiter": folders, "after": after, "limit": limit}
+            document = self._transport.json(Request("GET", f"{PATH}/{segment(where.bucket)}", query=query))
+            page = codec.decode(ObjectPage, document, ignore_unknown=True)
+            yield page
+            if (after := page.next) is None:
+                return
+
+    def list_objects(self, uri: str) -> Generator[StoredObject]:
+        """All objects whose URI starts with ``uri``, in the order of their keys."""
+        with closing(self.pages(uri)) as pages:
+            for page in pages:
+                yield from page.objects
+
+    def head(self, uri: str) -> StoredObject:
+        """What is known of an object without reading it."""
+        where = object_uri(uri)
+        with self._transport.send(Request("HEAD", object_path(where))) as answer:
+            answer.read()
+        return StoredObject(
+            bucket=where.bucket,
+            key=where.key,
+            size=int(answer.headers.get("content-length", 0)),
+            modified=time_of(answer.headers.get("last-modified")),
+            etag=answer.headers.get("etag", "").strip('"'),
+        )
+
+    def open(self, uri: str) -> Answer:
+        """An object's content, to be read in chunks; close it, or use it in an ``with`` block."""
+        return self._transport.send(Request("GET", object_path(object_uri(uri)), headers={"Accept": "*/*"}))
+
+    def upload_bytes(self, content: bytes, uri: str, *, only_if_absent: bool = False) -> StoredObject:
+        """Store what is in memory, in place of what was there.
+
+        Raises:
+            AlreadyExists: ``only_if_absent``, and there is such an object.
+        """
+        request = Request(
+            "PUT",
+            object_path(object_uri(uri)),
+            body=content,
+            headers=upload_headers(only_if_absent=only_if_absent),
+            read_timeout_s=UPLOAD_TIMEOUT_S,
+        )
+        return codec.decode(StoredObject, self._transport.json(request), ignore_unknown=True)
+
+    def copy(self, source: str, target: str, *, only_if_absent: bool = False) -> StoredObject:
+        """Copy an object within the server.
+
+        Raises:
+            AlreadyExists: ``only_if_absent``, and there is such an object.
+        """
+        old, new = object_uri(source), object_uri(target)
+        wanted = CopyObject(
+            source_bucket=old.bucket, source_key=old.key, bucket=new.bucket, key=new.key, only_if_absent=only_if_absent
+        )
+        request = Request(
+            "POST",
+            f"{PATH}/-/copy",
+            body=json.dumps(codec.encode(wanted)).encode(),
+            headers={"Content-Type": "application/json"},
+            read_timeout_s=UPLOAD_TIMEOUT_S,
+        )
+        return codec.decode(StoredObject, self._transport.json(request), ignore_unknown=True)
+
+    def presign(self, uri: str, *, expires_s: float = 3600, method: str = "GET") -> str:
+        """A link that reads (``GET``) or writes (``PUT``) the object for whoever has it. Does not ask the server.
+
+        Raises:
+            InvalidRequest: The time is not above 0, or the method is another one.
+        """
+        if expires_s <= 0:
+            raise refuse("expires", expires_s, "a time above 0")
+        path = object_path(object_uri(uri))
+        return self._transport.link(method, path, expires=math.ceil(time.time() + expires_s))
+
+    def digest(self, uri: str) -> str | None:
+        """The SHA-256 of an object; the server may have to read it."""
+        wanted = Request(
+            "HEAD",
+            object_path(object_uri(uri)),
+            headers={"Want-Repr-Digest": "sha-256=1"},
+            read_timeout_s=UPLOAD_TIMEOUT_S,
+        )
+        with self._transport.send(wanted) as answer:
+            answer.read()
+        return repr_digest(answer.headers.get("repr-digest"))
+
+    def delete(self, uri: str) -> None:
+        """Remove an object."""
+        with self._transport.send(Request("DELETE", object_path(object_uri(uri)))) as answer:
+            answer.read()

@@ -1,0 +1,42 @@
+"""From a request to what stands on the wire: target and headers, signed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+from urllib.parse import urlencode
+
+from cloud_ml import __version__
+from cloud_ml.auth.signature import EMPTY_SHA256, content_sha256, sign
+from cloud_ml.sdk.config import Credentials
+from cloud_ml.sdk.endpoint import Endpoint
+from cloud_ml.sdk.messages import FileBody, Request
+
+
+def signed(endpoint: Endpoint, credentials: Credentials, request: Request) -> tuple[dict[str, str], str]:
+    """Headers and target of one try. Every further try is signed again: a nonce serves once."""
+    path = endpoint.prefix + request.path
+    query = urlencode([pair for name, value in request.query.items() for pair in _query_pairs(name, value)])
+    target = f"{path}?{query}" if query else path
+    headers = {"Accept": "application/json", "User-Agent": f"cloudml/{__version__}", **request.headers}
+    if request.idempotency_key is not None:
+        headers["Idempotency-Key"] = request.idempotency_key
+    if isinstance(request.body, FileBody):
+        content = request.body.sha256
+        headers["Content-Length"] = str(request.body.size)
+    else:
+        content = content_sha256(request.body) if request.body else EMPTY_SHA256
+    signature = sign(
+        request.method,
+        target,
+        key=credentials.access_key,
+        secret=credentials.secret_key,
+        now=datetime.now(UTC),
+        content=content,
+    )
+    return {**headers, **signature}, target
+
+
+def _query_pairs(name: str, value: Any) -> list[tuple[str, str]]:
+    values = value if isinstance(value, (list, tuple)) else [value]
+    return [(name, "true" if one is True else str(one)) for one in values if one is not None and one is not False]
