@@ -6,7 +6,8 @@ import asyncio
 import codecs
 import contextlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping
+from typing import Any, TypeVar
 
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
@@ -14,15 +15,19 @@ from starlette.types import Receive, Scope, Send
 from cloud_ml.api import errors
 from cloud_ml.api.middleware import CALLER, STREAM
 from cloud_ml.api.platform import Platform
-from cloud_ml.errors import TooMany
+from cloud_ml.errors import CloudMlError, TooMany
 from cloud_ml.usecases.changes import ChangeHub
+from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.offload import Offload
 
+T = TypeVar("T")
+
+_LOOK_S = 1.0
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class _Live(StreamingResponse):
-    """An answer that goes on while something happens. Each key may have so many of them."""
+    """An answer that goes on while something happens, and its key is believed. Each key may have so many of them."""
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         platform: Platform = scope["app"].state.platform
@@ -37,6 +42,8 @@ class _Live(StreamingResponse):
             )
             await errors.answer(refused)(scope, receive, send)
             return
+        if caller is not None:
+            self.body_iterator = _until(aiter(self.body_iterator), _disbelieved(platform, caller))
         scope[STREAM] = True
         platform.streams[key] += 1
         try:
@@ -78,18 +85,34 @@ def blocking(
     return StreamingResponse(_fetched(chunks, offload), status, headers, media_type)
 
 
-async def _until_closed(chunks: AsyncIterator[bytes], hub: ChangeHub) -> AsyncGenerator[bytes]:
-    closed = asyncio.ensure_future(hub.until_closed())
-    step: asyncio.Future[bytes | None] | None = None
+def _until_closed(chunks: AsyncIterator[bytes], hub: ChangeHub) -> AsyncGenerator[bytes]:
+    return _until(chunks, hub.until_closed())
+
+
+async def _disbelieved(platform: Platform, caller: Identity) -> None:
+    """Return soon after the key, its user or its organisation was disabled, or the user has another role."""
+    while True:
+        await asyncio.sleep(platform.key_settings.staleness_s or _LOOK_S)
+        with contextlib.suppress(CloudMlError):  # the store does not answer: nothing is known
+            found = platform.identities.cached(caller.access_key)
+            found = found or await platform.offload(platform.identities.find, caller.access_key)
+            if found is None or found.role is not caller.role:
+                return
+
+
+async def _until(chunks: AsyncIterator[T], over: Coroutine[Any, Any, None]) -> AsyncGenerator[T]:
+    """Chunks until they end, or ``over`` does."""
+    ended = asyncio.ensure_future(over)
+    step: asyncio.Future[T | None] | None = None
     try:
-        while not closed.done():
+        while not ended.done():
             step = asyncio.ensure_future(_next(chunks))
-            await asyncio.wait({step, closed}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({step, ended}, return_when=asyncio.FIRST_COMPLETED)
             if not step.done() or (chunk := step.result()) is None:
                 return
             yield chunk
     finally:
-        closed.cancel()
+        ended.cancel()
         if step is not None and not step.done():
             step.cancel()
             with contextlib.suppress(asyncio.CancelledError):
@@ -98,7 +121,7 @@ async def _until_closed(chunks: AsyncIterator[bytes], hub: ChangeHub) -> AsyncGe
             await chunks.aclose()
 
 
-async def _next(chunks: AsyncIterator[bytes]) -> bytes | None:
+async def _next(chunks: AsyncIterator[T]) -> T | None:
     return await anext(chunks, None)
 
 

@@ -7,8 +7,9 @@ need be; nobody sees anything of them until ``join`` makes the object appear as 
 from __future__ import annotations
 
 import abc
+import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from types import TracebackType
@@ -108,6 +109,15 @@ class MultipartUploads(abc.ABC):
     @abc.abstractmethod
     def all(self, bucket: str | None = None) -> Sequence[Multipart]:
         """The uploads under way, of one bucket or of all, by key and id."""
+
+    def held(self, buckets: Collection[str]) -> int:
+        """Bytes of all parts that are kept for these buckets."""
+        mine = (one for one in self.all() if one.bucket in buckets)
+        size = 0
+        for one in mine:
+            with contextlib.suppress(NotFound):  # it ended at this moment
+                size += sum(part.size for part in self.parts(one.bucket, one.id))
+        return size
 
     @abc.abstractmethod
     def parts(self, bucket: str, upload: str) -> Sequence[Part]:

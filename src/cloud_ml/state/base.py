@@ -164,6 +164,7 @@ class StateStore(abc.ABC):
         now: datetime,
         events: Sequence[Event] = (),
         once: Once | None = None,
+        fence: Fence | None = None,
     ) -> Record[S, T]:
         """Replace the spec by ``change(spec)``; raises the generation unless nothing changed.
 
@@ -173,6 +174,7 @@ class StateStore(abc.ABC):
         Raises:
             NotFound: No such record.
             Unauthenticated: ``once`` was seen before.
+            FenceLost: The fence's lease has a newer epoch.
         """
 
     @abc.abstractmethod
@@ -184,12 +186,14 @@ class StateStore(abc.ABC):
         now: datetime,
         events: Sequence[Event] = (),
         once: Once | None = None,
+        fence: Fence | None = None,
     ) -> Record[S, T]:
         """Mark the record for deletion; a second mark changes nothing but uses up ``once``.
 
         Raises:
             NotFound: No such record.
             Unauthenticated: ``once`` was seen before.
+            FenceLost: The fence's lease has a newer epoch.
         """
 
     @abc.abstractmethod

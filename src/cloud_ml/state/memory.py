@@ -157,9 +157,11 @@ class MemoryStateStore(StateStore):
         now: datetime,
         events: Sequence[Event] = (),
         once: Once | None = None,
+        fence: Fence | None = None,
     ) -> Record[S, T]:
         """See ``StateStore.change_spec``."""
         with self._writing():
+            self._check_fence(fence)
             self._check_unseen(once)
             row = self._existing(kind, uid)
             spec = kind.decode_spec(json.loads(row.spec))
@@ -180,9 +182,11 @@ class MemoryStateStore(StateStore):
         now: datetime,
         events: Sequence[Event] = (),
         once: Once | None = None,
+        fence: Fence | None = None,
     ) -> Record[S, T]:
         """See ``StateStore.request_delete``."""
         with self._writing():
+            self._check_fence(fence)
             self._check_unseen(once)
             row = self._existing(kind, uid)
             if row.delete_requested_at is None:

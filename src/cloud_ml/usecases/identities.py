@@ -77,6 +77,7 @@ class Identities:
         self._store = store
         self._clock = clock
         self._ttl = timedelta(seconds=ttl_s)
+        self._era = 0
         self._keys: dict[str, tuple[datetime, Identity]] = {}
         self._organisations: dict[str, tuple[datetime, Organisation]] = {}
 
@@ -90,6 +91,7 @@ class Identities:
         if (known := self.cached(access_key)) is not None:
             return known
         self._keys.pop(access_key, None)
+        era = self._era
         key = self._store.find(ACCESS_KEY, SYSTEM, access_key) if plausible(access_key) else None
         if key is None or not usable(key) or _expired(key.spec.expires_at, self._clock()):
             return None
@@ -97,7 +99,7 @@ class Identities:
         organisation = self._store.find(ORGANISATION, SYSTEM, key.spec.org)
         if user is None or organisation is None or not (usable(user) and usable(organisation)):
             return None
-        return self._keep(identity(key, _organisation(organisation), user.spec.role))
+        return self._keep(identity(key, _organisation(organisation), user.spec.role), era)
 
     def organisation(self, name: str) -> Organisation:
         """The organisation of that name.
@@ -275,7 +277,8 @@ class Identities:
             return found
 
     def clear(self) -> None:
-        """Forget what was looked up."""
+        """Forget what was looked up, and what is being looked up at this moment."""
+        self._era += 1
         self._keys.clear()
         self._organisations.clear()
 
@@ -303,10 +306,12 @@ class Identities:
     def _all(self, kind: Kind[Any, Any]) -> Sequence[Summary]:
         return everything(self._store, kind, SYSTEM)
 
-    def _keep(self, identity: Identity) -> Identity:
+    def _keep(self, identity: Identity, era: int) -> Identity:
         if len(self._keys) >= _CACHE_LIMIT:
             self._keys.clear()
         self._keys[identity.access_key] = (self._clock() + self._ttl, identity)
+        if era != self._era:  # something changed since it was read
+            self._keys.pop(identity.access_key, None)
         return identity
 
 

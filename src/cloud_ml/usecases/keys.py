@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from datetime import timedelta
 
@@ -14,6 +15,7 @@ from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identities, Identity, everything, plausible
 from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.rights import Rights
 from cloud_ml.usecases.users import UserRecord, Users, check_rank
 
 KeyRecord = Record[AccessKeySpec, StandingStatus]
@@ -32,6 +34,7 @@ class Keys:
         self._users = users
         self._clock = clock
         self._settings = settings
+        self._rights = Rights(store, clock)
 
     def list(self, caller: Identity, org: str | None = None, user: str | None = None) -> list[admin.AccessKey]:
         """Keys, oldest first: those of the organisation for who manages it, else the caller's own.
@@ -95,15 +98,19 @@ class Keys:
             Conflict: It is the last key that can manage.
         """
         record = self._changeable(caller, access_key)
-        if change.enabled is False:
-            self._check_not_last(caller, record)
 
         def changed(spec: AccessKeySpec) -> AccessKeySpec:
             legacy = spec.legacy_signatures if change.legacy_signatures is None else change.legacy_signatures
             enabled = spec.enabled if change.enabled is None else change.enabled
             return replace(spec, enabled=enabled, legacy_signatures=legacy)
 
-        record = self._store.change_spec(ACCESS_KEY, record.key.uid, changed, now=self._clock(), once=once)
+        takes = change.enabled is False
+        with self._rights.taking() if takes else contextlib.nullcontext() as fence:
+            if takes:
+                self._check_not_last(caller, record)
+            record = self._store.change_spec(
+                ACCESS_KEY, record.key.uid, changed, now=self._clock(), once=once, fence=fence
+            )
         self._identities.clear()
         return self._shown(record)
 
@@ -153,8 +160,9 @@ class Keys:
             Conflict: It is the last key that can manage.
         """
         record = self._changeable(caller, access_key)
-        self._check_not_last(caller, record)
-        record = self._store.request_delete(ACCESS_KEY, record.key.uid, now=self._clock(), once=once)
+        with self._rights.taking() as fence:
+            self._check_not_last(caller, record)
+            record = self._store.request_delete(ACCESS_KEY, record.key.uid, now=self._clock(), once=once, fence=fence)
         self._store.delete(ACCESS_KEY, record.key.uid, fence=None)
         self._identities.clear()
         return self._shown(record)

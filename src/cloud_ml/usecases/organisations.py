@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
@@ -13,6 +14,7 @@ from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identities, Identity, everything, usable
 from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.rights import Rights
 from cloud_ml.usecases.storage import Storage
 
 OrganisationRecord = Record[OrganisationSpec, StandingStatus]
@@ -26,6 +28,7 @@ class Organisations:
         self._identities = identities
         self._storage = storage
         self._clock = clock
+        self._rights = Rights(store, clock)
 
     def list(self, caller: Identity) -> list[admin.Organisation]:
         """Every organisation for an admin, the own one for everybody else."""
@@ -88,7 +91,13 @@ class Organisations:
                 default_bucket=spec.default_bucket if change.default_bucket is None else change.default_bucket,
             )
 
-        record = self._store.change_spec(ORGANISATION, record.key.uid, changed, now=self._clock(), once=once)
+        takes = change.enabled is False
+        with self._rights.taking() if takes else contextlib.nullcontext() as fence:
+            if takes and not any(one.admin and one.org != org for one in self._identities.everybody()):
+                raise Conflict(f"{org} is the last organisation with an admin", field="enabled", value=False)
+            record = self._store.change_spec(
+                ORGANISATION, record.key.uid, changed, now=self._clock(), once=once, fence=fence
+            )
         self._identities.clear()
         return _shown(record)
 

@@ -10,13 +10,14 @@ from typing import Self
 from cloud_ml.domain.quotas import UNLIMITED, QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.tenancy import BUCKET, SYSTEM, BucketSpec, StandingStatus
-from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, QuotaExceeded, Unavailable
+from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, Unavailable
 from cloud_ml.models import common
 from cloud_ml.models.storage import Bucket, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
 from cloud_ml.objects.base import ObjectInfo, ObjectStore, ObjectWriter
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.coming_in import ComingIn, Share, no_room
 from cloud_ml.usecases.counted import Counted
 from cloud_ml.usecases.identities import Organisation
 
@@ -24,10 +25,9 @@ from cloud_ml.usecases.identities import Organisation
 class Upload(AbstractContextManager["Upload"]):
     """An upload under way; leaving the ``with`` block without ``finish`` leaves no trace. Blocking."""
 
-    def __init__(self, writer: ObjectWriter, store: StateStore, counted: Counted, room: int | None = None) -> None:
+    def __init__(self, writer: ObjectWriter, store: StateStore, counted: Counted, share: Share) -> None:
         self._writer = writer
-        self._room = room
-        self._size = 0
+        self._share = share
         self._store = store
         self._counted = counted
 
@@ -37,9 +37,7 @@ class Upload(AbstractContextManager["Upload"]):
         Raises:
             QuotaExceeded: The quota of storage has no room for them.
         """
-        self._size += len(chunk)
-        if self._room is not None and self._size > self._room:
-            raise no_room(self._room)
+        self._share.take(len(chunk))
         self._writer.write(chunk)
 
     def finish(self, once: Once | None) -> StoredObject:
@@ -53,10 +51,12 @@ class Upload(AbstractContextManager["Upload"]):
             self._store.remember(once)
         info = self._writer.commit()
         self._counted.add(info.bucket, info.size)
+        self._share.keep()
         return stored_object(info)
 
     def abort(self) -> None:
         """Forget the upload; harmless after ``finish``."""
+        self._share.drop()
         self._writer.abort()
 
     def __enter__(self) -> Self:
@@ -92,6 +92,7 @@ class Storage:
         self._clock = clock
         self._settings = settings or StorageSettings()
         self._counted = Counted(objects, clock, self._settings)
+        self._coming_in = ComingIn()
 
     def create_bucket(
         self, organisation: Organisation, name: str, *, owner: str = "", once: Once | None = None
@@ -235,7 +236,7 @@ class Storage:
         self.check_own(org, bucket)
         self.check_room(org, 0)
         writer = self._objects.writer(bucket, key, only_if_absent=only_if_absent)
-        return Upload(writer, self._store, self._counted, self.room(org))
+        return Upload(writer, self._store, self._counted, self.share(org))
 
     def usage(self, org: str) -> StorageUsage:
         """What the organisation stores, by bucket and in all; see ``Counted`` for how fresh the figures are."""
@@ -271,19 +272,33 @@ class Storage:
         return was
 
     def room(self, org: str) -> int | None:
-        """How many bytes more the quota allows; ``None`` for any number. Counts only where there is a quota."""
+        """How many bytes more the quota allows beside what is there and under way, parts of uploads among it.
+
+        ``None`` for any number. Counts only where there is a quota.
+        """
         limit = self._quota_of(org).storage_bytes
         if limit is None or limit == UNLIMITED:
             return None
-        return max(0, limit - self.usage(org).bytes)
+        under_way = self._coming_in.under_way(org)  # first: what ends meanwhile counts twice, and not never
+        usage = self.usage(org)
+        parts = self._objects.multipart.held({item.bucket for item in usage.items})
+        return max(0, limit - usage.bytes - parts - under_way)
 
-    def check_room(self, org: str, size: int) -> None:
+    def share(self, org: str) -> Share:
+        """The room for one more upload, shared with those that are under way."""
+        return self._coming_in.begin(org, self.room(org))
+
+    def check_room(self, org: str, size: int, *, freed: int = 0) -> None:
         """Refuse ``size`` bytes that the quota has no room for; with none left, even an empty object.
+
+        ``freed`` is what goes when they have come.
 
         Raises:
             QuotaExceeded: It has not.
         """
         room = self.room(org)
+        if room is not None:
+            room += freed
         if room is not None and size >= room and (size > room or not room):
             raise no_room(room)
 
@@ -320,16 +335,6 @@ class Storage:
             if record is None:
                 raise
             return record
-
-
-def no_room(room: int) -> QuotaExceeded:
-    """The answer to an upload that the quota of storage has no room for."""
-    return QuotaExceeded(
-        f"the organisation's quota of storage has room for {common.format_memory(room)} more",
-        field="body",
-        allowed=f"at most {room} bytes",
-        hint="remove what is not needed any more, or ask an administrator for more",
-    )
 
 
 def absent(bucket: str, key: str) -> NotFound:

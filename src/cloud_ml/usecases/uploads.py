@@ -18,6 +18,7 @@ from cloud_ml.objects.multipart import PARTS, Declared, Multipart, Part, PartWri
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.coming_in import Share
 from cloud_ml.usecases.storage import Storage, stored_object
 
 logger = logging.getLogger(__name__)
@@ -27,7 +28,8 @@ _SHA256 = re.compile(r"[0-9a-f]{64}")
 class PartUpload(AbstractContextManager["PartUpload"]):
     """A part on its way in; leaving the ``with`` block without ``finish`` leaves no trace. Blocking."""
 
-    def __init__(self, writer: PartWriter, store: StateStore, limit: int) -> None:
+    def __init__(self, writer: PartWriter, store: StateStore, limit: int, share: Share) -> None:
+        self._share = share
         self._writer = writer
         self._store = store
         self._limit = limit
@@ -38,10 +40,12 @@ class PartUpload(AbstractContextManager["PartUpload"]):
 
         Raises:
             InvalidRequest: The part is larger than parts may be.
+            QuotaExceeded: The quota of storage has no room for it.
         """
         self._size += len(chunk)
         if self._size > self._limit:
             raise common.refuse("part", f"more than {self._limit} bytes", f"at most {self._limit} bytes")
+        self._share.take(len(chunk))
         self._writer.write(chunk)
 
     def finish(self, once: Once | None) -> UploadPart:
@@ -53,10 +57,13 @@ class PartUpload(AbstractContextManager["PartUpload"]):
         """
         if once is not None:
             self._store.remember(once)
-        return _part(self._writer.commit())
+        part = self._writer.commit()
+        self._share.keep()
+        return _part(part)
 
     def abort(self) -> None:
         """Forget the part; harmless after ``finish``."""
+        self._share.drop()
         self._writer.abort()
 
     def __exit__(
@@ -126,9 +133,9 @@ class Uploads:
             InvalidRequest: There is no part of that number.
         """
         self._find(org, bucket, upload, key)
-        self._storage.check_room(org, sum(part.size for part in self._multipart.parts(bucket, upload)))
+        self._storage.check_room(org, 0)
         writer = self._multipart.writer(bucket, upload, number)
-        return PartUpload(writer, self._store, self._settings.upload_part_limit_bytes)
+        return PartUpload(writer, self._store, self._settings.upload_part_limit_bytes, self._storage.share(org))
 
     def complete(
         self, org: str, bucket: str, upload: str, said: CompleteUpload, *, key: str | None = None, once: Once | None
@@ -143,7 +150,8 @@ class Uploads:
         about = self._find(org, bucket, upload, key)
         if said.sha256 is not None and about.declared.sha256 not in (None, said.sha256):
             raise Conflict("the digest is another one than was declared", field="sha256", value=said.sha256)
-        self._storage.check_room(org, sum(part.size for part in self._multipart.parts(bucket, upload)))
+        size = sum(part.size for part in self._multipart.parts(bucket, upload))
+        self._storage.check_room(org, size, freed=size)
         parts = None if said.parts is None else [Part(one.number, one.size, one.sha256) for one in said.parts]
         if once is not None:
             self._store.remember(once)

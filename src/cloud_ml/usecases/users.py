@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -13,6 +14,7 @@ from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identities, Identity, Organisation, everything, usable
 from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.rights import Rights
 
 UserRecord = Record[UserSpec, StandingStatus]
 
@@ -28,6 +30,7 @@ class Users:
         self._store = store
         self._identities = identities
         self._clock = clock
+        self._rights = Rights(store, clock)
 
     def list(self, caller: Identity, org: str | None = None) -> list[admin.User]:
         """The users, oldest first.
@@ -64,6 +67,9 @@ class Users:
         role = _role(wish.role)
         check_rank(caller, role)
         common.check_text("mail", wish.mail, limit=254, allow_empty=True)
+        if self._store.find(USER, organisation.name, wish.name) is None:
+            # A key that was made while its user was removed must not come to life with a namesake's role.
+            self._remove_keys(organisation, wish.name)
         record = self._store.create(
             USER,
             org=organisation.name,
@@ -93,8 +99,6 @@ class Users:
         check_rank(caller, role)
         if change.mail is not None:
             common.check_text("mail", change.mail, limit=254, allow_empty=True)
-        if change.enabled is False or role is not record.spec.role:
-            self.check_not_last(caller, record, role if change.enabled is not False else None)
 
         def changed(spec: UserSpec) -> UserSpec:
             return replace(
@@ -104,7 +108,11 @@ class Users:
                 mail=spec.mail if change.mail is None else change.mail,
             )
 
-        record = self._store.change_spec(USER, record.key.uid, changed, now=self._clock(), once=once)
+        takes = change.enabled is False or role is not record.spec.role
+        with self._rights.taking() if takes else contextlib.nullcontext() as fence:
+            if takes:
+                self.check_not_last(caller, record, role if change.enabled is not False else None)
+            record = self._store.change_spec(USER, record.key.uid, changed, now=self._clock(), once=once, fence=fence)
         self._identities.clear()
         return _shown(record)
 
@@ -121,16 +129,20 @@ class Users:
         organisation = self._managed(caller, org)
         record = self.find(organisation, name)
         check_rank(caller, record.spec.role)
-        self.check_not_last(caller, record, None)
-        record = self._store.request_delete(USER, record.key.uid, now=self._clock(), once=once)
-        for line in everything(self._store, ACCESS_KEY, SYSTEM):
-            if line.owner == organisation.name:
-                key = self._store.get(ACCESS_KEY, line.key.uid)
-                if key is not None and key.spec.user == record.key.name:
-                    self._store.delete(ACCESS_KEY, line.key.uid, fence=None)
+        with self._rights.taking() as fence:
+            self.check_not_last(caller, record, None)
+            record = self._store.request_delete(USER, record.key.uid, now=self._clock(), once=once, fence=fence)
+        self._remove_keys(organisation, record.key.name)
         self._store.delete(USER, record.key.uid, fence=None)
         self._identities.clear()
         return _shown(record)
+
+    def _remove_keys(self, organisation: Organisation, user: str) -> None:
+        for line in everything(self._store, ACCESS_KEY, SYSTEM):
+            if line.owner == organisation.name:
+                key = self._store.get(ACCESS_KEY, line.key.uid)
+                if key is not None and key.spec.user == user:
+                    self._store.delete(ACCESS_KEY, line.key.uid, fence=None)
 
     def find(self, organisation: Organisation, name: str) -> UserRecord:
         """The user of that name.

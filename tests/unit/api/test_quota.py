@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.tenancy import Role
+from cloud_ml.errors import QuotaExceeded
 from support.platform import Caller, Served
 
 pytestmark = pytest.mark.anyio
@@ -224,3 +226,41 @@ async def test_an_application_of_the_original_client(served: Served, owner: Call
     for name in ("service", "cpu_limit"):
         wrong = await owner.original("POST", f"{V1}/application?org_id=2", {**document, name: None})
         assert (wrong.status, wrong.json()["field"]) == (400, name)
+
+
+async def test_parts_and_uploads_under_way_count_before_they_are_objects(served: Served) -> None:
+    await good(served.admin, "PUT", "/other", {"storage": "1K"})
+    store, uploads = "/api/v1/storage/others", "/api/v1/storage/-/uploads/others"
+    ids = [(await served.stranger.call("POST", uploads, {"key": key})).json()["id"] for key in "ab"]
+
+    async def part(upload: str, size: int) -> int:
+        return (await served.stranger.call("PUT", f"{uploads}/{upload}/parts/1", body=bytes(size))).status
+
+    assert [await part(ids[0], 600), await part(ids[1], 600)] == [200, 403], "parts of another upload count"
+    assert (await served.stranger.call("PUT", f"{store}/c", body=bytes(600))).status == 403
+    assert (await served.stranger.call("POST", f"{uploads}/{ids[0]}/complete", {})).status == 200
+    assert (await served.stranger.call("DELETE", f"{uploads}/{ids[1]}")).status == 204
+
+    going, go = asyncio.Event(), asyncio.Event()
+
+    async def slow() -> int:
+        storage = served.platform.storage
+        with storage.upload("other", "others", "slow") as upload:
+            upload.write(bytes(300))
+            going.set()
+            await go.wait()
+            upload.write(bytes(100))
+            upload.finish(None)
+        return 201
+
+    first = asyncio.ensure_future(slow())
+    await going.wait()
+    beside = [
+        (await served.stranger.call("PUT", f"{store}/{key}", body=bytes(size))).status
+        for key, size in (("d", 200), ("e", 50), ("f", 40))
+    ]
+    assert beside == [403, 201, 201], "what is under way counts while it is"
+    go.set()
+    with pytest.raises(QuotaExceeded):
+        await first
+    assert (await served.stranger.call("PUT", f"{store}/g", body=bytes(310))).status == 201, "and no longer"

@@ -11,7 +11,7 @@ import pytest
 
 from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.records import Event
-from cloud_ml.settings import ApiSettings
+from cloud_ml.settings import ApiSettings, KeySettings
 from cloud_ml.usecases import feed
 from support.asgi import Exchange
 from support.platform import Served
@@ -180,3 +180,36 @@ async def test_a_log_is_given_from_an_offset(served: Served) -> None:
         assert await asyncio.wait_for(anext(chunks), 5) == b"wo\n"
         served.engine.write(key, "master-0", b"three\n")
         assert await asyncio.wait_for(anext(chunks), 5) == b"three\n"
+
+
+@pytest.mark.parametrize(
+    "path", ["/api/v1/jobs/linear/watch", "/api/v1/jobs/-/watch", "/api/v1/jobs/linear/logs?follow=1"]
+)
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("PATCH", "/api/v1/admin/keys/{key}", {"enabled": False}),
+        ("DELETE", "/api/v1/admin/keys/{key}", None),
+        ("PATCH", "/api/v1/admin/users/tim?org=vision", {"enabled": False}),
+        ("PATCH", "/api/v1/admin/users/tim?org=vision", {"role": "viewer"}),
+        ("PATCH", "/api/v1/admin/orgs/vision", {"enabled": False}),
+    ],
+)
+async def test_a_stream_ends_with_the_right_to_it(served: Served, path: str, change: tuple[str, str, Any]) -> None:
+    served.platform.key_settings = KeySettings(staleness_s=0.01)
+    identities = served.platform.identities
+    tim = served.as_caller(identities.create_key(identities.create_organisation("vision"), "tim"))
+    served.platform.storage.create_bucket(tim.identity.organisation, "vision")
+    job = await served.submitted(tim, job_name="linear", trainer_uri="fds://vision/trainer.tar.gz")
+    served.move(job["uid"], Phase.STARTING, attempt=1)
+    await served.run(job["uid"])
+    async with tim.open(path) as exchange:
+        assert exchange.status == 200
+        method, target, document = change
+        assert (await served.admin.call(method, target.format(key=tim.identity.access_key), document)).status == 200
+
+        async def end() -> None:
+            async for _ in exchange.chunks():
+                pass
+
+        await asyncio.wait_for(end(), 5)

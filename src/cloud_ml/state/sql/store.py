@@ -185,10 +185,12 @@ class SqlStateStore(StateStore):
         now: datetime,
         events: Sequence[Event] = (),
         once: Once | None = None,
+        fence: Fence | None = None,
     ) -> Record[S, T]:
         """See ``StateStore.change_spec``."""
 
         def work(connection: Connection) -> Row[Any]:
+            leases.check_fence(connection, fence)
             row = _mutable(connection, kind, uid, once)
             spec = records.decode_spec(kind, row)
             changed = change(spec)
@@ -212,10 +214,12 @@ class SqlStateStore(StateStore):
         now: datetime,
         events: Sequence[Event] = (),
         once: Once | None = None,
+        fence: Fence | None = None,
     ) -> Record[S, T]:
         """See ``StateStore.request_delete``."""
 
         def work(connection: Connection) -> Row[Any]:
+            leases.check_fence(connection, fence)
             row = _mutable(connection, kind, uid, once)
             if row.delete_requested_at is not None:
                 return row

@@ -8,7 +8,7 @@ import pytest
 
 from cloud_ml.errors import FenceLost
 from cloud_ml.state.base import Fence, Lease, StateStore
-from cloud_ml.testing.state.samples import NOW, WISH, commit, event, make, said
+from cloud_ml.testing.state.samples import NOW, WISH, Wish, commit, event, make, said
 
 TTL_S = 10.0
 SOON = NOW + timedelta(seconds=TTL_S - 0.000001)
@@ -73,6 +73,10 @@ class LeaseContract:
             commit(store, made, fence=fence, events=[event("from the past")])
         with pytest.raises(FenceLost):
             store.delete(WISH, made.key.uid, fence=fence)
+        with pytest.raises(FenceLost):
+            store.change_spec(WISH, made.key.uid, lambda _: Wish("other"), now=NOW, fence=fence)
+        with pytest.raises(FenceLost):
+            store.request_delete(WISH, made.key.uid, now=NOW, fence=fence)
         assert store.get(WISH, made.key.uid) == made
         assert said(store, made) == []
 

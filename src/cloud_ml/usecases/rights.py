@@ -1,0 +1,47 @@
+"""One at a time takes rights away: otherwise two admins who remove each other at once would both succeed."""
+
+from __future__ import annotations
+
+import contextlib
+import secrets
+import time
+from collections.abc import Iterator
+
+from cloud_ml.errors import FenceLost, Unavailable
+from cloud_ml.state.base import Fence, StateStore
+from cloud_ml.usecases.clock import Clock
+
+_LEASE = "rights"
+_TTL_S = 15.0
+_PATIENCE_S = 5.0
+_AGAIN_S = 0.01
+
+
+class Rights:
+    """The turn to take rights away, over all servers. Blocking."""
+
+    def __init__(self, store: StateStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+
+    @contextlib.contextmanager
+    def taking(self) -> Iterator[Fence]:
+        """Look who is left, and write with the fence: what was seen is true until then, or the write is refused.
+
+        Raises:
+            Unavailable: Others did not give the turn back, or it was lost meanwhile.
+        """
+        holder, until = secrets.token_hex(8), time.monotonic() + _PATIENCE_S
+        while True:
+            lease = self._store.acquire_lease(_LEASE, holder, ttl_s=_TTL_S, now=self._clock())
+            if lease is not None:
+                break
+            if time.monotonic() > until:
+                raise Unavailable("somebody else is changing rights at this moment", hint="try again")
+            time.sleep(_AGAIN_S)
+        try:
+            yield Fence(_LEASE, lease.epoch)
+        except FenceLost:
+            raise Unavailable("it took too long; nothing was changed", hint="try again") from None
+        finally:
+            self._store.release_lease(lease)
