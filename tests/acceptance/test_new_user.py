@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -13,6 +14,7 @@ from threading import Thread
 import pytest
 
 from support.environments import EXAMPLES
+from support.pages import ROOT
 from support.server import Ran, RealServer, eventually, serving
 
 pytestmark = pytest.mark.xdist_group("new-user")
@@ -53,12 +55,45 @@ def told(ran: Ran, code: int, *words: str) -> None:
 
 # ---- before there is a job
 
+REFUSED: dict[str, tuple[list[str], dict[str, str]]] = {
+    "nothing listens at": (["jobs", "list"], {"CLOUDML_ENDPOINT": "http://127.0.0.1:9"}),
+    "cannot agree on TLS": (["jobs", "list"], {"CLOUDML_ENDPOINT": "https://127.0.0.1:PORT"}),
+    "there is no access key to sign requests with": (
+        ["jobs", "list"], {"CLOUDML_ACCESS_KEY": "", "CLOUDML_SECRET_KEY": ""},
+    ),
+    "the signature is wrong": (["whoami"], {"CLOUDML_SECRET_KEY": "another"}),
+    "a job named": (["jobs", "submit", "taken", "trainer.task", PLAIN, "--save_mode"], {}),
+    "exists already": (["jobs", "submit", "taken", "trainer.task", PLAIN, "--save_mode"], {}),
+    "Did you mean": (["jobs", "submit", PLAIN, "-n", "My_Job"], {}),
+    "more than this server has": (["jobs", "submit", PLAIN, "-c", "4000"], {}),
+    "cannot be run as a module": (["jobs", "submit", "FOLDER/my model.py"], {}),
+    "a file or folder that exists": (["jobs", "submit", "FOLDER/absent"], {}),
+    "holds several modules that could be run": (["jobs", "submit", "FOLDER"], {}),
+    "Arguments of the trainer go behind": (["jobs", "submit", PLAIN, "--epochs", "3"], {}),
+}  # fmt: skip
+"""What the page of refusals quotes, and a command that is told so. What is not here has a test below."""
+BELOW = {"does not look like a Cloud ML server", "ahead of the server's time", "behind the server's time", "is full"}
+
+
+def test_the_page_of_refusals_quotes_what_commands_say(server: RealServer, tmp_path: Path) -> None:
+    made(tmp_path, {"my model.py": "", "a.py": "", "b.py": ""})
+    server.cli("jobs", "submit", "taken", "trainer.task", PLAIN, "--save_mode").good()
+    page = (ROOT / "docs" / "howto" / "refused.md").read_text("utf-8")
+    cells = [line.split("|")[1] for line in page.splitlines() if line.startswith("| `")]
+    assert {phrase for cell in cells for phrase in re.findall("`([^`]+)`", cell)} == {*REFUSED, *BELOW}
+    for phrase, (words, variables) in REFUSED.items():
+        ran = server.cli(
+            *(word.replace("FOLDER", str(tmp_path)) for word in words),
+            **{name: value.replace("PORT", str(server.port)) for name, value in variables.items()},
+        )
+        told(ran, ran.code or -1, phrase, "(code: ")
+
 
 @pytest.mark.parametrize(("days", "side"), [(1, "ahead of"), (-1, "behind")])
 def test_a_clock_off_by_a_day(server: RealServer, tmp_path: Path, days: int, side: str) -> None:
     made(tmp_path, {"sitecustomize.py": OFF.format(days=days)})
     ran = server.cli("jobs", "list", PYTHONPATH=str(tmp_path))
-    told(ran, 1, "86400 s", side, "server's time", "T", "set the clock of this machine", "unauthenticated")
+    told(ran, 1, "86400 s", f"{side} the server's time", "T", "set the clock of this machine", "unauthenticated")
 
 
 def test_something_else_listens_there(server: RealServer) -> None:

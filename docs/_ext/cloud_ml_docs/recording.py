@@ -1,8 +1,8 @@
 """Record a terminal session with a real server, for the documentation: ``make record``.
 
 Everything shown is what a terminal got: a pseudo-terminal for each command, a server in a folder of its own that is
-gone afterwards. Written are ``_static/session.cast``, which asciinema plays, and ``_static/session.svg``, the
-screen at the end.
+gone afterwards. Written are ``_static/session.cast``, which asciinema plays, and for each scene
+``_static/session-SCENE.svg``, the screen at its end; that of the first scene moves.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import sys
 import tempfile
 import termios
 import time
+from collections.abc import Iterable
 from html import escape
 from pathlib import Path
 
@@ -26,27 +27,46 @@ COLUMNS, ROWS = 100, 40
 LONGEST_PAUSE_S = 1.2
 OUT = Path(__file__).parents[2] / "_static"
 CLOUDML = Path(sys.executable).parent / "cloudml"
-TRAINER = """import argparse, time
+TRAIN = """import argparse, pathlib, time
 parser = argparse.ArgumentParser()
 parser.add_argument("--epochs", type=int, default=3)
-w = 0.0
-for epoch in range(1, parser.parse_args().epochs + 1):
+parser.add_argument("--out", type=pathlib.Path)
+options, w = parser.parse_args(), 0.0
+for epoch in range(1, options.epochs + 1):
     w += (2.0 - w) / 2
     print(f"epoch {epoch}: w = {w:.3f}, loss = {(2.0 - w) ** 2:.4f}", flush=True)
     time.sleep(0.7)
+if options.out:
+    options.out.mkdir(parents=True, exist_ok=True)
+    (options.out / "weight.txt").write_text(f"{w}\\n")
 """
-SESSION = [
-    "cloudml jobs submit . --watch -- --epochs 4",
-    "cloudml jobs submit . --name-is-wrong",
-    "cloudml jobs submit . -M 100MB",
-    "cloudml jobs submit . -n longer -M 100M -- --epochs 1000",
-    "cloudml jobs top --once",
-    "cloudml jobs describe longer",
-    "cloudml jobs cancel longer linaer",
-    "cloudml jobs wait longer; echo $?",
-    "cloudml jobs rerun linear --watch -- --epochs 1",
-    "cloudml jobs list",
-]
+GREEDY = """print("loading everything into memory", flush=True)
+data = b"x" * 230_000_000
+print("trained on", len(data) // 1_000_000, "MB")
+"""
+SCENES = {
+    "submit": [
+        "cloudml jobs submit . --watch -- --epochs 4 --out=fds://cloudml/linear",
+        "cloudml storage cat fds://cloudml/linear/weight.txt",
+        "cloudml jobs submit greedy.py -M 100M --watch",
+        "cloudml jobs rerun greedy -M 200M --watch",
+    ],
+    "look": [
+        "cloudml jobs describe greedy",
+        "cloudml jobs submit . -n longer -M 100M -- --epochs 1000",
+        "cloudml jobs top --once",
+        "cloudml jobs list",
+        "cloudml storage ls -r fds://cloudml/linear/",
+    ],
+    "mistakes": [
+        "cloudml jobs submit . -M 100MB",
+        "cloudml jobs submit . --epochs 4",
+        "cloudml jobs cancel longer linaer",
+        "cloudml jobs wait longer; echo $?",
+        "cloudml --endpoint http://127.0.0.1:9 jobs list",
+    ],
+}
+"""What is typed; each scene has a picture of its own."""
 _CONTROL = re.compile(r"\x1b\[([0-9;?]*)([A-Za-z])")
 _COLOURS = {"31": "#ff7b72", "32": "#7ee787", "33": "#e3b341"}
 
@@ -76,16 +96,50 @@ class Recording:
         return "\n".join(json.dumps(line) for line in [header, *([at, "o", text] for at, text in self.events)]) + "\n"
 
     def svg(self) -> str:
-        lines = screen("".join(text for _, text in self.events))
-        height = 17 * len(lines) + 30
-        rows = [f'<text x="14" y="{25 + 17 * i}">{_spans(line)}</text>' for i, line in enumerate(lines)]
-        return (
-            f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {COLUMNS * 8 + 28} {height}" font-size="13.3" '
-            'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" fill="#c9d1d9">\n'
-            '<style>text { white-space: pre }</style>\n<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n'
-            + "\n".join(rows)
-            + "\n</svg>\n"
-        )
+        """The screen at the end."""
+        rows = [(0.0, None, number, row) for number, row in enumerate(map(_spans, self._screen(len(self.events))))]
+        return _picture(rows)
+
+    def moving(self) -> str:
+        """The screen as it changed, once; it stops at its end."""
+        rows: list[_Row] = []
+        shown: dict[int, tuple[float, str]] = {}
+        for count, (at, _) in enumerate(self.events, 1):
+            lines = [_spans(line) for line in self._screen(count)]
+            for number in range(max(len(lines), len(shown))):
+                row = lines[number] if number < len(lines) else ""
+                since, before = shown.get(number, (at, ""))
+                if row != before:
+                    if before and at > since:
+                        rows.append((since, at, number, before))
+                    shown[number] = (at, row)
+        rows += [(since, None, number, row) for number, (since, row) in shown.items()]
+        return _picture(rows)
+
+    def _screen(self, count: int) -> list[list[tuple[str, str]]]:
+        return screen("".join(text for _, text in self.events[:count]))
+
+
+_Row = tuple[float, float | None, int, str]
+"""From when, until when, at which line, what."""
+
+
+def _picture(rows: list[_Row]) -> str:
+    height = 17 * (max(number for _, _, number, row in rows if row) + 1) + 30
+    drawn = []
+    for since, until, number, row in rows:
+        end = f' end="{until:.2f}s"' if until is not None else ""
+        timing = f'<set attributeName="visibility" to="visible" begin="{since:.2f}s"{end}/>' if since or end else ""
+        hidden = ' visibility="hidden"' if timing else ""
+        if row:
+            drawn.append(f'<text x="14" y="{25 + 17 * number}"{hidden}>{timing}{row}</text>')
+    return (
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {COLUMNS * 8 + 28} {height}" font-size="13.3" '
+        'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" fill="#c9d1d9">\n'
+        '<style>text { white-space: pre }</style>\n<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n'
+        + "\n".join(drawn)
+        + "\n</svg>\n"
+    )
 
 
 def screen(text: str) -> list[list[tuple[str, str]]]:
@@ -143,15 +197,25 @@ def play(command: str, recording: Recording, folder: Path, environment: dict[str
     os.close(ours)
 
 
+def joined(scenes: Iterable[Recording]) -> Recording:
+    """One recording after the other."""
+    whole, begin = Recording(), 0.0
+    for scene in scenes:
+        whole.events += [(round(begin + at, 3), text) for at, text in scene.events]
+        begin = whole.events[-1][0]
+    return whole
+
+
 def main() -> None:
     """Start a server, play the session, write the files."""
-    recording = Recording()
+    scenes: dict[str, Recording] = {}
     with tempfile.TemporaryDirectory() as work:
         home, folder = Path(work) / "home", Path(work) / "linear"
         Path(work).chmod(0o755)
         folder.mkdir()
         home.mkdir()
-        (folder / "train.py").write_text(TRAINER)
+        (folder / "train.py").write_text(TRAIN)
+        (folder / "greedy.py").write_text(GREEDY)
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("CLOUDML_", "XDG_"))}
         environment = kept | {
             "HOME": str(home), "TERM": "xterm-256color", "PYTHONIOENCODING": "utf-8",
@@ -165,16 +229,19 @@ def main() -> None:
             assert server.stdout is not None
             while "Ctrl-C" not in server.stdout.readline():
                 pass
-            for command in SESSION:
-                play(command, recording, folder, environment)
+            for name, commands in SCENES.items():
+                scenes[name] = Recording()
+                for command in commands:
+                    play(command, scenes[name], folder, environment)
         finally:
             subprocess.run([CLOUDML, "jobs", "cancel", "longer"], env=environment, capture_output=True, check=False)
             server.terminate()
             server.wait()
             shutil.rmtree(f"{work}/data", ignore_errors=True)
     OUT.mkdir(exist_ok=True)
-    (OUT / "session.cast").write_text(recording.cast())
-    (OUT / "session.svg").write_text(recording.svg())
+    (OUT / "session.cast").write_text(joined(scenes.values()).cast())
+    for name, scene in scenes.items():
+        (OUT / f"session-{name}.svg").write_text(scene.moving() if name == "submit" else scene.svg())
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import json
 import re
 import shlex
@@ -9,7 +10,7 @@ from typing import Any
 
 import click
 import pytest
-from cloud_ml_docs.recording import OUT, SESSION, Recording, screen
+from cloud_ml_docs.recording import OUT, SCENES, Recording, joined, screen
 
 from cloud_ml.cli.main import cli
 
@@ -32,17 +33,31 @@ def test_pictures_hold_text_as_text() -> None:
     assert (header["version"], event[1:]) == (2, ["o", "<a> & \x1b[32mb\x1b[0m\n"])
 
 
+def test_a_moving_picture_shows_each_line_for_as_long_as_it_stood() -> None:
+    recording = Recording()
+    for text in ("waiting", "\r\x1b[Kdone\n", "next\n"):
+        recording.add(text, 1)
+    assert re.findall(r'begin="([\d.]+)s"(?: end="([\d.]+)s")?/>(\w+)<', recording.moving()) == [
+        ("1.00", "2.00", "waiting"), ("2.00", "", "done"), ("3.00", "", "next"),
+    ]  # fmt: skip
+    assert [at for at, _ in joined([recording, recording]).events] == [1, 2, 3, 4, 5, 6]
+
+
 def test_the_session_that_is_shown_is_the_one_that_is_recorded() -> None:
-    shown = (OUT / "session.svg").read_text()
     cast = [json.loads(line) for line in (OUT / "session.cast").read_text().splitlines()]
     text = "".join(event[2] for event in cast[1:])
-    for command in SESSION:
-        assert command in text
-        assert command in re.sub(r"</?tspan[^>]*>", "", shown)
+    for name, commands in SCENES.items():
+        shown = re.sub(r"<[^>]*>", "", (OUT / f"session-{name}.svg").read_text())
+        for command in commands:
+            assert command in text
+            assert command in html.unescape(shown)
     assert not re.search(r"/(home|root|tmp|work)/", text)
 
 
-@pytest.mark.parametrize("line", [line for line in SESSION if "wrong" not in line])
+COMMANDS = [command for commands in SCENES.values() for command in commands]
+
+
+@pytest.mark.parametrize("line", [line for line in COMMANDS if line != "cloudml jobs submit . --epochs 4"])
 def test_its_commands_exist(line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     parsed: list[Any] = []
     monkeypatch.setattr(click.Command, "invoke", lambda _, context: parsed.append(context))
