@@ -68,13 +68,14 @@ class FileThreads:
                 transport.close()
 
         with self._thread() as threads:
-            running = loop.run_in_executor(threads, carry_out)
+            thread = threads.submit(carry_out)
+            running = asyncio.wrap_future(thread)
+            running.add_done_callback(lambda future: future.cancelled() or future.exception())  # somebody has looked
             try:
                 return await asyncio.shield(running)
             except asyncio.CancelledError:
-                pool.call_off()
-                running.cancel()
-                with contextlib.suppress(BaseException):
+                if not thread.cancel():
+                    pool.call_off()
                     await asyncio.wait({running}, timeout=PARTING_S)
                 raise
 
