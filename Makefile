@@ -40,6 +40,7 @@ check: $(VENV)/.develop  ## Format, lint, types, import rules
 	$(BIN)/ruff check src tests benchmarks examples tools docs
 	$(BIN)/python tools/twins.py --check
 	$(BIN)/mypy
+	$(BIN)/mypy examples/sdk
 	$(BIN)/lint-imports
 	$(MAKE) docs
 

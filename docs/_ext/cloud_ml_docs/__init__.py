@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from cloud_ml_docs import cli, errors, jobs, lifecycle, rest, runtimes, settings
+from cloud_ml_docs import cli, errors, jobs, lifecycle, rest, runtimes, sdk, settings
 
 if TYPE_CHECKING:
     from sphinx.application import Sphinx
@@ -23,6 +23,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "rest": rest.modern,
     "runtime-keys": runtimes.keys,
     "runtimes": runtimes.shipped,
+    "sdk": sdk.classes,
     "settings": settings.themes,
 }
 

@@ -9,7 +9,7 @@ from functools import cache
 
 import cloud_ml_docs
 import pytest
-from cloud_ml_docs import cli, errors, rest
+from cloud_ml_docs import cli, errors, rest, sdk
 from cloud_ml_docs import settings as setting_pages
 
 from cloud_ml import settings
@@ -52,6 +52,13 @@ def test_every_setting_has_its_line() -> None:
         for setting in dataclasses.fields(theme.default_factory):
             assert (setting.name, f"CLOUDML_{theme.name}_{setting.name}".upper()) in shown
     assert all(row[4] for row in rows("settings")), "a setting has no meaning"
+
+
+def test_every_method_of_the_sdk_has_its_line() -> None:
+    told = {cell.partition("(")[0]: row[1] for row in rows("sdk") for cell in row[:1]}
+    public = {name for kind, _ in sdk.CLASSES for name in dir(kind) if not name.startswith("_")}
+    assert set(told) - {"Method", "---"} == public
+    assert all(told.values()), "a method says nothing of itself"
 
 
 def test_a_setting_without_a_description_is_noticed() -> None:
