@@ -23,7 +23,7 @@ from support.pages import PAGES, ROOT, Block, anchors, blocks, commands, links, 
 
 SOURCES = [
     path.relative_to(ROOT).as_posix()
-    for top in ("src", "tests", "benchmarks", "tools")
+    for top in ("src", "tests", "benchmarks", "tools", "examples")
     for path in (ROOT / top).rglob("*")
 ]
 GUARANTEES = ROOT / "docs" / "explanation" / "guarantees.md"
