@@ -27,10 +27,12 @@ BYTES = "application/octet-stream"
 _PIECE = 2**20
 _NEVER_A_PAGE = {
     "Accept-Ranges": "bytes",
+    "Cache-Control": "private, no-cache",
     "Content-Disposition": "attachment",
     "Content-Security-Policy": "sandbox",
 }
-"""What users store may be HTML: it must not run in the origin of the console."""
+"""What users store may be HTML: it must not run in the origin of the console. And what a link has opened must not
+be had from somebody's cache when the link is over."""
 
 
 async def head(here: Platform, org: str, bucket: str, key: str, *, digest: bool = False) -> Response:

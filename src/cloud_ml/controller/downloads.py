@@ -16,6 +16,7 @@ import sys
 import tempfile
 from dataclasses import asdict
 from pathlib import Path
+from weakref import WeakValueDictionary
 
 import cloud_ml
 from cloud_ml.engines.base import TrainerSource
@@ -50,13 +51,17 @@ class Downloads:
         self._user = user
         self._running: dict[str, asyncio.Task[TrainerSource]] = {}
         self._room = asyncio.Semaphore(max(settings.url_parallel, 1))
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    async def get(self, uid: str, trainer: WebTrainer) -> TrainerSource | None:
-        """The trainer of the job ``uid``; ``None`` while it is on its way."""
+    async def get(self, org: str, uid: str, trainer: WebTrainer) -> TrainerSource | None:
+        """The trainer of the job ``uid``; ``None`` while it is on its way.
+
+        An organisation has half of the fetches at once, so that its slow servers hold up nobody else's.
+        """
         if (task := self._running.get(uid)) is None:
             if (known := await self._offload(self._known, uid, trainer)) is not None:
                 return known
-            task = self._running[uid] = asyncio.create_task(self._fetch(uid, trainer))
+            task = self._running[uid] = asyncio.create_task(self._fetch(org, uid, trainer))
         await asyncio.wait({task}, timeout=_FIRST_LOOK_S)
         if not task.done():
             return None
@@ -68,8 +73,10 @@ class Downloads:
         if (task := self._running.pop(uid, None)) is not None:
             task.cancel()
 
-    async def _fetch(self, uid: str, trainer: WebTrainer) -> TrainerSource:
-        async with self._room:
+    async def _fetch(self, org: str, uid: str, trainer: WebTrainer) -> TrainerSource:
+        if (share := self._shares.get(org)) is None:
+            share = self._shares[org] = asyncio.Semaphore(max(self._settings.url_parallel // 2, 1))
+        async with share, self._room:
             descriptor, draft = await self._offload(self._draft)
             try:
                 problem = await self._run(trainer, descriptor)

@@ -119,7 +119,7 @@ class Executor:
         except InvalidRequest as error:
             return TrainerSource("", "trainer", error.message)
         if isinstance(uri, WebTrainer):
-            return await self._downloads.get(job.key.uid, uri)
+            return await self._downloads.get(job.key.org, job.key.uid, uri)
         if isinstance(uri, FileTrainer):
             return await self._offload.long(job.key.org, self._packages.from_file, uri.path, self._trainers)
         return await self._offload.long(job.key.org, self._stored, job, text, uri)

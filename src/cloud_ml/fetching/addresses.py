@@ -18,6 +18,11 @@ _WRAPPING = tuple(
     ipaddress.ip_network(text) for text in ("::/96", "2002::/16", "2001::/32", "64:ff9b::/96", "64:ff9b:1::/48")
 )
 """IPv6 addresses that stand for an IPv4 address: what a gateway makes of them is not ours to know."""
+_NOT_FOR_HOSTS = tuple(ipaddress.ip_network(text) for text in ("192.0.0.0/24", "192.88.99.0/24", "3fff::/20"))
+"""Set aside for protocols and books; not every Python release knows them all."""
+_GLOBAL_V6 = ipaddress.IPv6Network("2000::/3")
+_ISATAP = frozenset({0x00005EFE, 0x02005EFE})
+"""The third quarter of an address whose last one is an IPv4 address to tunnel to."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +87,14 @@ def _class_of(address: Address) -> str | None:
         return "is link-local"
     if address.is_multicast:
         return "is multicast"
-    if any(address in network for network in _WRAPPING):
+    if any(address in network for network in _WRAPPING) or _is_isatap(address):
         return "is an IPv6 form of another address"
     if getattr(address, "is_site_local", False) or address.is_private or address.is_reserved or not address.is_global:
         return "is private"
+    if any(address in network for network in _NOT_FOR_HOSTS) or (address.version == 6 and address not in _GLOBAL_V6):
+        return "is private"
     return None
+
+
+def _is_isatap(address: Address) -> bool:
+    return address.version == 6 and (int(address) >> 32) & 0xFFFF_FFFF in _ISATAP

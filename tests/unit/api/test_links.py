@@ -73,3 +73,63 @@ async def test_a_link_goes_with_its_key(served: Served) -> None:
     assert (await send(served, "GET", made)).status == 200
     served.platform.identities.set_secret(served.member.identity.access_key, "another")
     assert (await send(served, "GET", made)).status == 401
+
+
+async def test_what_a_link_opened_is_in_nobodys_cache(served: Served) -> None:
+    served.platform.objects.put("cloudml", "page.html", b"x")
+    assert (await send(served, "GET", link(served))).headers["cache-control"] == "private, no-cache"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("PATCH", "/api/v1/admin/users/mei", {"enabled": False}),
+        ("PATCH", "/api/v1/admin/keys/{key}", {"enabled": False}),
+        ("DELETE", "/api/v1/admin/users/mei", None),
+        ("DELETE", "/api/v1/admin/keys/{key}", None),
+    ],
+)
+async def test_a_link_ends_with_the_right_to_it(served: Served, change: tuple[str, str, object]) -> None:
+    served.platform.objects.put("cloudml", "page.html", b"x")
+    made = [link(served), link(served, "PUT")]
+    method, target, document = change
+    key = served.member.identity.access_key
+    assert (await served.admin.call(method, target.format(key=key), document)).status == 200
+    assert [(await send(served, "GET", made[0])).status, (await send(served, "PUT", made[1])).status] == [401, 401]
+    assert served.platform.objects.get("cloudml", "page.html") == b"x"
+
+
+async def test_who_may_only_look_makes_no_link_that_writes(served: Served) -> None:
+    served.platform.objects.put("cloudml", "page.html", b"x")
+    made = [link(served), link(served, "PUT")]
+    await served.admin.call("PATCH", "/api/v1/admin/users/mei", {"role": "viewer"})
+    assert (await send(served, "GET", made[0])).status == 200
+    assert (await send(served, "PUT", made[1], b"y")).status == 403
+    assert served.platform.objects.get("cloudml", "page.html") == b"x"
+
+
+async def test_a_link_means_the_very_bytes_of_its_path_and_query(served: Served) -> None:
+    for key in ("page.html", "a/page.html"):
+        served.platform.objects.put("cloudml", key, b"x")
+    made = link(served)
+    path, _, query = made.partition("?")
+    pairs = query.split("&")
+    for other in (
+        path.replace("page", "%70age"), path.replace("/cloudml/", "//cloudml/"),
+        path.replace("/cloudml/", "/cloudml//"),
+        path.replace("/cloudml/", "/cloudml/a/../"), path.replace("/cloudml/", "/cloudml/./"), path + "/", path + ";x",
+        path.replace("/cloudml/", "/cloudml/a/%2e%2e/"), path.replace("cloudml/", "cloudml%2F"), path + "%00",
+    ):  # fmt: skip
+        assert (await send(served, "GET", f"{other}?{query}")).status in (400, 401, 404), other
+    for more in (
+        pairs[:2], [*pairs, pairs[0]], [*pairs, "prefix="], [*pairs, ""], [*pairs[:2], pairs[2].upper()],
+        [pairs[0], "X-Cloudml-Expires=99999999999", pairs[2]], [pairs[0], pairs[1] + "0", pairs[2]],
+        [pairs[0], pairs[1].replace("=", "=0"), pairs[2]], [pairs[0].replace("X-", "x-"), *pairs[1:]],
+    ):  # fmt: skip
+        answer = await send(served, "GET", f"{path}?{'&'.join(more)}")
+        assert answer.status in (400, 401), more
+    assert (await send(served, "GET", f"{path}?{'&'.join(reversed(pairs))}")).status == 200
+    for headers in ({"X-Http-Method-Override": "PUT"}, {"X-Original-Url": "/api/v1/whoami"}):
+        assert (await served.client.send("GET", made, headers)).body == b"x"
+    assert (await served.client.send("GET", made, {"Authorization": "CLOUDML1-HMAC-SHA256 x"})).status == 401
+    assert (await served.client.send("GET", made, {"Range": "bytes=0-0"})).status == 206

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path, PurePosixPath
 
 import pytest
@@ -37,7 +38,7 @@ def offload() -> Iterator[Offload]:
 
 async def arrived(downloads: Downloads, uid: str, trainer: WebTrainer) -> TrainerSource:
     async with asyncio.timeout(20):
-        while (found := await downloads.get(uid, trainer)) is None:
+        while (found := await downloads.get("org", uid, trainer)) is None:
             pass
         return found
 
@@ -73,10 +74,24 @@ async def test_what_must_not_be_reached_is_a_problem_of_the_job(web: Web, tmp_pa
     assert web.seen == []
 
 
+async def test_a_tenants_slow_servers_hold_up_nobody_else(web: Web, tmp_path: Path, offload: Offload) -> None:
+    web.pages["/slow"] = lambda _: web.over.wait() and None
+    fast = WebTrainer(web.page("/fast", b"x"), "fast", None)
+    downloads = Downloads(tmp_path, replace(OPEN, url_parallel=2), offload)
+    slow = [str(number) for number in range(4)]
+    asked = [downloads.get("greedy", uid, WebTrainer(web.url("/slow"), "slow", None)) for uid in slow]
+    assert await asyncio.gather(*asked) == [None] * 4
+    assert not (await arrived(downloads, "mine", fast)).problem
+    tasks = [downloads._running[uid] for uid in slow]
+    for uid in slow:
+        downloads.forget(uid)
+    await asyncio.wait(tasks)
+
+
 async def test_a_job_that_is_stopped_ends_its_fetch(web: Web, tmp_path: Path, offload: Offload) -> None:
     web.pages["/slow"] = lambda _: web.over.wait() and None
     downloads = Downloads(tmp_path, OPEN, offload)
-    assert await downloads.get("a", WebTrainer(web.url("/slow"), "slow", None)) is None
+    assert await downloads.get("org", "a", WebTrainer(web.url("/slow"), "slow", None)) is None
     task = downloads._running["a"]
     downloads.forget("a")
     await asyncio.wait({task})

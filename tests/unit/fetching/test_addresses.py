@@ -56,6 +56,13 @@ def test_the_open_internet_may_be_reached(address: str) -> None:
         ("2001:db8::1", "private"),
         ("224.0.0.1", "multicast"),
         ("ff02::1", "multicast"),
+        ("192.0.0.8", "private"),
+        ("192.88.99.1", "private"),
+        ("3fff::1", "private"),
+        ("4000::1", "private"),
+        ("::ffff:0:7f00:1", "private"),
+        ("2600::5efe:7f00:1", "IPv6 form of another address"),
+        ("2600::200:5efe:10.0.0.1", "IPv6 form of another address"),
     ],
 )
 def test_everything_inside_is_refused(address: str, why: str) -> None:
