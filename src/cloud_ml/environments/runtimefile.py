@@ -120,7 +120,7 @@ def _bytes(value: object) -> bool:
 
 
 def _is_compat(text: str) -> bool:
-    return (_COMPAT / text).is_dir()
+    return _NAME.fullmatch(text) is not None and (_COMPAT / text).is_dir()
 
 
 KEYS: Mapping[str, tuple[str, Callable[[Any], bool], Callable[[str], object] | None]] = {

@@ -117,3 +117,27 @@ async def test_a_connection_too_many_is_turned_away(served: Served) -> None:
         answer, document = await talk(port, b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
         assert (answer, document["code"]) == (503, "unavailable")
         writer.close()
+
+
+@pytest.mark.parametrize(
+    "framing",
+    [
+        b"content-length: 5\r\ntransfer-encoding: chunked\r\n",
+        b"transfer-encoding: chunked\r\ncontent-length: 5\r\n",
+        b"content-length: 5\r\ncontent-length: 0\r\n",
+        b"content-length: +5\r\n",
+        b"content-length: -5\r\n",
+        b"content-length: 5, 5\r\n",
+        b"transfer-encoding: chunked, identity\r\n",
+        b"transfer-encoding : chunked\r\n",
+        b"x: a\r\n folded: b\r\ncontent-length: 0\r\n",
+        b"x: a\x00b\r\n",
+        b"x: a\rcontent-length: 5\r\n",
+    ],
+)
+async def test_nothing_is_smuggled(served: Served, framing: bytes) -> None:
+    """Where two readers could disagree about the end of a request, there is no second one."""
+    head = b"POST /healthz HTTP/1.1\r\n" + HOST + framing + b"\r\n"
+    async with listening(served) as port:
+        status, document = await talk(port, head + b"0\r\n\r\nGET /api/v1/whoami HTTP/1.1\r\n" + HOST + b"\r\n")
+    assert (status, document["message"]) == (400, "this is no HTTP/1.1 request")

@@ -101,6 +101,13 @@ def test_files_that_are_named_exist(page: Path) -> None:
             assert any(source.endswith(f"/{path[0]}") or source == path[0] for source in SOURCES), span
 
 
+def test_every_attack_names_a_test_that_exists() -> None:
+    named = [span.split("::") for span in spans(ROOT / "docs" / "security.md") if "::" in span]
+    assert len(named) > 30
+    for path, name in named:
+        assert re.search(rf"def {name}\b", (ROOT / path).read_text("utf-8")), f"{path} has no {name}"
+
+
 def test_every_promise_names_tests_that_exist() -> None:
     text = GUARANTEES.read_text("utf-8")
     promises = re.findall(r"^## (\d+)\. .+?(?=^## |\Z)", text, re.MULTILINE | re.DOTALL)
