@@ -57,6 +57,12 @@ class Typed:
 
 
 PAGES = [
+    Typed(
+        "docs/howto/backup.md",
+        before=("cloudml jobs submit ./mine -n kept --save_mode",),
+        skip=r"rsync|systemctl|cloudml server restore|pg_|createdb",
+        instead={"/var/lib/cloudml": "$DATA", "/backups": "."},
+    ),
     Typed("README.md", skip=r"make |\. \.venv|cloudml server$"),
     Typed("docs/tutorial.md", skip=r"python3 -m venv|\. \.venv|pip install|cloudml server$"),
     Typed(
@@ -99,7 +105,7 @@ def shell(server: RealServer, tmp_path: Path) -> Iterator[Shell]:
             (tmp_path / "nightly.toml").write_text(block.text)
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    shell = Shell(tmp_path, server.environment(server.home, PATH=path))
+    shell = Shell(tmp_path, server.environment(server.home, PATH=path, DATA=str(server.data)))
     yield shell
     shell.type("cloudml jobs delete --wait $(cloudml jobs list -o name)")
     shell.close()

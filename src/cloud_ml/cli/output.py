@@ -61,10 +61,11 @@ def echo(text: str) -> None:
         click.echo(text)
 
 
-def note(text: str) -> None:
-    """Tell the person in front of it something that is not the result: on standard error."""
+def note(text: str, *, state: str = "") -> None:
+    """Tell the person in front of it something that is not the result: on standard error, in the colour of a state."""
+    colour = _STATE_COLOURS.get(state) if wants_colours(sys.stderr) else None
     with above_the_line(sys.stderr):
-        click.echo(text, err=True)
+        click.echo(click.style(text, fg=colour) if colour else text, err=True)
 
 
 def echo_as(output: str | None, found: Any, names: str | Iterable[str]) -> bool:

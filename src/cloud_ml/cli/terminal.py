@@ -18,9 +18,9 @@ _unfinished: list[TextIO] = []
 _pen = threading.RLock()
 
 
-def wants_colours() -> bool:
-    """Whether standard output is a terminal whose user has not refused colours (``NO_COLOR``)."""
-    return _is_terminal(sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+def wants_colours(stream: TextIO | None = None) -> bool:
+    """Whether standard output, or another stream, is a terminal whose user has not refused colours (``NO_COLOR``)."""
+    return _is_terminal(stream or sys.stdout) and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def is_live(stream: TextIO) -> bool:

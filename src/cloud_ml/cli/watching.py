@@ -82,7 +82,7 @@ def watch(client: CloudMlClient, handle: JobHandle) -> int:
 
 def conclude(job: Job) -> None:
     """Say how a job has ended and what can be done about it."""
-    note(verdict(job))
+    note(verdict(job), state=job.phase)
     if not job.succeeded and (advice := next_step(job)):
         note(f"  {advice}")
 
