@@ -10,7 +10,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-runtimes test-api-fuzz check format bench docs record clean
+.PHONY: help setup demo test test-fast test-server test-runtimes test-api-fuzz soak check format bench docs record clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-14s %s\n' "$$n" "$$t"; done
@@ -34,6 +34,9 @@ test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigaby
 
 test-api-fuzz: $(VENV)/.fuzz  ## Requests made up from the OpenAPI document, against a real server (CLOUDML_FUZZ_S=600 for long)
 	$(PYTEST) tests/fuzz -q
+
+soak: $(VENV)/.develop  ## Load for SOAK_S seconds (two hours), then what the server holds on to; SOAK_KILL_S=20 kills it meanwhile
+	$(BIN)/python tests/soak/soak.py
 
 check: $(VENV)/.develop  ## Format, lint, types, import rules
 	$(BIN)/ruff format --check src tests benchmarks examples tools docs

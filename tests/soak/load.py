@@ -1,0 +1,185 @@
+"""People at work: they submit, follow, list, store and remove, and check what they get."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+
+from cloud_ml.client import CloudMlClient
+from cloud_ml.errors import CloudMlError, NotFound, TransportError, TryAgain
+from cloud_ml.models.train_job import TrainJob
+from support.server import RealServer
+
+LINES = 20
+SOURCE = f"""
+import os, pathlib, sys, time
+attempt = os.environ["CLOUDML_ATTEMPT"]
+with open(sys.argv[1], "a") as runs:
+    runs.write(attempt + "\\n")
+for number in range({LINES}):
+    print("line", number, flush=True)
+    time.sleep(0.002)
+if "forever" in sys.argv:
+    time.sleep(3600)
+sys.exit(3 if "fail" in sys.argv and attempt == "1" else 0)
+"""
+_MOST_OPEN = 40
+_KINDS = ("plain", "plain", "plain", "retried", "cancelled")
+
+
+class Load:
+    """Threads that use a server until ``stop``; ``wrong`` is what must be empty at the end.
+
+    Args:
+        server: May be killed and started again meanwhile: callers try again.
+        trainer_uri: Of the package made from ``SOURCE``.
+        rate: Jobs submitted per second.
+    """
+
+    def __init__(self, server: RealServer, trainer_uri: str, *, rate: float) -> None:
+        self._server = server
+        self._uri = trainer_uri
+        self._rate = rate
+        self._stop = threading.Event()
+        self._finish = threading.Event()
+        self._open: list[tuple[str, str]] = []
+        self._deleted: set[str] = set()
+        self._lock = threading.Lock()
+        self.done: Counter[str] = Counter()
+        self.wrong: list[str] = []
+        parts = [self._submit, *[self._collect] * 6, self._follow, self._list, self._list, self._store]
+        self._threads = [threading.Thread(target=self._run, args=(part,), name=part.__name__) for part in parts]
+
+    def start(self) -> None:
+        """Begin."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self, limit_s: float = 120.0) -> None:
+        """Submit no more, collect what is open, and end."""
+        self._stop.set()
+        deadline = time.monotonic() + limit_s
+        while self._open and time.monotonic() < deadline:
+            self._finish.wait(0.1)
+        self._finish.set()
+        self.wrong += [f"{name} did not end" for name, _ in self._open]
+        client = self._server.client()
+        for name, _ in self._open:  # whoever follows one of them waits for its end
+            with contextlib.suppress(CloudMlError):
+                client.cancel_train_job(name)
+        for thread in self._threads:
+            thread.join()
+
+    # ---- what they do
+
+    def _submit(self, client: CloudMlClient) -> None:
+        if len(self._open) >= _MOST_OPEN:
+            self._stop.wait(0.1)
+            return
+        kind = random.choice(_KINDS)
+        name = f"soak-{os.urandom(6).hex()}"
+        words = {"retried": ["fail"], "cancelled": ["forever"]}.get(kind, [])
+        job = TrainJob(
+            name,
+            "trainer.task",
+            self._uri,
+            job_args=[f"fds://cloudml/run-{name}", *words],
+            max_retries=int(kind == "retried"),
+        )
+        client.submit_train_job(job)
+        with self._lock:
+            self._open.append((name, kind))
+        self.done["submitted"] += 1
+        self._stop.wait(random.expovariate(self._rate))
+
+    def _collect(self, client: CloudMlClient) -> None:
+        with self._lock:
+            name, kind = self._open.pop(0) if self._open else ("", "")
+        if not name:
+            self._finish.wait(0.05)
+            return
+        try:
+            self._check(client, name, kind)
+        except NotFound:
+            if name not in self._deleted:
+                self.wrong.append(f"{name} was acknowledged and is lost")
+        except CloudMlError:
+            with self._lock:
+                self._open.append((name, kind))
+            raise
+
+    def _check(self, client: CloudMlClient, name: str, kind: str) -> None:
+        handle = client.get_train_job(name)
+        if kind == "cancelled":
+            handle.cancel()
+        job = handle.wait(60)
+        expected = {"plain": ("Succeeded", 1), "retried": ("Succeeded", 2)}.get(kind)
+        if expected and (job.phase, job.attempt) != expected:
+            self.wrong.append(f"{name} ({kind}) ended as {job.phase} in attempt {job.attempt}: {job.message}")
+        runs = self._server.bucket(f"run-{name}")
+        attempts = runs.read_text().split() if runs.exists() else []
+        if len(set(attempts)) != len(attempts):
+            self.wrong.append(f"{name} ran an attempt twice: {attempts}")
+        lines = b"".join(handle.logs()).count(b"line ")
+        if expected and lines != LINES * expected[1]:
+            self.wrong.append(f"{name} has {lines} lines in its log")
+        if self._server.processes_of(job.uid, job.attempt):
+            self.wrong.append(f"{name} has ended and left processes behind")
+        self._deleted.add(name)
+        handle.delete()
+        with contextlib.suppress(NotFound):
+            client.storage.delete(f"fds://cloudml/run-{name}")
+        self.done["collected"] += 1
+
+    def _follow(self, client: CloudMlClient) -> None:
+        with self._lock:
+            name = random.choice(self._open)[0] if self._open else ""
+        if not name:
+            self._finish.wait(0.05)
+            return
+        with contextlib.suppress(NotFound):
+            for _ in client.get_train_job(name).logs(follow=True):
+                if self._finish.is_set():
+                    break
+            self.done["followed"] += 1
+
+    def _list(self, client: CloudMlClient) -> None:
+        for line, _ in zip(client.list_train_jobs(limit=50), range(50), strict=False):
+            if random.random() < 0.1:
+                with contextlib.suppress(NotFound):
+                    client.describe_train_job(line.name)
+        self.done["listed"] += 1
+        self._finish.wait(0.1)
+
+    def _store(self, client: CloudMlClient) -> None:
+        content = os.urandom(random.randrange(1, 1 << 18))
+        file = self._server.folder / "soak-object"
+        file.write_bytes(content)
+        uri = f"fds://cloudml/soak/{os.urandom(4).hex()}"
+        client.storage.upload(file, uri)
+        back = file.with_suffix(".back")
+        client.storage.download(uri, back)
+        if back.read_bytes() != content:
+            self.wrong.append(f"{uri} came back different")
+        client.storage.delete(uri)
+        self.done["stored"] += 1
+        self._finish.wait(0.2)
+
+    def _run(self, part: Callable[[CloudMlClient], None]) -> None:
+        """Repeat ``part``; a server that is away is waited for, and only then."""
+        ends = self._stop if part is self._submit else self._finish
+        client = self._server.client()
+        while not ends.is_set():
+            try:
+                part(client)
+            except (TransportError, TryAgain) as error:
+                self.done[f"error {error.code}"] += 1
+                ends.wait(0.2)
+            except Exception as error:
+                self.wrong.append(f"{part.__name__}: {type(error).__name__}: {error}")
+                ends.wait(1)
