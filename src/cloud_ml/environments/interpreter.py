@@ -109,8 +109,16 @@ def _usual_places(environ: Mapping[str, str]) -> Iterator[Path]:
         if folder.is_absolute() and folder.name != "shims":  # pyenv's: slow, and not the interpreter
             yield folder
     for folder in versions:
-        yield from sorted(folder.glob("*/bin"))
-    yield from sorted(Path("/opt").glob("python*/bin"))
+        yield from _matching(folder, "*/bin")
+    yield from _matching(Path("/opt"), "python*/bin")
+
+
+def _matching(folder: Path, pattern: str) -> list[Path]:
+    """What a pattern finds; nothing in a folder of somebody else."""
+    try:
+        return sorted(folder.glob(pattern))
+    except OSError:
+        return []
 
 
 def _programs(places: Iterable[Path]) -> Iterator[Path]:

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from cloud_ml.environments import interpreter
 
@@ -27,4 +30,17 @@ def test_every_interpreter_is_found_once_and_the_newest_release_counts(tmp_path:
 
 
 def test_the_platforms_own_is_found_at_the_usual_places(tmp_path: Path) -> None:
+    assert interpreter.own().minor in interpreter.installed(tmp_path)
+
+
+def test_a_folder_of_somebody_else_holds_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = Path.glob
+
+    def glob(folder: Path, pattern: str, **more: Any) -> Any:
+        if folder == Path("/closed/versions"):
+            raise PermissionError(13, "Permission denied", str(folder))
+        return whole(folder, pattern, **more)
+
+    monkeypatch.setattr(Path, "glob", glob)
+    monkeypatch.setenv("PYENV_ROOT", "/closed")
     assert interpreter.own().minor in interpreter.installed(tmp_path)
