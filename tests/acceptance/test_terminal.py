@@ -50,6 +50,17 @@ def test_a_folder_is_submitted_and_watched_to_its_end(server: RealServer, folder
     assert not [line for line in lines if "Starting:" in line or "Uploading" in line]
 
 
+def test_whoever_says_no_keeps_everything(server: RealServer, client: CloudMlClient) -> None:
+    client.storage.create_bucket("kept")
+
+    def refuse(seen: str, _pid: int) -> bytes:
+        return b"n\n" if seen.endswith("[y/N]: ") else b""
+
+    shown = _cloudml(server, "storage", "rb", "--force", "kept", react=refuse)
+    assert (shown.code, left_over(shown.seen)[-1]) == (1, "Nothing is removed.")
+    assert "kept" in [bucket.name for bucket in client.storage.list_buckets()]
+
+
 def test_interrupting_ends_the_watching_and_says_how_to_go_on(
     server: RealServer, client: CloudMlClient, folder: Path
 ) -> None:

@@ -273,7 +273,9 @@ def _confirm(question: str, yes: bool) -> None:
         return
     if not sys.stdin.isatty():
         raise InvalidRequest(question.replace("?", "") + " needs --yes where nobody can be asked", field="yes")
-    click.confirm(question, abort=True)
+    if not click.confirm(question):
+        note("Nothing is removed.")
+        raise click.exceptions.Exit(1)
 
 
 def _bucket(name: str) -> str:
