@@ -14,7 +14,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 from cloud_ml.aio.clock import sleep as pause
-from cloud_ml.errors import TransportError, TryAgain
+from cloud_ml.errors import TooMany, TransportError, TryAgain
 from cloud_ml.models.job import Job
 from cloud_ml.sdk.patience import PATIENCE
 from cloud_ml.sdk.pieces import LastLines
@@ -77,6 +77,8 @@ async def follow_log(
                         yield chunk
                 return
             await source.job(newer_than=job.revision)
+        except TooMany:  # it has been asked a few times, and whoever has too many knows best which to close
+            raise
         except (TransportError, TryAgain):
             failures += 1
             if failures >= patience.attempts:

@@ -174,6 +174,7 @@ def start(session: Session, names: tuple[str, ...]) -> int:
 @pass_session
 def delete(session: Session, names: tuple[str, ...], *, wait: bool, is_cluster_name: bool) -> int:
     """Remove jobs and their logs. One that runs is stopped first."""
+    from cloud_ml.cli.states import states
 
     def remove(name: str) -> None:
         with near_names(session):
@@ -182,7 +183,7 @@ def delete(session: Session, names: tuple[str, ...], *, wait: bool, is_cluster_n
         if not wait:
             echo(f"{handle.name} is being deleted")
             return
-        with spinner(f"{handle.name} is being deleted"):
+        with spinner(f"{handle.name} is being deleted") as say, states(handle, say):
             handle.wait_until_gone()
         echo(f"{handle.name} is deleted")
 

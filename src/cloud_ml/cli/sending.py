@@ -40,7 +40,7 @@ def send(session: Session, job: TrainJob, *, named: bool, watch: bool, output: s
         return 0
     from cloud_ml.cli.watching import watch as follow
 
-    return follow(session.client, handle)
+    return follow(handle)
 
 
 def _submitted(session: Session, job: TrainJob, *, named: bool) -> JobHandle:

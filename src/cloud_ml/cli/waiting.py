@@ -37,7 +37,7 @@ def wait(session: Session, names: tuple[str, ...], *, timeout: str | None, outpu
     try:
         for handle in handles:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
-            job = wait_for(session.client, handle, left)
+            job = wait_for(handle, left)
             conclude(job)
             ended.append(job)
     except WaitTimedOut:

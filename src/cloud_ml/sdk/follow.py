@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager
 from typing import Protocol
 
-from cloud_ml.errors import TransportError, TryAgain
+from cloud_ml.errors import TooMany, TransportError, TryAgain
 from cloud_ml.models.job import Job
 from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.patience import PATIENCE
@@ -78,6 +78,8 @@ def follow_log(
                         yield chunk
                 return
             source.job(newer_than=job.revision)
+        except TooMany:  # it has been asked a few times, and whoever has too many knows best which to close
+            raise
         except (TransportError, TryAgain):
             failures += 1
             if failures >= patience.attempts:

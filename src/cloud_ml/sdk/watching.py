@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager
 
-from cloud_ml.errors import TransportError, TryAgain
+from cloud_ml.errors import TooMany, TransportError, TryAgain
 from cloud_ml.models import codec
 from cloud_ml.models.job import JobChange
 from cloud_ml.sdk.clock import sleep as pause
@@ -50,6 +50,8 @@ def follow_changes(
                             yield codec.decode(JobChange, json.loads(event.data), ignore_unknown=True)
                         # Kept only now: who is cut off while the caller works on an event gets the next one.
                         after = after if event.id is None else event.id
+        except TooMany:  # it has been asked a few times, and whoever has too many knows best which to close
+            raise
         except (TransportError, TryAgain):
             failures += 1
             if failures >= patience.attempts:
