@@ -87,6 +87,7 @@ class _Teller:
         self._live = is_live(sys.stderr)
         self._over = False
         self._news = threading.Event()
+        self._told = state_line(handle.job)
 
     def stop(self) -> None:
         """Say no more."""
@@ -105,7 +106,8 @@ class _Teller:
                 raise
             except CloudMlError:  # too many streams of this key, say
                 self._ask()
-        self.stop()
+        if not self._handle.finished:  # it is gone
+            self.stop()
 
     def _ask(self) -> None:
         while not self._over and not self._handle.finished:
@@ -119,7 +121,6 @@ class _Teller:
 
     def tell(self) -> None:
         """Say what is new, at once, and what goes on, now and then."""
-        told = state_line(self._handle.job)
         while not self._over:
             self._news.clear()
             now, pause = self._handle.job, None
@@ -132,8 +133,8 @@ class _Teller:
                 except CloudMlError as error:
                     self._say(f"{now.name}: {error.message}; trying again")
                     pause = TROUBLE_S
-            elif (line := state_line(now)) != told and not now.finished:
-                told = line
+            elif (line := state_line(now)) != self._told and not now.finished:
+                self._told = line
                 note(f"{line}  [{local_time(now.updated_at)}]")
             if now.finished:
                 return
