@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cloud_ml.environments import leases, process, requirements
-from cloud_ml.environments.files import read_json, remove, write_json
+from cloud_ml.environments.files import read_json, write_json
+from cloud_ml.environments.removing import remove
 
 _KINDS = ("layers", "tenants/*/layers", "tenants/*/trainers")
 

@@ -7,11 +7,12 @@ import fcntl
 import hashlib
 import json
 import os
-import shutil
 import stat
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
+
+from cloud_ml.environments.removing import remove
 
 _LIMIT = 16 * 1024 * 1024
 
@@ -85,11 +86,6 @@ def clear_leftovers(home: Path) -> None:
     for scratch in home.glob("tenants/*/scratch/*"):
         if not Path("/proc", scratch.name.partition("-")[0]).exists():
             remove(scratch)
-
-
-def remove(path: Path) -> None:
-    """Remove a folder and all below it; absent is fine."""
-    shutil.rmtree(path, ignore_errors=True)
 
 
 def write_json(path: Path, document: Any) -> None:

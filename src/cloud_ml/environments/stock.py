@@ -12,11 +12,12 @@ from pathlib import Path
 
 from cloud_ml.environments import process, resolve
 from cloud_ml.environments.base import Sandbox
-from cloud_ml.environments.files import digest_of, remove
+from cloud_ml.environments.files import digest_of
 from cloud_ml.environments.interpreter import Interpreter, own
 from cloud_ml.environments.layers import Store
 from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.pipconfig import PipConfig
+from cloud_ml.environments.removing import remove
 from cloud_ml.environments.requirements import Requirement, locked, parse
 from cloud_ml.environments.runtime import Runtime
 from cloud_ml.environments.uv import Uv

@@ -19,8 +19,9 @@ from typing import Any
 
 from cloud_ml.environments import detect, inside, interpreter, process, wheels
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Sandbox
-from cloud_ml.environments.files import digest_of, is_real_folder, make_once, read_json, remove, write_json
+from cloud_ml.environments.files import digest_of, is_real_folder, make_once, read_json, write_json
 from cloud_ml.environments.leases import Leases
+from cloud_ml.environments.removing import remove
 from cloud_ml.environments.unpacking import unpack
 
 _FORMAT = 3

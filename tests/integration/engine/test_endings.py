@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import subprocess
 import sys
 from pathlib import Path
 
@@ -284,3 +285,26 @@ async def _gone(key) -> None:
     async with asyncio.timeout(10):
         while proctree.marked(f"CLOUDML_GANG={key}"):
             await asyncio.sleep(0.02)
+
+
+async def test_folders_deeper_than_any_path_are_removed_like_others(
+    engine: LocalEngine, request: pytest.FixtureRequest
+) -> None:
+    dig = """import os
+for top in ("HOME", "TMPDIR"):
+    os.chdir(os.environ[top])
+    for _ in range(2000):
+        os.mkdir("d")
+        os.chdir("d")
+"""
+    gang = gang_of(PYTHON, "-c", dig)
+    folder = engine._ledger.jobs / gang.key.job_uid
+    request.addfinalizer(lambda: subprocess.run(["rm", "-rf", str(folder)], check=True))  # pytest's own broom cannot
+    seen, _ = await run(engine, gang)
+    assert seen.reason is Reason.COMPLETED
+    assert folder.exists()
+    async with asyncio.timeout(20):
+        while (engine._ledger.attempt_folder(gang.key) / "tmp").exists():
+            await asyncio.sleep(0.02)
+    await engine.forget(gang.key.job_uid)
+    assert not folder.exists()

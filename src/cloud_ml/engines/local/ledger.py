@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -27,6 +26,7 @@ from pathlib import Path
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.engines.base import GangKey
+from cloud_ml.environments.removing import remove
 from cloud_ml.models import codec
 
 _GATES_KEPT = timedelta(days=7)
@@ -179,7 +179,7 @@ class Ledger:
             for leftover in (self.reports / f"{job_uid}.{attempt}.json", self.stops / f"{job_uid}.{attempt}"):
                 leftover.unlink(missing_ok=True)
             _replace(self.gates / f"{job_uid}.{attempt}", json.dumps(Gate().__dict__))
-        shutil.rmtree(self.jobs / job_uid, ignore_errors=True)
+        remove(self.jobs / job_uid)
 
     def prune(self) -> None:
         """Drop gates of jobs that were forgotten long ago."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +20,7 @@ from cloud_ml.engines.local.tools import ToolSandbox
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared
 from cloud_ml.environments.build import prepare
 from cloud_ml.environments.catalog import Catalog
+from cloud_ml.environments.removing import remove
 
 _TMP, _VENV = "tmp", "venv"
 WRITABLE = (_TMP, _VENV)
@@ -147,7 +147,7 @@ class Stage:
     def clean_up(self) -> None:
         """Remove what nobody looks at after the end; logs and the working folder stay."""
         for folder in (self._tmp, self._venv):
-            shutil.rmtree(folder, ignore_errors=True)
+            remove(folder)
 
     @property
     def _tmp(self) -> Path:

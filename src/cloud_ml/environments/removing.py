@@ -1,0 +1,81 @@
+"""Folders that strangers have filled, removed: of any depth and size, and without following a link.
+
+``shutil.rmtree`` calls itself for each level, so a folder a thousand deep, which costs a job nothing, raises
+``RecursionError`` out of it. Here every subfolder is moved up to the top and emptied there.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+
+_ROUNDS = 3
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+def remove(path: Path) -> None:
+    """Remove a folder and all below it; absent is fine, and what cannot be removed stays."""
+    with contextlib.suppress(OSError):
+        if not path.is_dir() or path.is_symlink():
+            path.unlink()
+            return
+        for _ in range(_ROUNDS):
+            with _opened(path) as top:
+                _empty_wholly(top)
+            with contextlib.suppress(OSError):  # a name was passed over while others went, or somebody fills it
+                path.rmdir()
+                return
+
+
+def _empty_wholly(top: int) -> None:
+    prefix, number = f".{secrets.token_hex(8)}.", 0
+    while subfolders := _empty(top):
+        before = number
+        for name in subfolders:
+            number = _flatten(top, name, prefix, number)
+        if number == before and _empty(top) == subfolders:
+            return  # it may not be touched
+
+
+def _flatten(top: int, name: str, prefix: str, number: int) -> int:
+    """Move the subfolders of a subfolder up to the top and remove it; returns the last number that was given."""
+    with contextlib.suppress(OSError):
+        with _opened(name, top) as folder:
+            for below in _empty(folder):
+                number += 1
+                with contextlib.suppress(OSError):
+                    os.rename(below, f"{prefix}{number}", src_dir_fd=folder, dst_dir_fd=top)
+        os.rmdir(name, dir_fd=top)
+    return number
+
+
+def _empty(folder: int) -> list[str]:
+    """Remove all but subfolders, whose names are returned."""
+    subfolders = []
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if entry.is_dir(follow_symlinks=False):
+                subfolders.append(entry.name)
+            else:
+                with contextlib.suppress(OSError):
+                    os.unlink(entry.name, dir_fd=folder)
+    return subfolders
+
+
+@contextlib.contextmanager
+def _opened(path: Path | str, folder: int | None = None) -> Iterator[int]:
+    """A folder, open meanwhile, and open to its owner again, whatever its mode was."""
+    try:
+        descriptor = os.open(path, _FOLDER, dir_fd=folder)
+    except PermissionError:
+        os.chmod(path, 0o700, dir_fd=folder)
+        descriptor = os.open(path, _FOLDER, dir_fd=folder)
+    try:
+        with contextlib.suppress(OSError):
+            os.fchmod(descriptor, 0o700)
+        yield descriptor
+    finally:
+        os.close(descriptor)
