@@ -21,5 +21,6 @@ myst_heading_anchors = 3
 html_theme = "furo"
 html_title = f"Cloud ML {release}"
 html_static_path = ["_static"]
+html_css_files = ["page.css"]
 html_copy_source = False
 html_show_sphinx = False
