@@ -37,9 +37,12 @@ def test_a_runtime_is_prepared_by_two_at_once_and_described(server: RealServer) 
 def test_what_a_living_job_uses_is_not_removed(
     server: RealServer, client: CloudMlClient, code: Callable[..., str]
 ) -> None:
-    source = (
-        "import pathlib, time\nwhile not pathlib.Path('/storage/cloudml/go-on').exists(): time.sleep(0.02)\nimport pip"
-    )
+    source = """
+import os, pathlib, time
+while not pathlib.Path(os.environ["CLOUDML_STORAGE"], "cloudml", "go-on").exists():
+    time.sleep(0.02)
+import pip
+"""
     handle = client.submit_train_job(TrainJob("living", "trainer.task", code(source), framework="python"))
     eventually(lambda: handle.refresh().phase == "Running", "the job runs")
     refused = server.cli("framework", "remove", "python")

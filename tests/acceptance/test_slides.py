@@ -145,6 +145,11 @@ def _original(server: RealServer, method: str, path: str, document: Any = None) 
 def test_every_example_is_run_somewhere() -> None:
     """Those of the frameworks by ``make test-runtimes``, all others here."""
     tests = Path(__file__).parents[1]
-    files = ("acceptance/test_slides.py", "acceptance/test_jobs.py", "runtimes/test_frameworks.py")
+    files = (
+        "acceptance/test_slides.py",
+        "acceptance/test_jobs.py",
+        "acceptance/test_sdk_examples.py",
+        "runtimes/test_frameworks.py",
+    )
     run = "".join((tests / name).read_text() for name in files)
     assert [folder.name for folder in EXAMPLES.iterdir() if folder.is_dir() and f'"{folder.name}"' not in run] == []

@@ -108,7 +108,7 @@ async def test_a_job_that_only_thrashes_at_its_limit_ends_as_oom_killed(
     "write",
     [
         "n = 0\nwhile True:\n  open(f'f{n}', 'wb').write(b'x' * MIB); n += 1",
-        "f = open('/tmp/f', 'wb', 0)\nwhile True: f.write(b'x' * MIB)",
+        "import os\nf = open(os.environ['TMPDIR'] + '/f', 'wb', 0)\nwhile True: f.write(b'x' * MIB)",
         "import os\nf = open('f', 'wb', 0); os.unlink('f')\nwhile True: f.write(b'x' * MIB)",
     ],
     ids=["many files", "one file", "a deleted file"],
