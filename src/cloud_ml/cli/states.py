@@ -26,7 +26,14 @@ TROUBLE_S = 3.0
 PARTING_S = 0.2
 """How long the end waits for the threads that ask."""
 _PREPARING = "preparing the environment"
-_STAGES = {"": _PREPARING, "claimed": _PREPARING, "environment": "starting the code"}
+_STAGES = {
+    "": _PREPARING,
+    "claimed": _PREPARING,
+    "fetched": "resolving what the trainer requires",
+    "resolved": "installing packages",
+    "installed": _PREPARING,
+    "environment": "starting the code",
+}
 
 
 def state_line(job: Job, tasks: JobTasks | None = None) -> str:

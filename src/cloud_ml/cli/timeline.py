@@ -15,12 +15,22 @@ _LED_TO = {
     "claimed": "hand over",
     "fetched": "fetch",
     "resolved": "resolve",
+    "installed": "install",
     "environment": "environment",
     "started": "start",
-    "imported": "import",
+    "output": "to first output",
 }
 """What was going on before an attempt reached a stage."""
-_AFTER = {"": "hand over", "claimed": "environment", "environment": "start", "started": "run", "imported": "run"}
+_AFTER = {
+    "": "hand over",
+    "claimed": "environment",
+    "fetched": "resolve",
+    "resolved": "install",
+    "installed": "environment",
+    "environment": "start",
+    "started": "run",
+    "output": "run",
+}
 """What goes on behind the last stage that was reached, and what an end has cut off."""
 
 

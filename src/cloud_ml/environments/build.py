@@ -40,6 +40,7 @@ def prepare(
     pythons: Mapping[str, str] | None = None,
     timeout_s: float = 1800.0,
     leases: Leases | None = None,
+    reached: Callable[[str], None] = lambda _: None,
 ) -> Prepared:
     """Make the environment of a gang, or find it made, and fill ``venv`` for this job.
 
@@ -61,6 +62,7 @@ def prepare(
         pythons: Programs of other versions, by their version such as ``3.12``; uv looks for what is not there.
         timeout_s: Bounds every single call of a tool, in seconds.
         leases: Holds what the environment is made of against eviction; by default until this process ends.
+        reached: Told each stage of the long way when it is reached: ``fetched``, ``resolved``, ``installed``.
 
     Returns:
         What the engine must bind (read-only, each at the path it has on this machine; after any
@@ -79,8 +81,10 @@ def prepare(
         leases = Leases() if leases is None else leases
         made = _remembered(memo, home.resolve(), leases)
         if made is None:
-            stock = Stock(home.resolve(), request.tenant, uv, config, sandbox, log, timeout_s, leases)
-            made = _Maker(request, catalog, stock, usual, log, pythons or {}).make(digest)
+            stock = Stock(
+                home.resolve(), request.tenant, uv, config, sandbox, log, timeout_s, leases, lambda: reached("resolved")
+            )
+            made = _Maker(request, catalog, stock, usual, log, pythons or {}, reached).make(digest)
             write_json(memo, asdict(made))
         place = VENV_TARGET if sandbox.isolated else str(venv)
         make_venv(venv, made.interpreter, made.sites)
@@ -121,11 +125,13 @@ class _Maker:
     usual: Interpreter
     log: Callable[[bytes], None]
     pythons: Mapping[str, str]
+    reached: Callable[[str], None]
 
     def make(self, digest: str) -> _Made:
         if self.request.trainer is not None:
             self.log(f"Processing {Path(self.request.trainer_name).name}\n".encode())
         trainer = self._trainer(digest)
+        self.reached("fetched")
         try:
             return self._around(trainer, _requirements(trainer))
         except EnvironmentFailed:
@@ -141,6 +147,7 @@ class _Maker:
             runtime, replaced = resolve.make_room(runtime, needed)
             dropped = [*dropped, *replaced]
         lock, layers = self.stock.layers_for(runtime, needed, interpreter)
+        self.reached("installed")
         if trainer is not None:
             modules.check(self.request.module, trainer.site, layers)
             self.log(f"Installed {trainer.label} with {len(locked(lock))} packages\n".encode())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -50,6 +50,8 @@ class Stock:
     log: process.Output
     timeout_s: float
     leases: Leases = field(default_factory=Leases)
+    resolved: Callable[[], None] = lambda: None
+    """Called when it is known what a job needs, before that is installed."""
 
     @property
     def tenant_folder(self) -> Path:
@@ -89,9 +91,11 @@ class Stock:
         bare = resolve.question(runtime, _compatible(self.config.local_builds(interpreter.tag), needed))
         base = self._base(runtime, bare, interpreter)
         if not needed:
+            self.resolved()
             return base, self._installed(self.shared, [base], interpreter)
         lock, uv = self._job_lock(bare, base, needed, interpreter)
         resolve.check_forbidden(lock, runtime)
+        self.resolved()
         if locked(base).items() <= locked(lock).items():
             extra = resolve.beyond(lock, base)
             own_layer = self._installed(uv, [extra], interpreter)

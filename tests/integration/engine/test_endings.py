@@ -13,6 +13,7 @@ import pytest
 
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState
+from cloud_ml.engines.base import EnvironmentPlan, TrainerSource
 from cloud_ml.engines.local import proctree
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.probe import Findings
@@ -308,3 +309,36 @@ for top in ("HOME", "TMPDIR"):
             await asyncio.sleep(0.02)
     await engine.forget(gang.key.job_uid)
     assert not folder.exists()
+
+
+async def test_the_first_output_is_a_stage_that_is_told_while_the_job_runs(engine: LocalEngine) -> None:
+    gang = shell("echo up; sleep 600")
+    await engine.ensure(gang)
+    seen = await when(engine, gang.key, lambda gang: "output" in gang.stages)
+    assert (seen.state, list(seen.stages)) == (GangState.RUNNING, ["claimed", "environment", "started", "output"])
+    await engine.stop(gang.key, 0)
+    ended = await when(engine, gang.key, lambda gang: gang.state.over)
+    assert list(ended.stages) == [*seen.stages, "ended"]
+
+
+async def test_a_prepare_command_that_takes_long_is_told_while_it_runs(engine: LocalEngine) -> None:
+    gang = shell("true", prepare_command="sleep 600")
+    await engine.ensure(gang)
+    seen = await when(engine, gang.key, lambda gang: "environment" in gang.stages)
+    assert seen.state is GangState.STAGING
+    await engine.stop(gang.key, 0)
+    await when(engine, gang.key, lambda gang: gang.state.over)
+
+
+async def test_a_start_that_takes_long_is_told_before_it_is_over_and_can_be_stopped(
+    engine: LocalEngine, tmp_path: Path
+) -> None:
+    os.mkfifo(tmp_path / "slow.whl")  # whoever reads it waits for somebody who writes
+    trainer = TrainerSource(str(tmp_path / "slow.whl"), "slow.whl")
+    gang = gang_of("python", environment=EnvironmentPlan(trainer))
+    await engine.ensure(gang)
+    seen = await when(engine, gang.key, lambda gang: "claimed" in gang.stages)
+    assert (seen.state, list(seen.stages)) == (GangState.STAGING, ["claimed"])
+    await engine.stop(gang.key, 0)
+    ended = await when(engine, gang.key, lambda gang: gang.state.over)
+    assert (ended.reason, list(ended.stages)) == (Reason.CANCELLED, ["claimed", "ended"])

@@ -17,6 +17,7 @@ def _at(seconds: float) -> datetime:
 
 
 STAGES = {"claimed": _at(3), "environment": _at(8), "started": _at(9), "ended": _at(19)}
+LONG = {**STAGES, "fetched": _at(4), "resolved": _at(5), "installed": _at(7), "output": _at(12)}
 
 
 def _named(found: list[Span]) -> list[tuple[str, float, bool]]:
@@ -31,18 +32,29 @@ def test_a_job_that_has_ended_tells_where_its_time_went() -> None:
     ]  # fmt: skip
 
 
+def test_what_was_new_to_the_machine_shows_what_took_long() -> None:
+    job = make_job("a", phase="Succeeded", queued_at=NOW, starting_at=_at(2), finished_at=_at(20), stages=LONG)
+    assert [(span.name, span.seconds) for span in spans(job, {}, _at(100))] == [
+        ("queue", 2), ("hand over", 1), ("fetch", 1), ("resolve", 1), ("install", 2), ("environment", 1), ("start", 1),
+        ("to first output", 3), ("run", 7),
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("phase", "reached", "last"),
     [
         ("Starting", [], "hand over"),
         ("Starting", ["claimed"], "environment"),
+        ("Starting", ["claimed", "fetched"], "resolve"),
+        ("Starting", ["claimed", "fetched", "resolved"], "install"),
         ("Starting", ["claimed", "environment"], "start"),
         ("Running", ["claimed", "environment", "started"], "run"),
+        ("Running", ["claimed", "environment", "started", "output"], "run"),
     ],
 )
 def test_what_goes_on_is_open(phase: str, reached: list[str], last: str) -> None:
     job = make_job("a", phase=phase, queued_at=NOW, starting_at=_at(2))
-    found = spans(job, {name: STAGES[name] for name in reached}, _at(50))
+    found = spans(job, {name: LONG[name] for name in reached}, _at(50))
     assert (found[-1].name, found[-1].open, found[-1].end) == (last, True, _at(50))
 
 

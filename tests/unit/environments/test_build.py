@@ -23,6 +23,7 @@ class Bench:
         self.sandbox = OpenSandbox()
         self.log = b""
         self.catalog = Catalog.load()
+        self.stages: list[str] = []
 
     def request(self, trainer: Path | None, module: str | None = "task", **facts: str) -> EnvironmentRequest:
         return EnvironmentRequest(
@@ -44,6 +45,7 @@ class Bench:
             sandbox=self.sandbox,
             log=self._write,
             timeout_s=60,
+            reached=self.stages.append,
         )
 
     def fails(self, trainer: Path | None, **facts: str) -> EnvironmentFailed:
@@ -97,6 +99,7 @@ def test_the_second_time_nothing_is_started(bench: Bench) -> None:
     assert (bench.uv.calls, len(bench.sandbox.commands)) == (calls, commands)
     assert second == first
     assert bench.output(second, "-m", "task") == "again\n"
+    assert bench.stages == ["fetched", "resolved", "installed"], "of the first time"
 
 
 def test_new_code_with_the_same_needs_asks_uv_for_nothing(bench: Bench) -> None:

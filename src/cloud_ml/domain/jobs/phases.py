@@ -92,8 +92,8 @@ class Usage:
 class JobStatus:
     """What became of a job so far.
 
-    ``stages`` holds when the current attempt reached each stage (claimed, fetched, environment,
-    started, ended), as the engine noted them.
+    ``stages`` holds when the current attempt reached each stage (claimed, fetched, resolved,
+    installed, environment, started, output, ended), as the engine noted them.
     """
 
     phase: Phase = Phase.QUEUED

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -99,8 +99,8 @@ class Stage:
         seat, self._seat = self._seat, None
         return seat if seat is not None and seat.free else Seat(self.fence, group)
 
-    def prepare(self) -> Staged:
-        """Make the environment, or find it made.
+    def prepare(self, reached: Callable[[str], None]) -> Staged:
+        """Make the environment, or find it made. ``reached`` is told what it took on the way.
 
         Raises:
             EnvironmentFailed: With the reason; the tool's own words are in the log.
@@ -128,6 +128,7 @@ class Stage:
             python=Path(self._config.python),
             pythons=self._config.pythons,
             timeout_s=self._config.tool_timeout_s,
+            reached=reached,
         )
         for notice in prepared.notices:
             self.log(f"cloudml: {notice}\n".encode())

@@ -13,7 +13,7 @@ import selectors
 import signal
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import FrameType
@@ -34,6 +34,8 @@ from cloud_ml.environments.base import EnvironmentFailed
 
 _KILL_LIMIT_S = 30.0
 _FULL_DISK_PAUSE_S = 1.0
+_NEWS_S = 0.3
+"""A stage is told with the next one unless that takes longer: most follow each other within milliseconds."""
 
 
 class StopRequested(BaseException):
@@ -73,6 +75,7 @@ class Supervisor:
         self._verdict: Verdict | None = None
         self._kill_at: float | None = None
         self._deadline: float | None = None
+        self._news_at: float | None = None
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> None:
@@ -82,7 +85,7 @@ class Supervisor:
         leftovers.note_groups(self._ledger, self._gang.key, self._groups)
         linux.become_subreaper()
         self._listen_to_signals()
-        self._publish(stages={"claimed": _now()})
+        self._reach("claimed")
         stage = Stage(self._gang, self._config, self._ledger, self._groups, self._ahead)
         try:
             stage.make_folders()
@@ -100,15 +103,12 @@ class Supervisor:
 
     def _run_staged(self, stage: Stage) -> None:
         self._stop_if_asked()
-        staged = stage.prepare()
-        self._report = replace(  # published with the start, which follows at once
-            self._report,
-            runtime=staged.runtime,
-            environment_lock=staged.lock,
-            trainer_digest=staged.trainer_digest,
-            stages={**self._report.stages, "environment": _now()},
-        )
+        staged = stage.prepare(self._reach)
         self._staging = False
+        self._reach("environment")
+        self._report = replace(
+            self._report, runtime=staged.runtime, environment_lock=staged.lock, trainer_digest=staged.trainer_digest
+        )
         self._stop_if_asked()
         if self._gang.wall_time_s:
             self._deadline = time.monotonic() + self._gang.wall_time_s
@@ -118,11 +118,8 @@ class Supervisor:
             if self._failed(Reason.PREPARE_FAILED, "the prepare command"):
                 return
         self._start(stage, staged, self._gang.processes)
-        self._publish(
-            state=GangState.RUNNING,
-            processes=tuple(task.observed for task in self._tasks),
-            stages={**self._report.stages, "started": _now()},
-        )
+        self._reach("started")
+        self._publish(state=GangState.RUNNING, processes=tuple(task.observed for task in self._tasks))
         self._watch()
         if self._gang.finish_command and self._verdict is not None and self._verdict.reason is Reason.COMPLETED:
             self._finish(stage, staged, first, self._gang.finish_command)
@@ -185,11 +182,13 @@ class Supervisor:
     def _patience(self) -> float:
         now = time.monotonic()
         times = [task.limiter.next_look for task in self._tasks if task.exit is None]
-        times += [moment for moment in (self._kill_at, self._deadline) if moment is not None]
+        times += [moment for moment in (self._kill_at, self._deadline, self._news_at) if moment is not None]
         return max(0.0, min([*times, self._disk.next_look, now + 5.0]) - now)
 
     def _keep_limits(self) -> None:
         now = time.monotonic()
+        if self._news_at is not None and now >= self._news_at:
+            self._publish()
         if self._deadline is not None and now >= self._deadline:
             self._deadline = None
             limit = self._gang.wall_time_s
@@ -219,6 +218,8 @@ class Supervisor:
             return
         if data:
             task.log.write(data)
+            if self._report.state is GangState.RUNNING and "output" not in self._report.stages:
+                self._reach("output")
         else:
             self._selector.unregister(task.launched.output)
 
@@ -293,6 +294,7 @@ class Supervisor:
             end.setblocking(False)
         signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self._on_signal)
+        signal.signal(signal.SIGALRM, self._on_alarm)
         self._wakeup = (receiver, sender)
         self._selector.register(receiver, selectors.EVENT_READ, (_drain, receiver))
 
@@ -313,9 +315,22 @@ class Supervisor:
         if self._verdict is None or (grace_s == 0 and self._kill_at is not None):
             self._stop_all(Verdict(Reason.CANCELLED, "stopped on request"), grace_s)
 
-    def _publish(self, *, stages: Mapping[str, datetime] | None = None, **changes: object) -> None:
-        if stages is not None:
-            changes["stages"] = dict(stages)
+    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
+        del number, frame
+        if self._staging:
+            self._publish()
+
+    def _reach(self, stage: str) -> None:
+        """Note when a stage was reached, to be published with what comes next, or soon if that takes long."""
+        if self._staging:  # nobody looks at clocks meanwhile
+            signal.setitimer(signal.ITIMER_REAL, _NEWS_S)
+        else:
+            self._news_at = time.monotonic() + _NEWS_S
+        self._report = replace(self._report, stages={**self._report.stages, stage: _now()})
+
+    def _publish(self, **changes: object) -> None:
+        signal.setitimer(signal.ITIMER_REAL, 0)  # it would come in the middle of the writing
+        self._news_at = None
         self._report = replace(self._report, **changes)  # type: ignore[arg-type]
         while True:
             try:
@@ -332,9 +347,8 @@ class Supervisor:
         for group in self._groups:
             group.kill()
         proctree.end_all_descendants(_KILL_LIMIT_S)
-        self._publish(
-            state=GangState.EXITED, reason=reason, message=message, stages={**self._report.stages, "ended": _now()}
-        )
+        self._reach("ended")
+        self._publish(state=GangState.EXITED, reason=reason, message=message)
 
 
 def _drain(receiver: socket.socket) -> None:
