@@ -185,7 +185,8 @@ def serving(**settings: object) -> Iterator[Server]:
 
 @contextlib.contextmanager
 def temporary_folder() -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="cloudml-bench-"))
+    # Not below /tmp: jobs have one of their own, in which a sandbox would have to make places to mount our folders.
+    folder = Path(tempfile.mkdtemp(prefix="cloudml-bench-", dir="/var/tmp"))
     try:
         yield folder
     finally:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -41,6 +41,7 @@ def prepare(
     timeout_s: float = 1800.0,
     leases: Leases | None = None,
     reached: Callable[[str], None] = lambda _: None,
+    fill: Callable[[Path, Interpreter, Sequence[Path]], None] = make_venv,
 ) -> Prepared:
     """Make the environment of a gang, or find it made, and fill ``venv`` for this job.
 
@@ -63,6 +64,7 @@ def prepare(
         timeout_s: Bounds every single call of a tool, in seconds.
         leases: Holds what the environment is made of against eviction; by default until this process ends.
         reached: Told each stage of the long way when it is reached: ``fetched``, ``resolved``, ``installed``.
+        fill: Makes the virtual environment in ``venv``.
 
     Returns:
         What the engine must bind (read-only, each at the path it has on this machine; after any
@@ -87,7 +89,7 @@ def prepare(
             made = _Maker(request, catalog, stock, usual, log, pythons or {}, reached).make(digest)
             write_json(memo, asdict(made))
         place = VENV_TARGET if sandbox.isolated else str(venv)
-        make_venv(venv, made.interpreter, made.sites)
+        fill(venv, made.interpreter, made.sites)
     return _prepared(made, digest, place, config)
 
 

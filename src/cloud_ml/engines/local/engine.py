@@ -24,7 +24,7 @@ from cloud_ml.engines.local.logfile import LogReader
 from cloud_ml.engines.local.probe import Findings
 from cloud_ml.engines.local.runtimes import LocalRuntimes
 from cloud_ml.engines.local.spawner import SOCKET_NAME
-from cloud_ml.environments import evict
+from cloud_ml.environments import evict, venvs
 from cloud_ml.environments.files import clear_leftovers
 from cloud_ml.errors import Conflict, Unavailable
 from cloud_ml.models import codec
@@ -63,6 +63,7 @@ class LocalEngine(Engine):
         self._ledger.create()
         await asyncio.to_thread(Etc(self._config.etc).create)
         await asyncio.to_thread(self._ledger.prune)
+        await asyncio.to_thread(venvs.clear, self._ledger.venvs)
         await asyncio.to_thread(clear_leftovers, Path(self._config.environments_home))
         await asyncio.to_thread(evict.clear_leftovers, Path(self._config.environments_home))
         async with self._lock:

@@ -7,6 +7,7 @@
     <root>/ledger/stops/<gang>          a wish to stop it: seconds of grace
     <root>/jobs/<job>/work              the working folder, kept over attempts
     <root>/jobs/<job>/<attempt>/        venv, tmp, logs, usage of one attempt
+    <root>/venvs/<tenant>/              virtual environments that wait for their next job
 
 ``gates`` is the check-in of the engine's contract: a claim and a tombstone race for the same name, so
 exactly one of them exists, whoever crashes where. No lock is ever held.
@@ -55,12 +56,14 @@ class Ledger:
         self.reports = root / "ledger" / "reports"
         self.stops = root / "ledger" / "stops"
         self.jobs = root / "jobs"
+        self.venvs = root / "venvs"
 
     def create(self) -> None:
         """Make the folders; jobs' own are passable so that a job's user reaches its working folder."""
         for folder in (self.gates, self.reports, self.stops):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         self.jobs.mkdir(parents=True, exist_ok=True)
+        self.venvs.mkdir(exist_ok=True, mode=0o700)
         for folder in (self.root, self.jobs):
             folder.chmod(0o711)
 

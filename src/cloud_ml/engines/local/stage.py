@@ -21,6 +21,7 @@ from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Pr
 from cloud_ml.environments.build import prepare
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.removing import remove
+from cloud_ml.environments.venvs import Venvs
 
 _TMP, _VENV = "tmp", "venv"
 WRITABLE = (_TMP, _VENV)
@@ -77,12 +78,12 @@ class Stage:
         self._exposure = ahead.exposure
         self._seat = ahead.seat
         self.attempt_folder = ledger.attempt_folder(gang.key)
-        self._writers: dict[str, LogWriter] = {}
+        self._venvs = Venvs(ledger.venvs / str(gang.tenant), self._own_tree)
 
     def make_folders(self) -> None:
         """Make what belongs to the attempt; the tenant's part belongs to the tenant's user."""
         work = self._ledger.work_folder(self._gang.key.job_uid)
-        for folder in (work, self._tmp, self._venv, self._ledger.log_folder(self._gang.key)):
+        for folder in (work, self._tmp, self._ledger.log_folder(self._gang.key)):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in (work.parent, self.attempt_folder):
             folder.chmod(0o711)
@@ -129,10 +130,10 @@ class Stage:
             pythons=self._config.pythons,
             timeout_s=self._config.tool_timeout_s,
             reached=reached,
+            fill=self._venvs.make,
         )
         for notice in prepared.notices:
             self.log(f"cloudml: {notice}\n".encode())
-        self._own_tree(self._venv)
         return self._staged(prepared)
 
     def writer(self, name: str) -> LogWriter:
@@ -147,8 +148,8 @@ class Stage:
 
     def clean_up(self) -> None:
         """Remove what nobody looks at after the end; logs and the working folder stay."""
-        for folder in (self._tmp, self._venv):
-            remove(folder)
+        remove(self._tmp)
+        self._venvs.give_back(self._venv)
 
     @property
     def _tmp(self) -> Path:
