@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import ssl
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
@@ -89,11 +90,14 @@ class FakeServer:
 
 
 @contextmanager
-def serving(handler: Handler | None = None) -> Iterator[FakeServer]:
+def serving(handler: Handler | None = None, *, tls: ssl.SSLContext | None = None) -> Iterator[FakeServer]:
     fake = FakeServer(handler)
     httpd = ThreadingHTTPServer(("127.0.0.1", 0), _handler_class(fake))
     httpd.daemon_threads = True
     fake.endpoint = f"http://127.0.0.1:{httpd.server_port}"
+    if tls is not None:
+        httpd.socket = tls.wrap_socket(httpd.socket, server_side=True, do_handshake_on_connect=False)
+        fake.endpoint = f"https://localhost:{httpd.server_port}"
     thread = threading.Thread(target=lambda: httpd.serve_forever(poll_interval=0.01), daemon=True)
     thread.start()
     try:
