@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from cloud_ml.aio.answers import AsyncAnswer
+from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.aio.follow import follow_log
 from cloud_ml.aio.jobs import AsyncJobCalls
 from cloud_ml.aio.watching import follow_changes
-from cloud_ml.errors import NotFound, WaitTimedOut
+from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models.job import Job, JobEvent, JobTasks
-from cloud_ml.sdk.patience import LONG_POLL_S
+from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
 
 
 class AsyncJobHandle:
@@ -25,6 +27,7 @@ class AsyncJobHandle:
 
     def __init__(self, calls: AsyncJobCalls, job: Job) -> None:
         self._calls = calls
+        self._failures = 0  # in a row, while it is waited for
         self.job = job
 
     def __repr__(self) -> str:
@@ -69,6 +72,8 @@ class AsyncJobHandle:
     async def wait(self, timeout: float | None = None) -> Job:
         """Wait until the job has ended, well or not; the caller looks at ``succeeded``.
 
+        A server that restarts meanwhile is waited for, about two minutes.
+
         Args:
             timeout: Seconds; ``None`` waits for ever.
 
@@ -80,14 +85,14 @@ class AsyncJobHandle:
             left = LONG_POLL_S if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise WaitTimedOut(f"{self.name} is still {self.phase} after {timeout:g} s")
-            self.job = await self._calls.get(self.uid, newer_than=self.job.revision, wait_s=min(left, LONG_POLL_S))
+            await self._next(min(left, LONG_POLL_S))
         return self.job
 
     async def wait_until_gone(self) -> None:
         """Wait until a deleted job, its log and its folders are gone and its name is free."""
         try:
             while True:
-                await self.await_change()
+                await self._next(LONG_POLL_S)
         except NotFound:
             return
 
@@ -161,6 +166,20 @@ class AsyncJobHandle:
         """Ask for the job's removal: it is stopped, and its log goes with it."""
         self.job = await self._calls.delete(self.uid)
         return self.job
+
+    async def _next(self, wait_s: float) -> None:
+        """Wait so long for a change; a server that is away is given the same patience as a log that is followed."""
+        try:
+            self.job = await self._calls.get(self.uid, newer_than=self.job.revision, wait_s=wait_s)
+        except (TransportError, TryAgain):
+            self._failures += 1
+            if self._failures >= PATIENCE.attempts:
+                self._failures = 0
+                raise
+            delay_s = PATIENCE.backoff(self._failures, random.random())  # noqa: S311 - spreads retries, guards nothing
+            await pause(min(delay_s, wait_s))
+        else:
+            self._failures = 0
 
 
 class _Log:

@@ -3,16 +3,18 @@
 
 from __future__ import annotations
 
+import random
 import time
 from collections.abc import Generator
 from contextlib import closing
 
-from cloud_ml.errors import NotFound, WaitTimedOut
+from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models.job import Job, JobEvent, JobTasks
 from cloud_ml.sdk.answers import Answer
+from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.follow import follow_log
 from cloud_ml.sdk.jobs import JobCalls
-from cloud_ml.sdk.patience import LONG_POLL_S
+from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
 from cloud_ml.sdk.watching import follow_changes
 
 
@@ -26,6 +28,7 @@ class JobHandle:
 
     def __init__(self, calls: JobCalls, job: Job) -> None:
         self._calls = calls
+        self._failures = 0  # in a row, while it is waited for
         self.job = job
 
     def __repr__(self) -> str:
@@ -70,6 +73,8 @@ class JobHandle:
     def wait(self, timeout: float | None = None) -> Job:
         """Wait until the job has ended, well or not; the caller looks at ``succeeded``.
 
+        A server that restarts meanwhile is waited for, about two minutes.
+
         Args:
             timeout: Seconds; ``None`` waits for ever.
 
@@ -81,14 +86,14 @@ class JobHandle:
             left = LONG_POLL_S if deadline is None else deadline - time.monotonic()
             if left <= 0:
                 raise WaitTimedOut(f"{self.name} is still {self.phase} after {timeout:g} s")
-            self.job = self._calls.get(self.uid, newer_than=self.job.revision, wait_s=min(left, LONG_POLL_S))
+            self._next(min(left, LONG_POLL_S))
         return self.job
 
     def wait_until_gone(self) -> None:
         """Wait until a deleted job, its log and its folders are gone and its name is free."""
         try:
             while True:
-                self.await_change()
+                self._next(LONG_POLL_S)
         except NotFound:
             return
 
@@ -160,6 +165,20 @@ class JobHandle:
         """Ask for the job's removal: it is stopped, and its log goes with it."""
         self.job = self._calls.delete(self.uid)
         return self.job
+
+    def _next(self, wait_s: float) -> None:
+        """Wait so long for a change; a server that is away is given the same patience as a log that is followed."""
+        try:
+            self.job = self._calls.get(self.uid, newer_than=self.job.revision, wait_s=wait_s)
+        except (TransportError, TryAgain):
+            self._failures += 1
+            if self._failures >= PATIENCE.attempts:
+                self._failures = 0
+                raise
+            delay_s = PATIENCE.backoff(self._failures, random.random())  # noqa: S311 - spreads retries, guards nothing
+            pause(min(delay_s, wait_s))
+        else:
+            self._failures = 0
 
 
 class _Log:
