@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -42,7 +43,9 @@ def test_a_folder_is_submitted_and_watched_to_its_end(server: RealServer, folder
     shown = _cloudml(server, "jobs", "submit", ".", "-W", "--", "fds://cloudml/shown-go", cwd=str(folder), react=go)
     assert shown.code == 0
     assert "Uploading shown  " in shown.seen
-    assert "shown: Starting: preparing the environment" in shown.seen
+    assert re.search(
+        r"shown: (Queued: waiting|Starting: |Running)", shown.seen
+    )  # whichever a quick server leaves to see
     lines = left_over(shown.seen)
     assert lines[0] == "shown is submitted (Queued). Ctrl-C ends the output, not the job."
     assert "half a line" in lines

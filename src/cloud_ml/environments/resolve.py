@@ -37,6 +37,8 @@ def first_reason(words: str, limit: int = 300) -> str:
             if _RETRIED.match(causes[0]) and len(causes) > 1:  # what follows says of what, and the last says why
                 causes = causes[1:]
             reason = f"{causes[0]}: {causes[-1]}" if len(causes) > 1 else causes[0]
+            if " fatal: " in reason:  # git's last word, behind a command line
+                reason = f"git: {reason.rpartition(' fatal: ')[2]}"
             return reason if len(reason) <= limit else reason[: limit - 1] + "…"
     return ""
 

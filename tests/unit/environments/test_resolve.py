@@ -24,6 +24,12 @@ TORCH = Runtime("torch", "2", requires=("torch==2.13.0", "numpy", "pip"), forbid
             "your requirements are unsatisfiable.",
         ),
         ("\x1b[1m\x1b[31merror\x1b[39m\x1b[0m\x1b[1m:\x1b[0m Failed to fetch\n  cause: dns error\n", "dns error"),
+        (
+            "error: Failed to download and build `a @ git+https://h.test/a.git`\n  cause: Git operation failed\n"
+            "  cause: process didn't exit successfully: `/usr/bin/git fetch` (exit status: 128)\n"
+            "         --- stderr\n         fatal: unable to access 'https://h.test/a.git/': Could not resolve host\n",
+            "git: unable to access 'https://h.test/a.git/': Could not resolve host",
+        ),
         ("warning: x\nerror: Couldn't parse requirement in `r.txt`\n", "Couldn't parse requirement in `r.txt`"),
         ("", ""),
     ],
