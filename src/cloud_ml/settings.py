@@ -120,6 +120,9 @@ class ApiSettings:
     """Longest time a request may wait for a change."""
     streams_per_key: int = 100
     """Followers of logs and of changes that one key may have at once."""
+    requests_per_org: int = 1000
+    """Requests of one organisation under way at once, waits and streams among them: fewer than the server takes
+    connections, so that no tenant has all of them."""
     heartbeat_s: float = 15.0
     """Longest silence on a stream of events before a line says that the server is still there."""
     stream_limit_s: float = 3600.0

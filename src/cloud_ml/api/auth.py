@@ -16,7 +16,7 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.auth import claims, fds, legacy, presigned, signature
 from cloud_ml.auth.claims import Claim
 from cloud_ml.auth.headers import Headers
-from cloud_ml.errors import TooLarge, Unauthenticated
+from cloud_ml.errors import TooLarge, TooMany, Unauthenticated
 from cloud_ml.state.base import Once
 from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.permissions import permit_change
@@ -161,6 +161,7 @@ async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Cla
 
     Raises:
         Unauthenticated: They do not convince.
+        TooMany: The organisation has too many requests under way.
         Forbidden: The request changes something and the caller may only look.
     """
     platform = platform_of(request)
@@ -189,6 +190,13 @@ async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Cla
     if claim.scheme in _ORIGINAL and not caller.legacy_signatures:
         raise _legacy_is_off("for this key")
     request.scope[CALLER] = caller
+    platform.under_way[caller.org] += 1  # until ``Envelope`` sees the end of the answer
+    if platform.under_way[caller.org] > rules.requests_per_org:
+        raise TooMany(
+            f"{caller.org} has {rules.requests_per_org} requests under way already",
+            allowed=f"at most {rules.requests_per_org} at once",
+            hint="wait for some of them to end",
+        )
     if mutation:
         auditing.begin(request, caller, platform.clock())
         permit_change(caller)

@@ -53,7 +53,8 @@ class Envelope:
             await send(message)
 
         scope["path"] = routed_path(scope["path"])
-        metrics: Metrics = scope["app"].state.platform.metrics
+        platform = scope["app"].state.platform
+        metrics: Metrics = platform.metrics
         metrics.open_requests.add()
         try:
             await self._app(scope, receive, send_with_id)
@@ -66,6 +67,10 @@ class Envelope:
             await errors.unexpected(request_id)(scope, receive, send_with_id)
         finally:
             metrics.open_requests.add(amount=-1)
+            if (caller := scope.get(CALLER)) is not None:
+                platform.under_way[caller.org] -= 1
+                if not platform.under_way[caller.org]:
+                    del platform.under_way[caller.org]
             _note(metrics, scope, status or 499, time.perf_counter() - began)
 
 

@@ -57,6 +57,7 @@ class Platform:
     metrics: Metrics = field(default_factory=Metrics)
     behind_proxy: bool = False
     streams: Counter[str] = field(default_factory=Counter)
+    under_way: Counter[str] = field(default_factory=Counter)
     storage: Storage = field(init=False)
     organisations: Organisations = field(init=False)
     users: Users = field(init=False)

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
+import functools
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
 from typing import Any, TypeVar
 
 from starlette.responses import Response, StreamingResponse
@@ -43,7 +44,7 @@ class _Live(StreamingResponse):
             await errors.answer(refused)(scope, receive, send)
             return
         if caller is not None:
-            self.body_iterator = _until(aiter(self.body_iterator), _disbelieved(platform, caller))
+            self.body_iterator = _until(aiter(self.body_iterator), functools.partial(_disbelieved, platform, caller))
         scope[STREAM] = True
         platform.streams[key] += 1
         try:
@@ -86,7 +87,7 @@ def blocking(
 
 
 def _until_closed(chunks: AsyncIterator[bytes], hub: ChangeHub) -> AsyncGenerator[bytes]:
-    return _until(chunks, hub.until_closed())
+    return _until(chunks, hub.until_closed)
 
 
 async def _disbelieved(platform: Platform, caller: Identity) -> None:
@@ -100,9 +101,9 @@ async def _disbelieved(platform: Platform, caller: Identity) -> None:
                 return
 
 
-async def _until(chunks: AsyncIterator[T], over: Coroutine[Any, Any, None]) -> AsyncGenerator[T]:
-    """Chunks until they end, or ``over`` does."""
-    ended = asyncio.ensure_future(over)
+async def _until(chunks: AsyncIterator[T], over: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGenerator[T]:
+    """Chunks until they end, or ``over`` does, which is called with the first."""
+    ended = asyncio.ensure_future(over())
     step: asyncio.Future[T | None] | None = None
     try:
         while not ended.done():

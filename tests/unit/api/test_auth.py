@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from dataclasses import replace
 
 import pytest
@@ -178,3 +179,29 @@ async def test_an_organisation_can_be_named_only_within_ones_rights(served: Serv
     foreign, missing = await ask(served.member, "2"), await ask(served.member, "9")
     assert foreign == missing
     assert foreign[0] == 404
+
+
+async def test_no_tenant_has_all_connections() -> None:
+    """Waits, streams and everything else of an organisation count, and what has ended does not."""
+    served = Served(ApiSettings(requests_per_org=3))
+    try:
+        await served.submitted(job_name="linear")
+        async with (
+            served.admin.open("/api/v1/jobs/-/watch") as stream,
+            served.member.open("/api/v1/jobs/linear/watch") as other,
+        ):
+            assert (stream.status, other.status) == (200, 200)
+            waiting = asyncio.ensure_future(served.member.call("GET", "/api/v1/jobs/linear?wait=30"))
+            while served.platform.under_way["default"] < 3:
+                await asyncio.sleep(0)
+            refused = await served.admin.original("GET", "/cloud_ml/v1/train")
+            assert (refused.status, refused.json()["code"]) == (429, "too_many")
+            assert (await served.stranger.call("GET", "/api/v1/whoami")).status == 200
+            await served.member.client.send("GET", "/api/v1/whoami", {})
+            assert served.platform.under_way == {"default": 3}
+            served.platform.hub.close()
+            assert (await waiting).status == 200
+        assert (await served.admin.call("GET", "/api/v1/whoami")).status == 200
+        assert served.platform.under_way == {}
+    finally:
+        served.close()
