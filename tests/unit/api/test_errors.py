@@ -22,6 +22,7 @@ STATUSES = {
     "too_many": 429,
     "damaged": 500,
     "internal": 500,
+    "wait_timed_out": 500,
     "transport": 502,
     "try_again": 503,
     "stale_revision": 503,
