@@ -88,7 +88,7 @@ def test_every_command_has_its_section() -> None:
 
 def test_every_phase_is_explained() -> None:
     moves, _, rest_of_page = page("lifecycle").partition("## What a phase means")
-    for table in (moves, rest_of_page.partition("## Reasons")[0]):
+    for table in (moves, rest_of_page.partition("\n## ")[0]):
         assert re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE) == list(Phase)
 
 
