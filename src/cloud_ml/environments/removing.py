@@ -45,11 +45,20 @@ def _flatten(top: int, name: str, prefix: str, number: int) -> int:
     with contextlib.suppress(OSError):
         with _opened(name, top) as folder:
             for below in _empty(folder):
-                number += 1
                 with contextlib.suppress(OSError):
-                    os.rename(below, f"{prefix}{number}", src_dir_fd=folder, dst_dir_fd=top)
+                    _move(folder, below, top, f"{prefix}{number + 1}")
+                    number += 1
         os.rmdir(name, dir_fd=top)
     return number
+
+
+def _move(source: int, name: str, target: int, new_name: str) -> None:
+    """Move a folder, also one that is closed: its entry ``..`` changes, so its owner must be able to write to it."""
+    try:
+        os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
+    except PermissionError:
+        with _opened(name, source):
+            os.rename(name, new_name, src_dir_fd=source, dst_dir_fd=target)
 
 
 def _empty(folder: int) -> list[str]:
