@@ -1,62 +1,13 @@
-"""Settings by theme: typed values with unit, default and reason, handed in and never read from a global.
-
-``load`` merges, later ones winning: defaults, a TOML file, the environment, command-line options. The
-file has a table per theme (``[engine]``, ``stop_grace_s = 5``), the environment a variable per value
-(``CLOUDML_ENGINE_STOP_GRACE_S=5``).
-"""
+"""Every setting, by theme: name, type, default, and below it what it is and why. The reference page reads this file."""
 
 from __future__ import annotations
 
-import dataclasses
 import os
-import re
-import tomllib
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, cast
-
-from cloud_ml.errors import InvalidRequest
-from cloud_ml.models import codec, common
-from cloud_ml.models.quota import limit_of
 
 MIB = 2**20
 GIB = 2**30
-_WORDS = {
-    "server.log_format": ("auto", "text", "json"),
-    "api.gpu_missing": ("refuse", "ignore"),
-    "trainers.urls": ("public", "none"),
-    "engine.sandbox": ("auto", "require", "none"),
-    "engine.cgroups": ("auto", "require", "none"),
-    "engine.network": ("host", "none"),
-}
-_LEAST = {
-    "server.database_readers": 1,
-    "server.connections": 1,
-    "server.header_limit_bytes": 1024,
-    "server.header_limit_count": 10,
-    "server.header_timeout_s": 0.1,
-    "server.body_timeout_s": 0.1,
-    "server.write_timeout_s": 0.1,
-    "api.body_limit_bytes": 1024,
-    "api.list_page_limit": 1,
-    "keys.per_user": 1,
-    "api.heartbeat_s": 0.1,
-    "api.stream_limit_s": 1,
-    "controller.workers": 1,
-    "controller.poll_s": 0.1,
-    "controller.lease_ttl_s": 1,
-    "storage.upload_part_limit_bytes": MIB,
-    "storage.uploads_per_bucket": 1,
-    "trainers.url_timeout_s": 1,
-    "trainers.url_parallel": 1,
-    "engine.log_limit_bytes": 4096,
-    "engine.usage_period_s": 0.1,
-    "engine.disk_period_s": 0.1,
-    "environments.tidy_s": 1,
-    "engine.max_processes": 1,
-}
-"""Numbers that may not be smaller; all others may be 0."""
 
 
 @dataclass(frozen=True)
@@ -344,89 +295,3 @@ class Settings:
         if self.environments.runtimes_dir:
             return Path(self.environments.runtimes_dir).expanduser().absolute()
         return self.data_dir / "runtimes"
-
-
-def load(
-    file: Path | None = None,
-    environment: Mapping[str, str] | None = None,
-    options: Mapping[str, Mapping[str, Any]] | None = None,
-) -> Settings:
-    """Merge all sources.
-
-    Args:
-        file: A TOML file, or ``None``.
-        environment: Usually ``os.environ``.
-        options: Theme → name → value, from the command line; ``None`` values count as not given.
-
-    Raises:
-        InvalidRequest: A source names an unknown setting, or a value of the wrong type or out of range.
-    """
-    document: dict[str, dict[str, Any]] = {theme.name: {} for theme in dataclasses.fields(Settings)}
-    for source in (_from_file(file), _from_environment(environment or {}), options or {}):
-        for theme, values in source.items():
-            if theme not in document:
-                raise InvalidRequest(
-                    f"there is no group of settings named {theme}", field=theme, allowed=", ".join(document)
-                )
-            document[theme].update({name: value for name, value in values.items() if value is not None})
-    settings = codec.decode(Settings, document)
-    _check(settings)
-    return settings
-
-
-def _check(settings: Settings) -> None:
-    for theme in dataclasses.fields(Settings):
-        for setting in dataclasses.fields(values := getattr(settings, theme.name)):
-            name, value = f"{theme.name}.{setting.name}", getattr(values, setting.name)
-            if name in _WORDS and value not in _WORDS[name]:
-                raise common.refuse(name, value, "one of " + ", ".join(_WORDS[name]))
-            least = _LEAST.get(name, 0)
-            if isinstance(value, (int, float)) and not least <= value < float("inf"):
-                raise common.refuse(name, value, f"a number from {least} up")
-    if settings.server.port > 65_535:
-        raise common.refuse("server.port", settings.server.port, "a port from 0 to 65535")
-    for version in settings.pythons:
-        if not re.fullmatch(r"3\.([89]|[1-9]\d)", version):
-            raise common.refuse(
-                "environments.pythons", version, "versions such as 3.12, from 3.8 up, with commas between"
-            )
-    for name, text in dataclasses.asdict(settings.quota).items():
-        if isinstance(text, str) and text:
-            limit_of(f"quota.{name}", name.rpartition("_")[2], text)
-    for name in ("default_memory", "default_disk", "disk_reserve"):
-        if size := getattr(settings.engine, name):
-            common.check_memory(f"engine.{name}", size)
-
-
-def _from_file(file: Path | None) -> Mapping[str, Mapping[str, Any]]:
-    if file is None:
-        return {}
-    try:
-        document = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
-        raise InvalidRequest(f"the settings file {file} cannot be read: {error}", field="config") from error
-    for theme, values in document.items():
-        if not isinstance(values, dict):
-            raise common.refuse(theme, values, f"a table: [{theme}] on a line of its own, its settings below")
-    return document
-
-
-def _from_environment(environment: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    found: dict[str, dict[str, Any]] = {}
-    for theme in dataclasses.fields(Settings):
-        for setting in dataclasses.fields(cast("Any", theme.default_factory)):
-            text = environment.get(f"CLOUDML_{theme.name}_{setting.name}".upper())
-            if text is not None:
-                found.setdefault(theme.name, {})[setting.name] = _read(text, str(setting.type), setting.name)
-    return found
-
-
-def _read(text: str, type_name: str, name: str) -> Any:
-    try:
-        if type_name == "bool":
-            return {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}[text.lower()]
-        return {"int": int, "float": float, "str": str}[type_name](text)
-    except (KeyError, ValueError):
-        raise InvalidRequest(
-            f"the setting {name} is {text!r}; allowed is a value of type {type_name}", field=name, value=text
-        ) from None

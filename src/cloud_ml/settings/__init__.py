@@ -1,0 +1,37 @@
+"""Settings by theme: typed values with unit, default and reason, handed in and never read from a global.
+
+The file has a table per theme (``[engine]``, ``stop_grace_s = 5``), the environment a variable per value
+(``CLOUDML_ENGINE_STOP_GRACE_S=5``).
+"""
+
+from cloud_ml.settings.loading import load
+from cloud_ml.settings.themes import (
+    GIB,
+    MIB,
+    ApiSettings,
+    ControllerSettings,
+    EngineSettings,
+    EnvironmentSettings,
+    KeySettings,
+    QuotaSettings,
+    ServerSettings,
+    Settings,
+    StorageSettings,
+    TrainerSettings,
+)
+
+__all__ = [
+    "GIB",
+    "MIB",
+    "ApiSettings",
+    "ControllerSettings",
+    "EngineSettings",
+    "EnvironmentSettings",
+    "KeySettings",
+    "QuotaSettings",
+    "ServerSettings",
+    "Settings",
+    "StorageSettings",
+    "TrainerSettings",
+    "load",
+]

@@ -1,0 +1,75 @@
+"""What values of settings must be, beside their types."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+from cloud_ml.models import common
+from cloud_ml.models.quota import limit_of
+from cloud_ml.settings.themes import MIB, Settings
+
+_WORDS = {
+    "server.log_format": ("auto", "text", "json"),
+    "api.gpu_missing": ("refuse", "ignore"),
+    "trainers.urls": ("public", "none"),
+    "engine.sandbox": ("auto", "require", "none"),
+    "engine.cgroups": ("auto", "require", "none"),
+    "engine.network": ("host", "none"),
+}
+_LEAST = {
+    "server.database_readers": 1,
+    "server.connections": 1,
+    "server.header_limit_bytes": 1024,
+    "server.header_limit_count": 10,
+    "server.header_timeout_s": 0.1,
+    "server.body_timeout_s": 0.1,
+    "server.write_timeout_s": 0.1,
+    "api.body_limit_bytes": 1024,
+    "api.list_page_limit": 1,
+    "keys.per_user": 1,
+    "api.heartbeat_s": 0.1,
+    "api.stream_limit_s": 1,
+    "controller.workers": 1,
+    "controller.poll_s": 0.1,
+    "controller.lease_ttl_s": 1,
+    "storage.upload_part_limit_bytes": MIB,
+    "storage.uploads_per_bucket": 1,
+    "trainers.url_timeout_s": 1,
+    "trainers.url_parallel": 1,
+    "engine.log_limit_bytes": 4096,
+    "engine.usage_period_s": 0.1,
+    "engine.disk_period_s": 0.1,
+    "environments.tidy_s": 1,
+    "engine.max_processes": 1,
+}
+"""Numbers that may not be smaller; all others may be 0."""
+
+
+def check(settings: Settings) -> None:
+    """Look at each value.
+
+    Raises:
+        InvalidRequest: The first that is wrong, with what is allowed.
+    """
+    for theme in dataclasses.fields(Settings):
+        for setting in dataclasses.fields(values := getattr(settings, theme.name)):
+            name, value = f"{theme.name}.{setting.name}", getattr(values, setting.name)
+            if name in _WORDS and value not in _WORDS[name]:
+                raise common.refuse(name, value, "one of " + ", ".join(_WORDS[name]))
+            least = _LEAST.get(name, 0)
+            if isinstance(value, (int, float)) and not least <= value < float("inf"):
+                raise common.refuse(name, value, f"a number from {least} up")
+    if settings.server.port > 65_535:
+        raise common.refuse("server.port", settings.server.port, "a port from 0 to 65535")
+    for version in settings.pythons:
+        if not re.fullmatch(r"3\.([89]|[1-9]\d)", version):
+            raise common.refuse(
+                "environments.pythons", version, "versions such as 3.12, from 3.8 up, with commas between"
+            )
+    for name, text in dataclasses.asdict(settings.quota).items():
+        if isinstance(text, str) and text:
+            limit_of(f"quota.{name}", name.rpartition("_")[2], text)
+    for name in ("default_memory", "default_disk", "disk_reserve"):
+        if size := getattr(settings.engine, name):
+            common.check_memory(f"engine.{name}", size)
