@@ -124,13 +124,18 @@ _Row = tuple[float, float | None, int, str]
 """From when, until when, at which line, what."""
 
 
+def _set(visibility: str, since: float, until: float) -> str:
+    return f'<set attributeName="visibility" to="{visibility}" begin="{since:.2f}s" end="{until:.2f}s"/>'
+
+
 def _picture(rows: list[_Row]) -> str:
     height = 17 * (max(number for _, _, number, row in rows if row) + 1) + 30
     drawn = []
     for since, until, number, row in rows:
-        end = f' end="{until:.2f}s"' if until is not None else ""
-        timing = f'<set attributeName="visibility" to="visible" begin="{since:.2f}s"{end}/>' if since or end else ""
-        hidden = ' visibility="hidden"' if timing else ""
+        if until is not None:
+            hidden, timing = ' visibility="hidden"', _set("visible", since, until)
+        else:  # the last picture is there without any timing, for viewers that know none
+            hidden, timing = "", _set("hidden", 0, since) if since else ""
         if row:
             drawn.append(f'<text x="14" y="{25 + 17 * number}"{hidden}>{timing}{row}</text>')
     return (

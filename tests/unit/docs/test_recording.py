@@ -37,9 +37,14 @@ def test_a_moving_picture_shows_each_line_for_as_long_as_it_stood() -> None:
     recording = Recording()
     for text in ("waiting", "\r\x1b[Kdone\n", "next\n"):
         recording.add(text, 1)
-    assert re.findall(r'begin="([\d.]+)s"(?: end="([\d.]+)s")?/>(\w+)<', recording.moving()) == [
-        ("1.00", "2.00", "waiting"), ("2.00", "", "done"), ("3.00", "", "next"),
-    ]  # fmt: skip
+    found = re.findall(
+        r'<text[^>]*?(hidden)?"?><set [^>]*to="(\w+)" begin="([\d.]+)s" end="([\d.]+)s"/>(\w+)<', recording.moving()
+    )
+    assert found == [
+        ("hidden", "visible", "1.00", "2.00", "waiting"),
+        ("", "hidden", "0.00", "2.00", "done"),  # there at the end, and where nothing moves
+        ("", "hidden", "0.00", "3.00", "next"),
+    ]
     assert [at for at, _ in joined([recording, recording]).events] == [1, 2, 3, 4, 5, 6]
 
 
