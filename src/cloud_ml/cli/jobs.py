@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from itertools import islice
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,6 +16,9 @@ from cloud_ml.cli.near import JobsGroup, near_names
 from cloud_ml.cli.output import echo, echo_as, echo_table, local_time, note, output_option
 from cloud_ml.cli.progress import spinner
 from cloud_ml.cli.session import Session, pass_session
+
+if TYPE_CHECKING:
+    from datetime import datetime
 
 _ELSEWHERE = {
     "describe": Lazy("cloud_ml.cli.describing:describe", "Tell the story of a job: stages, events, reason, next step."),
@@ -59,17 +63,14 @@ def list_jobs(
     limit: int,
 ) -> None:
     """List jobs, newest first. Conditions hold together."""
-    from cloud_ml.cli.times import moment
-    from cloud_ml.cli.words import read_pairs
-
     found = session.client.list_train_jobs(
         state=state,
         name=name,
         framework=framework,
         user=user,
-        labels=read_pairs("--label", labels),
-        created_after=moment("--since", since),
-        created_before=moment("--until", until),
+        labels=_read_labels(labels),
+        created_after=_read_time("--since", since),
+        created_before=_read_time("--until", until),
         limit=limit + 1 if limit else None,
     )
     shown = list(islice(found, limit or None))
@@ -195,3 +196,19 @@ def _expression(pattern: str, *, ignore_case: bool) -> re.Pattern[bytes]:
         return re.compile(pattern.encode(), re.IGNORECASE if ignore_case else 0)
     except re.error as error:
         raise click.UsageError(f"--grep is {pattern!r}, which is no regular expression: {error}") from None
+
+
+def _read_labels(pairs: tuple[str, ...]) -> dict[str, str]:
+    if not pairs:  # the usual list is quick: what reads conditions is imported for them only
+        return {}
+    from cloud_ml.cli.words import read_pairs
+
+    return read_pairs("--label", pairs)
+
+
+def _read_time(option: str, text: str | None) -> datetime | None:
+    if text is None:
+        return None
+    from cloud_ml.cli.times import moment
+
+    return moment(option, text)

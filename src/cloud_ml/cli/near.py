@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from difflib import get_close_matches
 
 import click
 
@@ -23,6 +22,8 @@ def near_names(session: Session) -> Iterator[None]:
     except NotFound as error:
         if error.field == "job_name" and not error.hint and isinstance(error.value, str):
             with contextlib.suppress(CloudMlError):
+                from difflib import get_close_matches  # only on this way out
+
                 names = [one.name for one in session.client.list_train_jobs(limit=_LOOKED_AT)]
                 if near := get_close_matches(error.value, names, n=3):
                     error.hint = f"Did you mean {' or '.join(near)}?"
