@@ -93,16 +93,20 @@ def prepare(session: Session, name: str) -> None:
 
     Ctrl-C ends the output, not the preparation.
     """
+    from cloud_ml.cli.installing import Installing
     from cloud_ml.cli.progress import spinner
+    from cloud_ml.cli.states import installation
     from cloud_ml.errors import Unavailable
 
     wanted, version = _parts(name)
-    last = None
+    last, installing = None, Installing()
     with spinner(f"Preparing {name}") as say:
         for line in session.client.prepare_framework(wanted, version):
             last = line
             if line.message and line.runtime is None and line.error is None:
-                say(f"Preparing {name}: {line.message}")
+                installing.feed(line.message.encode() + b"\n")
+                now = installing.now
+                say(f"Preparing {name}: {installation(now) if now else line.message}")
                 note(line.message)
     if last is None or last.runtime is None:
         why = last.error if last is not None and last.error else "the connection ended before the preparation did"

@@ -108,6 +108,11 @@ def bar_line(label: str, done: int, total: int | None, rate: float | None, *, wi
     return f"{cut(label, width - len(tail) - 2)}  {tail}" if tail else cut(label, width)
 
 
+def gauge(share: float) -> str:
+    """A short bar to stand within the text of a spinner."""
+    return _filled(share, _LEAST_BAR, _fancy(sys.stderr))
+
+
 def _filled(share: float, width: int, fancy: bool) -> str:
     full = int(min(share, 1.0) * width)
     return ("━" if fancy else "#") * full + ("╌" if fancy else "-") * (width - full)

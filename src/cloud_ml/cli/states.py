@@ -11,7 +11,9 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from cloud_ml.cli import figures
+from cloud_ml.cli.installing import Installing, Progress
 from cloud_ml.cli.output import local_time, note
+from cloud_ml.cli.progress import gauge
 from cloud_ml.cli.terminal import is_live
 from cloud_ml.errors import CloudMlError, NotFound
 from cloud_ml.models.job import Job, JobTasks
@@ -36,13 +38,13 @@ _STAGES = {
 }
 
 
-def state_line(job: Job, tasks: JobTasks | None = None) -> str:
-    """Where a job stands, in one line."""
+def state_line(job: Job, tasks: JobTasks | None = None, installing: Progress | None = None) -> str:
+    """Where a job stands, in one line; with a bar while packages are installed for it."""
     what = job.phase
     if job.phase == "Queued":
         what = f"Queued: {job.message or 'waiting for a free place'}"
     elif job.phase == "Starting":
-        what = f"Starting: {_stage_of(job, tasks)}"
+        what = f"Starting: {_stage_of(job, tasks, installing)}"
     elif job.phase == "Restarting":
         what = f"Restarting: {job.message}" if job.message else "Restarting"
     elif job.phase == "Running" and tasks is not None:
@@ -55,9 +57,20 @@ def state_line(job: Job, tasks: JobTasks | None = None) -> str:
     return f"{job.name}{attempt}: {what}"
 
 
-def _stage_of(job: Job, tasks: JobTasks | None) -> str:
+def installation(now: Progress) -> str:
+    """How far an installation of packages is; with a bar once there is something big to download."""
+    what = f"installing {now.packages} package{'s' * (now.packages != 1)}"
+    if not now.total:
+        return what
+    amount = f"{what} {gauge(now.done / now.total)} {figures.size(now.done)} of {figures.size(now.total)}"
+    return f"{amount} · {now.current}" if now.current else amount
+
+
+def _stage_of(job: Job, tasks: JobTasks | None, installing: Progress | None) -> str:
     if job.message:
         return job.message
+    if installing is not None:
+        return installation(installing)
     stages = tasks.stages if tasks is not None else job.stages
     last = max(stages, key=lambda name: stages[name], default="")
     return _STAGES.get(last, last)
@@ -71,9 +84,12 @@ def _used(tasks: JobTasks) -> list[str]:
 
 
 @contextmanager
-def states(handle: JobHandle, say: Callable[[str], None]) -> Iterator[None]:
-    """Within this, every change of the job is said: on the drawn line, or as a line where none is drawn."""
-    teller = _Teller(handle, say)
+def states(handle: JobHandle, say: Callable[[str], None], installing: Installing | None = None) -> Iterator[None]:
+    """Within this, every change of the job is said: on the drawn line, or as a line where none is drawn.
+
+    ``installing`` is fed with the job's log by whoever follows it.
+    """
+    teller = _Teller(handle, say, installing or Installing())
     threads = [threading.Thread(target=run, name="states", daemon=True) for run in (teller.listen, teller.tell)]
     for thread in threads:
         thread.start()
@@ -88,8 +104,9 @@ def states(handle: JobHandle, say: Callable[[str], None]) -> Iterator[None]:
 class _Teller:
     """One thread listens for changes, the other one says them and what the job uses meanwhile."""
 
-    def __init__(self, handle: JobHandle, say: Callable[[str], None]) -> None:
+    def __init__(self, handle: JobHandle, say: Callable[[str], None], installing: Installing) -> None:
         self._handle = copy.copy(handle)
+        self._installing = installing
         self._say = say
         self._live = is_live(sys.stderr)
         self._over = False
@@ -134,7 +151,7 @@ class _Teller:
             if self._live:
                 pause = LOOK_S.get(now.phase)
                 try:
-                    self._say(state_line(now, self._handle.tasks() if pause else None))
+                    self._say(state_line(now, self._handle.tasks() if pause else None, self._installing.now))
                 except NotFound:
                     return
                 except CloudMlError as error:

@@ -11,6 +11,7 @@ from cloud_ml.cli import figures
 from cloud_ml.cli.advice import next_step
 from cloud_ml.cli.exit_codes import exit_code_of
 from cloud_ml.cli.guard import INTERRUPTED
+from cloud_ml.cli.installing import Installing
 from cloud_ml.cli.output import note
 from cloud_ml.cli.progress import spinner
 from cloud_ml.cli.states import state_line, states
@@ -59,8 +60,9 @@ def matching_lines(chunks: Iterator[bytes], wanted: re.Pattern[bytes], *, invert
 
 def watch(handle: JobHandle) -> int:
     """Follow a job's state and log to its end and return the exit code that tells of it."""
-    with spinner(state_line(handle.job)) as say, states(handle, say):
-        if print_log(handle.logs(follow=True), handle.name, goes_on=True) == INTERRUPTED:
+    installing = Installing()
+    with spinner(state_line(handle.job)) as say, states(handle, say, installing):
+        if print_log(installing.passing(handle.logs(follow=True)), handle.name, goes_on=True) == INTERRUPTED:
             return INTERRUPTED
         job = handle.wait()
     conclude(job)

@@ -78,7 +78,7 @@ class Store:
 
 
 class _Words(process.Words):
-    """Keeps what uv says, and passes lines about big downloads on as they come."""
+    """Keeps what uv says, and passes lines about big downloads and the end on as they come."""
 
     def __init__(self, log: process.Output) -> None:
         super().__init__()
@@ -88,14 +88,14 @@ class _Words(process.Words):
     def __call__(self, chunk: bytes) -> None:
         *lines, self._line = (self._line + chunk).split(b"\n")
         for line in lines:
-            if line.strip().startswith((b"Downloading ", b"Downloaded ")):
+            if line.strip().startswith((b"Downloading ", b"Downloaded ", b"Installed ")):
                 self._log(line.strip() + b"\n")
             else:
                 super().__call__(line + b"\n")
 
     @property
     def kept(self) -> bytes:
-        """The last words, without those about downloads."""
+        """The last words, without those that were passed on."""
         super().__call__(self._line)
         self._line = b""
         return super().kept
