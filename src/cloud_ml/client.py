@@ -225,6 +225,7 @@ class CloudMlClient:
         lines: int | None = None,
         attempt: int | None = None,
         task: str | None = None,
+        since: datetime | None = None,
     ) -> Generator[bytes]:
         """The output of a job's task in chunks; see ``JobHandle.logs``.
 
@@ -233,7 +234,7 @@ class CloudMlClient:
             InvalidRequest: There is no such task or attempt.
         """
         job = self.get_train_job(name)
-        with closing(job.logs(follow=follow, lines=lines, attempt=attempt, task=task)) as chunks:
+        with closing(job.logs(follow=follow, lines=lines, attempt=attempt, task=task, since=since)) as chunks:
             yield from chunks
 
     def cancel_train_job(self, name: str) -> Job:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import subprocess
 import zipfile
 from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import NotFound
+from cloud_ml.models.job import Job
 from cloud_ml.models.train_job import TrainJob
 from support.environments import EXAMPLES, pack
 from support.server import RealServer, eventually
@@ -248,3 +250,21 @@ def test_help_of_every_command_works_without_a_server(server: RealServer) -> Non
             check=True,
         )
         assert b"Usage: cloudml" in ran.stdout
+
+
+def test_what_a_job_printed_since_a_moment(
+    server: RealServer, client: CloudMlClient, run: Callable[..., tuple[Job, str]]
+) -> None:
+    source = "import time\nprint('early')\ntime.sleep(1.3)\nprint('late', time.time())"
+    _, log = run("since", source, framework="python")
+    late = log.splitlines(keepends=True)[-1]
+    moment = datetime.fromtimestamp(float(late.split()[1]) - 0.05, UTC)
+    handle = client.get_train_job("since")
+    assert b"".join(handle.logs(since=moment)).decode() == late
+    assert b"".join(handle.logs(since=moment, follow=True)).decode() == late
+    assert b"".join(handle.logs(since=moment - timedelta(minutes=1))).decode() == log
+    ran = server.cli("jobs", "logs", "since", "--since", moment.isoformat())
+    assert ran.good().out == late
+    assert server.cli("jobs", "logs", "since", "--since", "2030-01-01").err == "since has no output since then\n"
+    both = server.cli("jobs", "logs", "since", "--since", "1h", "-n", "1")
+    assert (both.code, "exclude each other" in both.err) == (2, True)

@@ -224,6 +224,7 @@ class AsyncCloudMlClient:
         lines: int | None = None,
         attempt: int | None = None,
         task: str | None = None,
+        since: datetime | None = None,
     ) -> AsyncGenerator[bytes]:
         """The output of a job's task in chunks; see ``AsyncJobHandle.logs``.
 
@@ -232,7 +233,7 @@ class AsyncCloudMlClient:
             InvalidRequest: There is no such task or attempt.
         """
         job = await self.get_train_job(name)
-        async with aclosing(job.logs(follow=follow, lines=lines, attempt=attempt, task=task)) as chunks:
+        async with aclosing(job.logs(follow=follow, lines=lines, attempt=attempt, task=task, since=since)) as chunks:
             async for chunk in chunks:
                 yield chunk
 

@@ -6,6 +6,7 @@ import random
 import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from datetime import datetime
 
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.clock import sleep as pause
@@ -125,6 +126,7 @@ class AsyncJobHandle:
         lines: int | None = None,
         attempt: int | None = None,
         task: str | None = None,
+        since: datetime | None = None,
     ) -> AsyncGenerator[bytes]:
         """The output of a task in chunks, as it was written.
 
@@ -133,14 +135,18 @@ class AsyncJobHandle:
             lines: Only the last so many lines of what there is now.
             attempt: Only this attempt, counted from 1; otherwise all, one behind the other.
             task: Such as ``worker-0``; otherwise the decisive one.
+            since: Only what was written then or later, to the second; not together with ``lines``.
         """
         if follow:
-            source = _Log(self._calls, self.uid, attempt, task)
-            async with aclosing(follow_log(source, lines=lines, attempt=attempt)) as chunks:
+            source, position = _Log(self._calls, self.uid, attempt, task), 0
+            if since is not None:
+                async with await self._calls.log(self.uid, lines=lines, attempt=attempt, task=task, since=since) as old:
+                    position = int(old.headers["cloudml-log-offset"])
+            async with aclosing(follow_log(source, lines=lines, attempt=attempt, position=position)) as chunks:
                 async for chunk in chunks:
                     yield chunk
             return
-        async with await self._calls.log(self.uid, lines=lines, attempt=attempt, task=task) as answer:
+        async with await self._calls.log(self.uid, lines=lines, attempt=attempt, task=task, since=since) as answer:
             async for chunk in answer:
                 yield chunk
 

@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
+from datetime import datetime
 from typing import Any
 
 from cloud_ml.aio.answers import AsyncAnswer
@@ -85,15 +86,25 @@ class AsyncJobCalls:
         attempt: int | None = None,
         task: str | None = None,
         offset: int = 0,
+        since: datetime | None = None,
     ) -> AsyncAnswer:
-        """The output of a task as a stream of bytes, without the first ``offset``.
+        """The output of a task as a stream of bytes, without the first ``offset``, or what is older than ``since``.
+
+        With ``since``, the answer's header ``cloudml-log-offset`` says how many bytes were left out.
 
         See ``follow.follow_log`` for one that survives cuts.
         """
         request = Request(
             "GET",
             f"{_job_path(name)}/logs",
-            query={"lines": lines, "follow": follow, "attempt": attempt, "task": task, "offset": offset or None},
+            query={
+                "lines": lines,
+                "follow": follow,
+                "attempt": attempt,
+                "task": task,
+                "offset": offset or None,
+                "since": codec.format_time(since) if since else None,
+            },
             headers={"Accept": "text/plain, application/json"},
             read_timeout_s=QUIET_LOG_S if follow else READ_TIMEOUT_S,
         )

@@ -56,12 +56,13 @@ class _Live(StreamingResponse):
                 del platform.streams[key]
 
 
-def text(chunks: AsyncIterator[bytes], hub: ChangeHub) -> Response:
+def text(chunks: AsyncIterator[bytes], hub: ChangeHub, headers: Mapping[str, str] | None = None) -> Response:
     """Plain text, each chunk sent as it comes; ends when ``chunks`` do or the server goes down.
 
     A reader that is slow holds up its own stream only; one that is gone ends it.
     """
-    return _Live(_until_closed(chunks, hub), media_type="text/plain; charset=utf-8", headers=_UNBUFFERED)
+    told = {**_UNBUFFERED, **(headers or {})}
+    return _Live(_until_closed(chunks, hub), media_type="text/plain; charset=utf-8", headers=told)
 
 
 def events(messages: AsyncIterator[bytes], hub: ChangeHub) -> Response:

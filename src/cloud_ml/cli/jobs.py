@@ -100,6 +100,7 @@ def list_jobs(
 @click.option("-n", "--lines", type=click.IntRange(0), help="Only the last so many lines.")
 @click.option("--attempt", type=click.IntRange(1), help="Only this attempt; otherwise all, one behind the other.")
 @click.option("--task", metavar="TASK", help="Such as worker-0; otherwise the decisive one.")
+@click.option("--since", metavar="TIME", help="Only what was written since then: 10m (ago), 2026-01-31T12:00.")
 @click.option("--grep", "pattern", metavar="REGEX", help="Only lines in which this is found; -n counts before.")
 @click.option("-i", "--ignore-case", is_flag=True, help="Of --grep: upper and lower case are the same.")
 @click.option("--invert-match", is_flag=True, help="Of --grep: only lines in which it is not found.")
@@ -112,6 +113,7 @@ def logs(
     lines: int | None,
     attempt: int | None,
     task: str | None,
+    since: str | None,
     pattern: str | None,
     ignore_case: bool,
     invert_match: bool,
@@ -121,15 +123,18 @@ def logs(
 
     if pattern is None and (ignore_case or invert_match):
         raise click.UsageError("--ignore-case and --invert-match belong to --grep")
+    if since is not None and lines is not None:
+        raise click.UsageError("--since and --lines exclude each other")
     wanted = None if pattern is None else _expression(pattern, ignore_case=ignore_case)
     chunks: Iterator[bytes] = session.client.train_job_logs(
-        name, follow=follow, lines=lines, attempt=attempt, task=task
+        name, follow=follow, lines=lines, attempt=attempt, task=task, since=_read_time("--since", since)
     )
     if wanted is not None:
         chunks = matching_lines(chunks, wanted, invert=invert_match)
     printed = print_log(chunks, name, goes_on=follow)
     if printed == NOTHING:
-        note(f"{name} has no output yet" if wanted is None else f"{name} has no such line")
+        nothing = "no output yet" if since is None else "no output since then"
+        note(f"{name} has {nothing if wanted is None else 'no such line'}")
     return max(printed, 0)
 
 

@@ -160,6 +160,14 @@ class Usage(Protocol):
 
 
 @runtime_checkable
+class LogTimes(Protocol):
+    """An engine that knows when output was written."""
+
+    async def written_before(self, key: GangKey, process: str, moment: datetime) -> int:
+        """How many bytes ``logs`` gives that are older than ``moment``; rather fewer where that is not exact."""
+
+
+@runtime_checkable
 class Isolation(Protocol):
     """An engine that can tell which fences are in force on its machine."""
 

@@ -37,6 +37,7 @@ def follow_log(
     *,
     lines: int | None = None,
     attempt: int | None = None,
+    position: int = 0,
     patience: RetryPolicy = PATIENCE,
     sleep: Callable[[float], None] = pause,
 ) -> Generator[bytes]:
@@ -46,13 +47,13 @@ def follow_log(
         source: Where the log comes from.
         lines: Begin with the last so many lines of what there is now, instead of with the first.
         attempt: The attempt that ``source`` is limited to, if it is.
+        position: Begin behind so many bytes.
         patience: How many times in a row the server may fail before its error is handed on.
         sleep: Waits between tries.
 
     Raises:
         CloudMlError: The server refuses, or has failed too often without anything new in between.
     """
-    position = 0
     if lines is not None:
         tail = LastLines(lines)
         with source.open(follow=False) as chunks:

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Generator
 from contextlib import closing
+from datetime import datetime
 
 from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models.job import Job, JobEvent, JobTasks
@@ -126,6 +127,7 @@ class JobHandle:
         lines: int | None = None,
         attempt: int | None = None,
         task: str | None = None,
+        since: datetime | None = None,
     ) -> Generator[bytes]:
         """The output of a task in chunks, as it was written.
 
@@ -134,13 +136,17 @@ class JobHandle:
             lines: Only the last so many lines of what there is now.
             attempt: Only this attempt, counted from 1; otherwise all, one behind the other.
             task: Such as ``worker-0``; otherwise the decisive one.
+            since: Only what was written then or later, to the second; not together with ``lines``.
         """
         if follow:
-            source = _Log(self._calls, self.uid, attempt, task)
-            with closing(follow_log(source, lines=lines, attempt=attempt)) as chunks:
+            source, position = _Log(self._calls, self.uid, attempt, task), 0
+            if since is not None:
+                with self._calls.log(self.uid, lines=lines, attempt=attempt, task=task, since=since) as old:
+                    position = int(old.headers["cloudml-log-offset"])
+            with closing(follow_log(source, lines=lines, attempt=attempt, position=position)) as chunks:
                 yield from chunks
             return
-        with self._calls.log(self.uid, lines=lines, attempt=attempt, task=task) as answer:
+        with self._calls.log(self.uid, lines=lines, attempt=attempt, task=task, since=since) as answer:
             yield from answer
 
     def start(self) -> Job:

@@ -61,8 +61,8 @@ class Filters:
             prefix=(name[:-1] or None) if name is not None and name.endswith("*") else None,
             owner=common.check_text("user", self.user, limit=128) if self.user else None,
             tags=(*tags, *_labels(self.labels)),
-            created_from=_time("created_after", self.created_after),
-            created_before=_time("created_before", self.created_before),
+            created_from=read_time("created_after", self.created_after),
+            created_before=read_time("created_before", self.created_before),
         )
 
 
@@ -101,7 +101,12 @@ def _labels(labels: Sequence[str]) -> list[str]:
     return tags
 
 
-def _time(field: str, text: str | None) -> datetime | None:
+def read_time(field: str, text: str | None) -> datetime | None:
+    """The time in a parameter; ``None`` where there is none.
+
+    Raises:
+        InvalidRequest: It is no RFC 3339.
+    """
     if not text:
         return None
     try:

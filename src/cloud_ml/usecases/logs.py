@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
+from datetime import datetime
 
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import Phase
-from cloud_ml.engines.base import Engine, GangKey
+from cloud_ml.engines.base import Engine, GangKey, LogTimes
 from cloud_ml.models import common
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.changes import ChangeHub
@@ -68,6 +69,35 @@ class Logs:
                 raise common.refuse("offset", selection.offset, "nothing together with lines")
         chunks = self._follow(record, task, selection) if selection.follow else self._now(record, task, selection)
         return _without(_with_line_breaks(chunks), selection.offset)
+
+    async def written_before(self, record: JobRecord, selection: Selection, moment: datetime) -> int:
+        """How many bytes of what ``read`` gives are older than ``moment``, as exactly as the engine knows.
+
+        Raises:
+            InvalidRequest: There is no such task, or the engine does not know when output was written.
+        """
+        task, uid = _checked_task(record, selection.task), record.key.uid
+        engine = self._engine
+        if not isinstance(engine, LogTimes):
+            raise common.refuse("since", moment.isoformat(), "nothing: this engine does not note the time of output")
+        before = 0
+        ends_line = True
+        for attempt in await self._attempts(uid, task, selection.attempt):
+            before += not ends_line  # the line feed between two attempts
+            older = await engine.written_before(GangKey(uid, attempt), task, moment)
+            size, ends_line = await self._size(uid, attempt, task)
+            before += min(older, size)
+            if older < size:
+                break
+        return before
+
+    async def _size(self, uid: str, attempt: int, task: str) -> tuple[int, bool]:
+        size, last = 0, b"\n"
+        async with aclosing(self._output(uid, attempt, task, None, follow=False)) as chunks:
+            async for chunk in chunks:
+                size += len(chunk)
+                last = chunk[-1:] or last
+        return size, last == b"\n"
 
     async def _now(self, record: JobRecord, task: str, selection: Selection) -> AsyncGenerator[tuple[int, bytes]]:
         attempts = await self._attempts(record.key.uid, task, selection.attempt)

@@ -235,3 +235,19 @@ async def test_a_job_that_has_not_started_has_no_tasks_yet(served: Served) -> No
     await served.submitted(job_name="linear")
     answer = await served.member.call("GET", "/api/v1/jobs/linear/tasks")
     assert (answer.status, answer.json()) == (200, {"attempt": 1, "stages": {}, "items": []})
+
+
+@pytest.mark.parametrize(
+    ("query", "told"),
+    [
+        ("since=yesterday", "2026-01-31T12:00:00Z"),
+        ("since=2026-01-31T12:00:00Z&lines=3", "nothing together with lines or offset"),
+        ("since=2026-01-31T12:00:00Z&offset=3", "nothing together with lines or offset"),
+        ("since=2026-01-31T12:00:00Z", "this engine does not note the time of output"),
+    ],
+)
+async def test_since_when_a_log_is_wanted_must_be_clear(served: Served, query: str, told: str) -> None:
+    await served.submitted(job_name="linear")
+    answer = await served.admin.call("GET", f"/api/v1/jobs/linear/logs?{query}")
+    assert (answer.status, answer.json()["field"]) == (400, "since")
+    assert told in answer.json()["message"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 
@@ -149,3 +150,57 @@ def test_logs_of_names_that_begin_alike_are_kept_apart(tmp_path: Path) -> None:
         one.write(name.encode())
         one.close()
     assert whole(LogReader(tmp_path, "worker-1")) == b"worker-1"
+
+
+def test_what_was_written_since_a_moment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.time", lambda: now)
+    written = writer(tmp_path)
+    for now, words in (  # noqa: B007 - the clock reads it
+        (1000.0, b"a\n"),
+        (1000.5, b"b\n"),
+        (1002.0, b"c\n"),
+        (1002.9, b"d\n"),
+        (4600.0, b"e\n"),
+    ):
+        written.write(words)
+    written.close()
+    again = writer(tmp_path)
+    now = 5000.0
+    again.write(b"f\n")
+    again.close()
+    os.utime(tmp_path / "master-0.log", (5000.0, 5000.0))
+    for moment, rest in (
+        (0, b"a\nb\nc\nd\ne\nf\n"), (1000.2, b"a\nb\nc\nd\ne\nf\n"),
+        (1001.5, b"c\nd\ne\nf\n"), (1002.5, b"c\nd\ne\nf\n"),
+        (2000.0, b"e\nf\n"), (4600.5, b"e\nf\n"), (4700.0, b"f\n"), (5000.0, b"f\n"), (5001.0, b""),
+    ):  # fmt: skip
+        reader = LogReader(tmp_path, "master-0")
+        given = reader.skip_to(moment)
+        assert (moment, whole(reader)) == (moment, rest)
+        assert given == 12 - len(rest)
+
+
+def test_a_log_that_is_written_at_once_notes_no_times(tmp_path: Path) -> None:
+    written = writer(tmp_path)
+    written.write(b"a\n")
+    written.write(b"b\n")
+    written.close()
+    assert [path.name for path in tmp_path.iterdir()] == ["master-0.log"]
+    reader = LogReader(tmp_path, "master-0")
+    assert reader.skip_to(0) == 0
+    assert whole(reader) == b"a\nb\n"
+
+
+def test_what_was_dropped_does_not_count_as_given(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 1000.0
+    monkeypatch.setattr("time.time", lambda: now)
+    written = writer(tmp_path)
+    written.write(lines(20 * LIMIT // 8))
+    now = 2000.0
+    written.write(b"late\n")
+    written.close()
+    everything = whole(LogReader(tmp_path, "master-0"))
+    reader = LogReader(tmp_path, "master-0")
+    given = reader.skip_to(1500.0)
+    assert (whole(reader), given) == (b"late\n", len(everything) - 5)

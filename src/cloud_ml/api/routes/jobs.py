@@ -19,7 +19,7 @@ from cloud_ml.models import codec, common
 from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobTasks
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases import views
-from cloud_ml.usecases.finding import Filters
+from cloud_ml.usecases.finding import Filters, read_time
 from cloud_ml.usecases.logs import Selection
 from cloud_ml.usecases.tasks import tasks_of
 
@@ -187,16 +187,26 @@ async def logs(
     attempt: int | None = None,
     task: str | None = None,
     offset: Annotated[int, Query(ge=0, lt=2**62)] = 0,
+    since: str | None = None,
     org_id: str | None = None,
 ) -> Response:
     """A task's output as it was written; with ``follow``, as it comes, until the job has ended.
 
-    ``offset`` leaves out so many bytes: a follower whose connection was cut goes on where it was.
+    ``offset`` leaves out so many bytes: a follower whose connection was cut goes on where it was. ``since``
+    (RFC 3339) leaves out what was written before, to the second or a little more; the header
+    ``Cloudml-Log-Offset`` then says how many bytes that is.
 
     A followed stream that ends before its job has means that the server is going down: ask again.
     """
     record = await _find(here, call, name, org_id)
-    return streams.text(here.logs.read(record, Selection(task, attempt, lines, follow, offset)), here.hub)
+    selection = Selection(task, attempt, lines, follow, offset)
+    headers: dict[str, str] = {}
+    if (moment := read_time("since", since)) is not None:
+        if lines is not None or offset:
+            raise common.refuse("since", since, "nothing together with lines or offset")
+        selection = replace(selection, offset=await here.logs.written_before(record, selection, moment))
+        headers["cloudml-log-offset"] = str(selection.offset)
+    return streams.text(here.logs.read(record, selection), here.hub, headers)
 
 
 def _check_wait(here: Platform, wait: float) -> None:

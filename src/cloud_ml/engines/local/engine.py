@@ -10,6 +10,7 @@ import select
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -160,6 +161,11 @@ class LocalEngine(Engine):
         finally:
             if watch is not None:
                 watch.close()
+
+    async def written_before(self, key: GangKey, process: str, moment: datetime) -> int:
+        """To the second."""
+        reader = LogReader(self._ledger.log_folder(key), process)
+        return await asyncio.to_thread(reader.skip_to, moment.timestamp())
 
     async def usage(self, key: GangKey) -> Sequence[UsagePoint]:
         """Samples of the attempt, oldest first."""

@@ -3,11 +3,16 @@
 ``<name>.log`` is the head, at most half of the limit. What follows goes to tail files of a sixteenth of
 the limit each, ``<name>.tail-<start>.log`` (``start`` counts all bytes ever written), of which the
 newest eight are kept. So a reader can follow by byte position, and sees where a gap is.
+
+``<name>.times`` says how much had been written at which time: a line at most every second, and none in a log
+that is written within one.
 """
 
 from __future__ import annotations
 
+import contextlib
 import os
+import time
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +21,8 @@ from pathlib import Path
 from cloud_ml.engines.local.lastwords import TAIL_BYTES
 
 _TAIL_FILES = 8
+_MARK_PERIOD_S = 1.0
+_MARKS_PER_PERIOD = 4096
 
 
 class LogWriter:
@@ -36,10 +43,15 @@ class LogWriter:
         self._room = max(0, (self._tail_limit if self._tails else self._head_limit) - last.size)
         self.written = last.start + last.size
         self.tail = b""
+        self._marks = folder / f"{name}.times"
+        self._marked = len(_marks(self._marks))
+        self._first: float | None = None
+        self._next_mark = 0.0
 
     def write(self, data: bytes) -> None:
         """Add output. A full disk loses the chunk, never the process that writes."""
         self.tail = (self.tail + data)[-TAIL_BYTES:]
+        self._mark()
         view = memoryview(data)
         while view:
             if self._room == 0:
@@ -56,6 +68,21 @@ class LogWriter:
     def close(self) -> None:
         """Let go of the file."""
         os.close(self._file)
+
+    def _mark(self) -> None:
+        """Note the time, rarer and rarer in a log that is written for hours."""
+        now = time.time()
+        if now < self._next_mark:
+            return
+        if self._first is None and not self.written:  # no file for a log that is written at once
+            self._first = now
+        else:
+            lines = [] if self._first is None or self._marked else [f"{self._first:.3f} 0\n"]
+            lines.append(f"{now:.3f} {self.written}\n")
+            with contextlib.suppress(OSError), self._marks.open("a", encoding="ascii") as marks:
+                marks.writelines(lines)
+            self._marked += len(lines)
+        self._next_mark = now + _period_s(self._marked)
 
     def _next_tail(self) -> None:
         os.close(self._file)
@@ -120,6 +147,33 @@ class LogReader:
                     return
             self._position = part.start
 
+    def skip_to(self, moment: float) -> int:
+        """Go to what was written at ``moment`` (seconds since 1970) or later, as exactly as times were noted.
+
+        Returns how many bytes ``read`` would have given before.
+        """
+        target, given = self._written_at(moment), 0
+        while self._position < target and (data := self.read()):
+            given += len(data)
+        if (beyond := self._position - target) > 0:
+            self._position, given = target, given - min(beyond, given)
+        return given
+
+    def _written_at(self, moment: float) -> int:
+        parts = _parts(self._folder, self._name)
+        if not parts:
+            return 0
+        with contextlib.suppress(FileNotFoundError):
+            if parts[-1].path.stat().st_mtime < moment:
+                return parts[-1].start + parts[-1].size
+        found = 0
+        quiet_from = 0.0
+        for number, (at, written) in enumerate(_marks(self._folder / f"{self._name}.times"), 1):
+            if at > moment:  # what is before this mark was written within a period from the one before it
+                return written if number > 1 and moment >= quiet_from else found
+            found, quiet_from = written, at + _period_s(number)
+        return found
+
     def _read_part(self, part: _Part, limit: int) -> bytes:
         try:
             with part.path.open("rb") as file:
@@ -129,6 +183,20 @@ class LogReader:
             return b""
         self._position += len(data)
         return data
+
+
+def _period_s(marks: int) -> float:
+    """How long after so many marks there is no further one."""
+    return float(_MARK_PERIOD_S * 2 ** (marks // _MARKS_PER_PERIOD))
+
+
+def _marks(path: Path) -> list[tuple[float, int]]:
+    """Times and how much had been written; a line that was cut off is none."""
+    try:
+        lines = path.read_text("ascii").split("\n")[:-1]
+    except OSError:
+        return []
+    return [(float(at), int(written)) for at, _, written in (line.partition(" ") for line in lines)]
 
 
 def _parts(folder: Path, name: str) -> list[_Part]:
