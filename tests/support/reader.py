@@ -12,7 +12,7 @@ from support.pages import Block, blocks
 
 _END = "=== the end of a command:"
 _FIGURE = re.compile(r"\d[\d.,:]*( ?(ms|s|min|h|B|[KMG]i?B?)\b)?")
-_MAY_BE_THERE_ALREADY = re.compile(r"(Processing|Installing|Installed|Downloading|Downloaded) ")
+_MAY_BE_THERE_ALREADY = re.compile(r"(Processing|Installing|Installed|Downloading|Downloaded|Bytecode) ")
 _FAILS = re.compile(r"^\S+ failed after |\(code: \w+\)$", re.MULTILINE)
 
 

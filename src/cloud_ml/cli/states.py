@@ -59,8 +59,8 @@ def state_line(job: Job, tasks: JobTasks | None = None, installing: Progress | N
 
 def installation(now: Progress) -> str:
     """How far an installation of packages is; with a bar once there is something big to download."""
-    what = f"installing {now.packages} package{'s' * (now.packages != 1)}"
-    if not now.total:
+    what = f"{'compiling' if now.compiling else 'installing'} {now.packages} package{'s' * (now.packages != 1)}"
+    if not now.total or now.compiling:
         return what
     amount = f"{what} {gauge(now.done / now.total)} {figures.size(now.done)} of {figures.size(now.total)}"
     return f"{amount} · {now.current}" if now.current else amount
@@ -111,6 +111,7 @@ class _Teller:
         self._live = is_live(sys.stderr)
         self._over = False
         self._news = threading.Event()
+        installing.changed = self._news.set
         self._told = state_line(handle.job)
 
     def stop(self) -> None:
@@ -150,8 +151,10 @@ class _Teller:
             now, pause = self._handle.job, None
             if self._live:
                 pause = LOOK_S.get(now.phase)
-                try:
-                    self._say(state_line(now, self._handle.tasks() if pause else None, self._installing.now))
+                installing = self._installing.now if now.phase == "Starting" and not now.message else None
+                try:  # the log tells more of an installation than the stages do
+                    asks = pause is not None and installing is None
+                    self._say(state_line(now, self._handle.tasks() if asks else None, installing))
                 except NotFound:
                     return
                 except CloudMlError as error:

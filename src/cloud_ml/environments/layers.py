@@ -77,8 +77,11 @@ class Store:
         (out / "site-packages").rename(work / "site-packages")
 
 
+_TOLD = (b"Downloading ", b"Downloaded ", b"Installed ", b"Bytecode compiled ")
+
+
 class _Words(process.Words):
-    """Keeps what uv says, and passes lines about big downloads and the end on as they come."""
+    """Keeps what uv says, and passes lines about big downloads and what takes long on as they come."""
 
     def __init__(self, log: process.Output) -> None:
         super().__init__()
@@ -88,7 +91,7 @@ class _Words(process.Words):
     def __call__(self, chunk: bytes) -> None:
         *lines, self._line = (self._line + chunk).split(b"\n")
         for line in lines:
-            if line.strip().startswith((b"Downloading ", b"Downloaded ", b"Installed ")):
+            if line.strip().startswith(_TOLD):
                 self._log(line.strip() + b"\n")
             else:
                 super().__call__(line + b"\n")

@@ -18,7 +18,8 @@ ANNOUNCED = (
     b"Downloading numpy (16.1MiB)\nDownloading scikit-learn (8.9MiB)\n"
     b"Downloading pandas (11.8MiB)\nDownloading scipy (33.7MiB)\n"
 )
-ENDS = b"Installed 10 packages in 142ms\n"
+IN_PLACE = b"Installed 10 packages in 142ms\n"
+ENDS = IN_PLACE + b"Bytecode compiled 2376 files in 7.07s\n"
 
 
 def fed(*chunks: bytes) -> Progress | None:
@@ -40,7 +41,11 @@ def test_it_counts_the_bytes_of_what_has_arrived_and_names_the_largest_that_has_
     done = fed(BEGINS, ANNOUNCED, every)
     assert done is not None
     assert (done.done, done.current) == (done.total, "")
+    compiling = fed(BEGINS, ANNOUNCED, every, IN_PLACE)
+    assert compiling is not None
+    assert installation(compiling) == "compiling 10 packages"
     assert fed(BEGINS, ANNOUNCED, every, ENDS) is None
+    assert fed(BEGINS, IN_PLACE, b"Installed linear.tar.gz with 10 packages\n") is None
 
 
 def test_chunks_may_end_anywhere_and_a_second_layer_begins_anew() -> None:

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from cloud_ml.cli import states
+from cloud_ml.cli.installing import Installing
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import Forbidden
 from cloud_ml.models import codec
@@ -96,6 +97,31 @@ def test_usage_is_asked_for_while_it_changes(monkeypatch: pytest.MonkeyPatch) ->
     assert server.asked.count("watch") == 1
     assert server.asked.count("tasks") == 2
     assert "a: Starting: preparing the environment" in said.lines
+
+
+def test_what_the_log_tells_of_an_installation_is_said_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    said, installing = Said(), Installing()
+    monkeypatch.setattr(states, "is_live", lambda _: True)
+    monkeypatch.setattr(states, "LOOK_S", {})  # nothing but the log wakes it
+    server = Server(said)
+    monkeypatch.setattr(server, "_events", lambda: _starting(said))
+    with (
+        serving(server) as fake,
+        CloudMlClient(ACCESS_KEY, SECRET_KEY, fake.endpoint) as client,
+        states.states(client._handle(make_job("a", phase="Queued")), said, installing),
+    ):
+        said.wait_for("Starting")
+        installing.feed(b"Installing 2 packages that no job has needed here before\n")
+        said.wait_for("a: Starting: installing 2 packages")
+        installing.feed(b"Downloading torch (190.0MiB)\n")
+        said.wait_for("0 B of 190 MiB · torch")
+
+
+def _starting(said: Said) -> Iterator[bytes]:
+    job = make_job("a", phase="Starting", revision=1)
+    change = codec.encode(JobChange(revision=1, uid="uid-a", name="a", org="default", job=job))
+    yield f"id: 1\nevent: job\ndata: {json.dumps(change)}\n\n".encode()
+    said.wait_for("torch")
 
 
 def test_what_is_being_deleted_is_said_to_be() -> None:
