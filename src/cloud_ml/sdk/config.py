@@ -20,7 +20,10 @@ from typing import Any
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.sdk.endpoint import DEFAULT_ENDPOINT, Endpoint, parse_endpoint
 
-_HINT = "Run `cloudml config init`, or set CLOUDML_ACCESS_KEY and CLOUDML_SECRET_KEY."
+_HINT = (
+    "Run `cloudml config init`, or set CLOUDML_ACCESS_KEY and CLOUDML_SECRET_KEY. "
+    "A server of your own makes a key when it first starts: `cloudml server`."
+)
 
 
 @dataclass(frozen=True, slots=True)
