@@ -4,13 +4,15 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := $(BIN)/uv
 PYTEST := $(BIN)/python -m pytest
+INSTALL := $(UV) pip install -q --compile-bytecode --python $(BIN)/python
+LOCKED := $(INSTALL) --require-hashes
 WORKERS ?= 2
 
 # Programs that start often start from compiled modules, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-runtimes test-api-fuzz soak check format bench docs record clean
+.PHONY: help setup demo test test-fast test-server test-runtimes test-api-fuzz fuzz soak check format bench docs record lock audit sbom clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-14s %s\n' "$$n" "$$t"; done
@@ -32,7 +34,7 @@ test-server: $(VENV)/.develop  ## Contracts, properties, real servers
 test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time
 	$(PYTEST) tests/runtimes -q -s -p no:xdist
 
-test-api-fuzz: $(VENV)/.fuzz  ## Requests made up from the OpenAPI document, against a real server (CLOUDML_FUZZ_S=600 for long)
+test-api-fuzz: $(VENV)/.all  ## Requests made up from the OpenAPI document, against a real server (CLOUDML_FUZZ_S=600 for long)
 	$(PYTEST) tests/fuzz -q
 
 soak: $(VENV)/.develop  ## Load for SOAK_S seconds (two hours), then what the server holds on to; SOAK_KILL_S=20 kills it meanwhile
@@ -55,8 +57,18 @@ format: $(VENV)/.develop  ## Bring the code into form, and make the synchronous 
 bench: $(VENV)/.develop  ## The figures we promise, beside their floors (PARTS='job_start idle' for some)
 	$(BIN)/python benchmarks/run.py $(PARTS)
 
-$(VENV)/.fuzz: pyproject.toml $(VENV)/.develop
-	$(UV) pip install -q --python $(BIN)/python --group fuzz
+lock: $(VENV)/.develop  ## Bring locks/ in line with pyproject.toml (RENEW=1: the newest of everything)
+	$(BIN)/python tools/locks.py $(if $(RENEW),--renew)
+
+audit: $(VENV)/.develop  ## Known vulnerabilities of what is locked (AUDIT_DATABASE=all.zip: without a network)
+	$(BIN)/python tools/audit.py $(if $(AUDIT_DATABASE),--database $(AUDIT_DATABASE))
+
+sbom: $(VENV)/.all  ## What a server is made of, as CycloneDX: dist/sbom.json
+	@mkdir -p dist
+	$(BIN)/python tools/sbom.py dist/sbom.json
+
+$(VENV)/.all: locks/all.txt $(VENV)/.develop
+	$(LOCKED) -r locks/all.txt
 	@touch $@
 
 docs: $(VENV)/.develop  ## Build the documentation, warnings as errors
@@ -70,13 +82,14 @@ clean:  ## Remove what was built; the caches of environments stay
 
 $(UV):
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/pip install -q --disable-pip-version-check uv
+	$(BIN)/pip install -q --disable-pip-version-check --require-hashes -r locks/uv.txt
 
-$(VENV)/.server: pyproject.toml | $(UV)
-	$(UV) pip install -q --compile-bytecode --python $(BIN)/python -e '.[server]'
+$(VENV)/.server: pyproject.toml locks/server.txt locks/build.txt | $(UV)
+	$(LOCKED) -r locks/server.txt -r locks/build.txt
+	$(INSTALL) --no-deps --no-build-isolation -e .
 	@$(BIN)/python -m compileall -q src
 	@touch $@
 
-$(VENV)/.develop: pyproject.toml $(VENV)/.server
-	$(UV) pip install -q --compile-bytecode --python $(BIN)/python -e '.[server,postgres]' --group test --group check --group docs
+$(VENV)/.develop: locks/develop.txt $(VENV)/.server
+	$(LOCKED) -r locks/develop.txt
 	@touch $@
