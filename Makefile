@@ -44,6 +44,7 @@ check: $(VENV)/.develop  ## Format, lint, types, import rules
 	$(BIN)/ruff format --check src tests benchmarks examples tools docs
 	$(BIN)/ruff check src tests benchmarks examples tools docs
 	$(BIN)/python tools/twins.py --check
+	$(BIN)/python -m cloud_ml.serving.protos.make --check
 	$(BIN)/mypy
 	$(BIN)/mypy examples/sdk
 	$(BIN)/lint-imports
@@ -53,6 +54,7 @@ format: $(VENV)/.develop  ## Bring the code into form, and make the synchronous 
 	$(BIN)/ruff format src tests benchmarks examples tools docs
 	$(BIN)/ruff check --fix src tests benchmarks examples tools docs
 	$(BIN)/python tools/twins.py
+	$(BIN)/python -m cloud_ml.serving.protos.make
 
 bench: $(VENV)/.develop  ## The figures we promise, beside their floors (PARTS='job_start idle' for some)
 	$(BIN)/python benchmarks/run.py $(PARTS)

@@ -20,10 +20,12 @@ OLDEST_PYTHON = "3.11"
 _DEVELOP = ("build", "check", "docs", "test")
 
 SETS: dict[str, tuple[tuple[str, ...] | None, tuple[str, ...]]] = {
-    "all": (("server", "postgres"), (*_DEVELOP, "fuzz", "sbom")),
-    "develop": (("server", "postgres"), _DEVELOP),
+    "all": (("server", "postgres", "serve", "serve-onnx"), (*_DEVELOP, "fuzz", "sbom")),
+    "develop": (("server", "postgres", "serve", "serve-onnx"), _DEVELOP),
     "postgres": (("server", "postgres"), ()),
     "server": (("server",), ()),
+    "serve": (("serve",), ()),
+    "serve-onnx": (("serve", "serve-onnx"), ()),
     "base": ((), ()),
     "build": (None, ("build",)),
     "uv": (None, ("uv",)),

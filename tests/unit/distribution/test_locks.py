@@ -47,10 +47,12 @@ def on(name: str, machine: dict[str, str]) -> dict[str, str]:
 
 
 SETS = {
-    "all": (("server", "postgres"), tuple(PROJECT["dependency-groups"])),
-    "develop": (("server", "postgres"), ("build", "check", "docs", "test")),
+    "all": (("server", "postgres", "serve", "serve-onnx"), tuple(PROJECT["dependency-groups"])),
+    "develop": (("server", "postgres", "serve", "serve-onnx"), ("build", "check", "docs", "test")),
     "postgres": (("server", "postgres"), ()),
     "server": (("server",), ()),
+    "serve": (("serve",), ()),
+    "serve-onnx": (("serve", "serve-onnx"), ()),
     "base": ((), ()),
     "build": (None, ("build",)),
     "uv": (None, ("uv",)),

@@ -17,7 +17,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[3]
 PARTS = ("src/cloud_ml", "locks", "tests/unit/distribution", ".gitignore")
 FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md")
-ENDINGS = {".py", ".toml", ".c", ".mako", ".pth", ".typed"}
+ENDINGS = {".bin", ".proto", ".py", ".toml", ".c", ".mako", ".pth", ".typed"}
 
 
 def copy_of_the_tree(target: Path, *, mode: int, stray: str, age_s: float) -> Path:

@@ -1,0 +1,1 @@
+"""The model server: loads trained models and answers over gRPC and HTTP. Usable without the platform."""

@@ -1,0 +1,5 @@
+"""``python -m cloud_ml.serving``."""
+
+from cloud_ml.serving.main import main
+
+main()

@@ -1,0 +1,1 @@
+"""Tensors and requests to bytes and back, a file for each form."""

@@ -1,0 +1,141 @@
+"""TensorFlow's ``TensorProto`` to arrays and back."""
+
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from cloud_ml.serving import dtypes
+from cloud_ml.serving.codecs import wire
+from cloud_ml.serving.dtypes import DType
+from cloud_ml.serving.errors import BadRequest
+from cloud_ml.serving.runtimes.base import Array
+from cloud_ml.serving.signatures import Shape
+
+LARGEST = 1 << 31
+"""Bytes that a tensor may have; a shape is no reason to ask for memory."""
+
+_FIELD_NUMBERS = {
+    "float_val": 5, "double_val": 6, "int_val": 7, "string_val": 8, "scomplex_val": 9, "int64_val": 10,
+    "bool_val": 11, "dcomplex_val": 12, "half_val": 13, "uint32_val": 16, "uint64_val": 17,
+}  # fmt: skip
+
+
+def shape_of(name: str, proto: Any) -> Shape:
+    """The shape that a message tells, which must be known."""
+    if proto.tensor_shape.unknown_rank:
+        raise BadRequest(f"input {name!r} has no rank")
+    shape = tuple(dim.size for dim in proto.tensor_shape.dim)
+    if any(size < 0 for size in shape):
+        raise BadRequest(f"input {name!r} has shape {list(shape)}: sizes are 0 or more")
+    return shape
+
+
+def dtype_of(name: str, proto: Any) -> DType:
+    """The element type that a message tells."""
+    found = dtypes.BY_NUMBER.get(proto.dtype)
+    if found is None:
+        raise BadRequest(f"input {name!r} has dtype {proto.dtype}, which cannot be served")
+    return found
+
+
+def decode(name: str, proto: Any) -> Array:
+    """The array of a message; ``name`` is for what is said of it.
+
+    As in TensorFlow, a list that is shorter than the tensor is filled up with its last value.
+
+    Raises:
+        BadRequest: where the parts of the message do not go together.
+    """
+    dtype, shape = dtype_of(name, proto), shape_of(name, proto)
+    count = prod(shape)
+    if count * max(dtype.size, 1) > LARGEST:
+        raise BadRequest(f"input {name!r} of shape {list(shape)} is larger than {LARGEST} bytes")
+    if proto.tensor_content:
+        return _content(name, dtype, shape, count, proto.tensor_content)
+    values = getattr(proto, dtype.field)
+    flat = _values(name, dtype, values)
+    if flat.size != count:
+        if flat.size > count or not flat.size:
+            raise BadRequest(f"input {name!r} has {flat.size} values for shape {list(shape)}")
+        flat = np.concatenate([flat, np.broadcast_to(flat[-1:], (count - flat.size,))])
+    made: Array = flat.reshape(shape)
+    return made
+
+
+def _content(name: str, dtype: DType, shape: Shape, count: int, content: bytes) -> Array:
+    if dtype is dtypes.STRING:
+        raise BadRequest(f"input {name!r}: strings go into string_val, not into tensor_content")
+    if len(content) != count * dtype.size:
+        takes = f"shape {list(shape)} of {dtype} takes {count * dtype.size}"
+        raise BadRequest(f"input {name!r} has {len(content)} bytes of tensor_content; {takes}")
+    if dtype is dtypes.BOOL:
+        truth: Array = np.frombuffer(content, np.uint8) != 0
+        return truth.reshape(shape)
+    return np.frombuffer(content, dtype.numpy).reshape(shape)
+
+
+def _values(name: str, dtype: DType, values: Any) -> Array:
+    if dtype is dtypes.STRING:
+        made = np.empty(len(values), object)
+        made[:] = values
+        return made
+    if dtype in (dtypes.HALF, dtypes.BFLOAT16):
+        return np.asarray(values, np.uint32).astype(np.uint16).view(dtype.numpy)
+    if dtype in (dtypes.COMPLEX64, dtypes.COMPLEX128):
+        parts = np.asarray(values, np.float32 if dtype is dtypes.COMPLEX64 else np.float64)
+        if parts.size % 2:
+            raise BadRequest(f"input {name!r}: complex values come in pairs")
+        return parts.view(dtype.numpy)
+    wide = np.asarray(values, dtype.numpy if dtype.field != "int_val" else np.int64)
+    if dtype.field == "int_val" and wide.size:
+        bounds = np.iinfo(dtype.name)
+        if wide.min() < bounds.min or wide.max() > bounds.max:
+            raise BadRequest(f"input {name!r} has a value that is no {dtype}")
+    return wide.astype(dtype.numpy, copy=False)
+
+
+def header(dtype: DType, shape: Shape) -> bytes:
+    """The beginning of a message: type and shape."""
+    dims = b"".join(wire.delimited(2, wire.key(1, wire.VARINT) + wire.varint(size)) for size in shape)
+    return wire.key(1, wire.VARINT) + wire.varint(dtype.number) + wire.delimited(2, dims)
+
+
+def payload_field(dtype: DType) -> int:
+    """The number of the list that holds values of this type."""
+    return _FIELD_NUMBERS[dtype.field]
+
+
+def payload(dtype: DType, array: Array) -> bytes:
+    """The list of values of an array, as a whole field.
+
+    Lists, not ``tensor_content``: it is what TensorFlow Serving answers with, and what clients read.
+    """
+    number = payload_field(dtype)
+    if dtype is dtypes.STRING:
+        return b"".join(wire.delimited(number, as_bytes(each)) for each in array.ravel())
+    if not array.size:
+        return b""
+    return wire.delimited(number, packed(dtype, array))
+
+
+def packed(dtype: DType, array: Array) -> bytes:
+    """The values of an array, packed as its list wants them."""
+    if dtype.packed_raw:
+        return array.tobytes()
+    if dtype in (dtypes.HALF, dtypes.BFLOAT16):
+        array = np.ascontiguousarray(array).view(np.uint16)
+    flat = array.ravel()
+    if flat.min() >= 0 and flat.max() < 0x80:
+        return flat.astype(np.uint8).tobytes()  # a small number is its own varint
+    return b"".join(wire.varint(value & 0xFFFFFFFFFFFFFFFF) for value in flat.tolist())
+
+
+def as_bytes(value: Any) -> bytes:
+    """One element of a tensor of strings."""
+    return value if isinstance(value, bytes) else str(value).encode()
+
+
+def encode(dtype: DType, array: Array) -> bytes:
+    """The whole message of an array."""
+    return header(dtype, array.shape) + payload(dtype, array)

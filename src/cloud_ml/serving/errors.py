@@ -1,0 +1,72 @@
+"""What can go wrong with a request, and how gRPC and HTTP call it.
+
+One class for each way out, so that every front says the same thing of the same mistake.
+Codes: https://grpc.github.io/grpc/core/md_doc_statuscodes.html; the HTTP statuses are TensorFlow Serving's
+(tensorflow_serving/util/net_http and model_servers/http_rest_api_util: INVALID_ARGUMENT is 400, and so on).
+"""
+
+
+class ServingError(Exception):
+    """The answer to a request is no. ``grpc`` is the gRPC status code, ``http`` the HTTP status."""
+
+    grpc = 2
+    http = 500
+
+    @property
+    def message(self) -> str:
+        """What happened, in a sentence for who asked."""
+        return str(self.args[0]) if self.args else type(self).__name__
+
+
+class BadRequest(ServingError):
+    """The request cannot be meant: a wrong shape, type, name of an input, document."""
+
+    grpc, http = 3, 400
+
+
+class ModelNotFound(ServingError):
+    """No such model, version, label or signature."""
+
+    grpc, http = 5, 404
+
+
+class NotReady(ServingError):
+    """The model is known but no version of it can answer."""
+
+    grpc, http = 14, 503
+
+
+class Overloaded(ServingError):
+    """The queue of this model is full: said at once, so that the caller can go elsewhere."""
+
+    grpc, http = 8, 429
+
+
+class TooLate(ServingError):
+    """The caller's deadline passed before the model ran."""
+
+    grpc, http = 4, 504
+
+
+class TooLarge(ServingError):
+    """A message is larger than the server takes."""
+
+    grpc, http = 8, 413
+
+
+class Unsupported(ServingError):
+    """The method, encoding or operation is not one that this server has."""
+
+    grpc, http = 12, 501
+
+
+class NotNow(ServingError):
+    """The state of the server does not allow this operation: it was not started with it."""
+
+    grpc, http = 9, 412
+
+
+class ModelFailed(ServingError):
+    """The model itself raised."""
+
+    grpc, http = 13, 500

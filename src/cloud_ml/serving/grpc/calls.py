@@ -1,0 +1,50 @@
+"""A unary call, and the answers it can get."""
+
+import struct
+from functools import lru_cache
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+from cloud_ml.serving.errors import ServingError
+from cloud_ml.serving.http2.frames import literal
+
+if TYPE_CHECKING:
+    from cloud_ml.serving.grpc.service import Head
+    from cloud_ml.serving.http2.connection import Http2Connection
+
+PREFIX = struct.Struct(">BL")
+"""Before each message: whether it is compressed, and its length."""
+
+OK_HEAD = b"\x88" + literal("content-type", "application/grpc")
+OK_TRAILERS = literal("grpc-status", "0")
+_LONGEST_MESSAGE = 4096
+
+
+class GrpcCall:
+    """One call on one stream. ``deadline`` is in the loop's time, 0 for none."""
+
+    __slots__ = ("_connection", "_stream", "deadline")
+
+    def __init__(self, connection: "Http2Connection[Head]", stream: int, deadline: float) -> None:
+        self._connection = connection
+        self._stream = stream
+        self.deadline = deadline
+
+    def waits(self) -> bool:
+        """Whether the caller still waits."""
+        return self._connection.waits(self._stream)
+
+    def reply(self, parts: tuple[bytes, ...], size: int) -> None:
+        """Answer with a message, given in pieces."""
+        self._connection.answer(self._stream, OK_HEAD, (size + 5, (PREFIX.pack(0, size), *parts)), OK_TRAILERS)
+
+    def fail(self, error: ServingError) -> None:
+        """Answer with a status."""
+        self._connection.answer(self._stream, status_block(error.grpc, error.message))
+
+
+@lru_cache(256)
+def status_block(code: int, message: str) -> bytes:
+    """The only block of headers of an answer without a message ("trailers only")."""
+    text = quote(message[:_LONGEST_MESSAGE], safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~")
+    return OK_HEAD + literal("grpc-status", str(code)) + literal("grpc-message", text)

@@ -1,0 +1,119 @@
+"""Which method a request calls, and whether it is a gRPC request at all."""
+
+import asyncio
+import logging
+import zlib
+from collections.abc import Callable, Mapping
+
+from cloud_ml.serving.errors import BadRequest, ServingError, TooLarge, TooLate, Unsupported
+from cloud_ml.serving.grpc.calls import PREFIX, GrpcCall, status_block
+from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.frames import literal
+
+Method = Callable[[GrpcCall, bytes], None]
+"""Answers a call now or later. The message begins at byte 5 of what it is given."""
+
+log = logging.getLogger(__name__)
+
+_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+
+
+class Head:
+    """What the head of a request means."""
+
+    __slots__ = ("encoding", "method", "refusal", "timeout")
+
+    def __init__(self) -> None:
+        self.method: Method | None = None
+        self.refusal: bytes | None = None
+        self.timeout = 0.0
+        self.encoding = b"identity"
+
+
+class GrpcService:
+    """Serves the methods of a table: full path to what answers."""
+
+    def __init__(self, methods: Mapping[str, Method], max_bytes: int, loop: asyncio.AbstractEventLoop) -> None:
+        self._methods = {path.encode(): method for path, method in methods.items()}
+        self._max_bytes = max_bytes
+        self._loop = loop
+
+    def understand(self, fields: list[tuple[bytes, bytes]]) -> Head:
+        """See ``http2.connection.Service``."""
+        head, told = Head(), dict(fields)
+        if told.get(b":method") != b"POST" or not told.get(b"content-type", b"").startswith(b"application/grpc"):
+            status = "405" if told.get(b":method") != b"POST" else "415"
+            head.refusal = literal(":status", status)
+            return head
+        path = told.get(b":path", b"")
+        head.method = self._methods.get(path)
+        if head.method is None:
+            head.refusal = _refusal(Unsupported(f"there is no method {path.decode('ascii', 'replace')[:200]}"))
+        timeout = told.get(b"grpc-timeout")
+        if timeout is not None:
+            seconds = _UNITS.get(timeout[-1:], 0.0)
+            if not seconds or not timeout[:-1].isdigit() or len(timeout) > 9:
+                head.refusal = _refusal(BadRequest(f"grpc-timeout is {timeout.decode('ascii', 'replace')!r}"))
+            else:
+                head.timeout = int(timeout[:-1]) * seconds
+                if head.timeout <= 0:
+                    head.refusal = _refusal(TooLate("the deadline had passed when the request was sent"))
+        head.encoding = told.get(b"grpc-encoding", b"identity")
+        if head.encoding not in (b"identity", b"gzip", b"deflate"):
+            named = head.encoding.decode("ascii", "replace")[:50]
+            head.refusal = _refusal(Unsupported(f"grpc-encoding is {named!r}; identity, gzip and deflate are read"))
+            head.refusal += literal("grpc-accept-encoding", "identity,gzip,deflate")
+        return head
+
+    def serve(self, connection: Http2Connection[Head], stream: int, head: Head, body: bytes) -> None:
+        """See ``http2.connection.Service``."""
+        if head.refusal is not None or head.method is None:
+            connection.answer(stream, head.refusal or b"")
+            return
+        call = GrpcCall(connection, stream, self._loop.time() + head.timeout if head.timeout else 0.0)
+        try:
+            if len(body) < 5 or body[0] or len(body) != PREFIX.unpack_from(body)[1] + 5:
+                body = self._unpacked(head, body)
+            head.method(call, body)
+        except ServingError as error:
+            call.fail(error)
+        except Exception:
+            log.exception("a call failed")
+            call.fail(ServingError("the server failed; its log says why"))
+
+    def _unpacked(self, head: Head, body: bytes) -> bytes:
+        """The one message of a body, decompressed, with the prefix it would have without compression."""
+        if len(body) < 5:
+            raise BadRequest("a unary call has one message, this has none")
+        compressed, size = PREFIX.unpack_from(body)
+        if size != len(body) - 5:
+            raise BadRequest(f"the message is {len(body) - 5} bytes, its prefix says {size}")
+        if not compressed:
+            return body
+        if compressed != 1 or head.encoding == b"identity":
+            raise BadRequest("the message is marked as compressed, and no grpc-encoding says how")
+        message = decompressed(body[5:], head.encoding, self._max_bytes)
+        return PREFIX.pack(0, len(message)) + message
+
+
+def decompressed(data: bytes, encoding: bytes, most: int) -> bytes:
+    """What was compressed, if it is not larger than ``most``.
+
+    Raises:
+        BadRequest: where it is damaged.
+        TooLarge: where it is larger.
+    """
+    reader = zlib.decompressobj(31 if encoding == b"gzip" else 15)
+    try:
+        made = reader.decompress(data, most + 1)
+    except zlib.error as error:
+        raise BadRequest(f"the message is no {encoding.decode()}: {error}") from error
+    if len(made) > most:
+        raise TooLarge(f"the message is larger than {most} bytes when it is decompressed")
+    if not reader.eof or reader.unused_data:
+        raise BadRequest(f"the message is no whole {encoding.decode()}")
+    return made
+
+
+def _refusal(error: ServingError) -> bytes:
+    return status_block(error.grpc, error.message)

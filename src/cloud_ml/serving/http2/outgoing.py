@@ -1,0 +1,169 @@
+"""What goes out on a connection, within what the peer allows: RFC 9113, section 5.2."""
+
+import asyncio
+from typing import Any
+
+from cloud_ml.serving.http2 import frames
+from cloud_ml.serving.http2.frames import ConnectionFault
+from cloud_ml.serving.http2.stream import Stream
+from cloud_ml.serving.turns import Turns
+
+Body = tuple[int, tuple[bytes, ...]]
+"""How long a body is, and its pieces."""
+EMPTY: Body = (0, ())
+
+
+class _Waiting:
+    """An answer that is larger than what the peer takes now."""
+
+    __slots__ = ("rest", "stream", "trailers")
+
+    def __init__(self, stream: Stream[Any], rest: memoryview, trailers: bytes) -> None:
+        self.stream = stream
+        self.rest = rest
+        self.trailers = trailers
+
+
+class Outgoing:
+    """Collects frames during a turn and writes them at its end. Answers that do not fit wait for their windows."""
+
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._transport: asyncio.Transport | None = None
+        self._parts: list[bytes] = []
+        self._window = frames.DEFAULT_WINDOW
+        self._initial = frames.DEFAULT_WINDOW
+        self._frame = frames.DEFAULT_FRAME
+        self._waiting: dict[int, _Waiting] = {}
+
+    @property
+    def waiting(self) -> bool:
+        """Whether an answer is not out yet."""
+        return bool(self._waiting)
+
+    def open(self, transport: asyncio.Transport) -> None:
+        """Write there from now on."""
+        self._transport = transport
+
+    def close(self) -> None:
+        """Nobody reads any more."""
+        self._transport = None
+        self._parts.clear()
+        self._waiting.clear()
+
+    def send(self, *parts: bytes) -> None:
+        """Frames that no window counts."""
+        if not self._parts:
+            self._turns.write(self.flush)
+        self._parts.extend(parts)
+
+    def flush(self) -> None:
+        """Write what was collected."""
+        if self._parts:
+            parts, self._parts = self._parts, []
+            if self._transport is not None:
+                self._transport.write(b"".join(parts))
+
+    def answer(self, number: int, stream: Stream[Any], head: bytes, body: Body, trailers: bytes) -> None:
+        """A whole answer to a request: see ``Http2Connection.answer``."""
+        size, pieces = body
+        if not self._parts:
+            self._turns.write(self.flush)
+        put = self._parts
+        stream_id = frames.NUMBER.pack(number)
+        put += (_lead(head, frames.HEADERS, 0x4 if size else 0x5), stream_id, head)
+        if not size:
+            return
+        if size <= self._window and size <= self._initial + stream.credit and size <= self._frame:
+            self._window -= size
+            put += (_SIZES[size] if size < 1024 else _lead_of(size, frames.DATA, 0), stream_id)
+            put += pieces
+            put += (_lead(trailers, frames.HEADERS, 0x5), stream_id, trailers)
+            return
+        self._waiting[number] = _Waiting(stream, memoryview(b"".join(pieces)), trailers)
+        self._go_on()
+
+    def more(self, number: int, credit: int, stream: Stream[Any] | None) -> None:
+        """The peer takes more: on the connection, or on a stream that may be answered already."""
+        if number == 0:
+            if credit == 0:
+                raise ConnectionFault(frames.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing")
+            self._window += credit
+            if self._window > frames.LARGEST_WINDOW:
+                raise ConnectionFault(frames.FLOW_CONTROL_ERROR, "the window of the connection")
+        else:
+            waiting = self._waiting.get(number)
+            stream = waiting.stream if waiting is not None else stream
+            if stream is None:
+                return
+            stream.credit += credit
+            if credit == 0 or self._initial + stream.credit > frames.LARGEST_WINDOW:
+                raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"the window of stream {number}")
+        if self._waiting:
+            self._go_on()
+
+    def drop(self, number: int) -> None:
+        """Nobody waits for this answer any more."""
+        self._waiting.pop(number, None)
+
+    def settings(self, number: int, flags: int, payload: bytes) -> None:
+        """What the peer wants, acknowledged: section 6.5."""
+        if number or len(payload) % 6 or (flags & frames.ACK and payload):
+            raise ConnectionFault(frames.FRAME_SIZE_ERROR, "SETTINGS")
+        if flags & frames.ACK:
+            return
+        for key, value in frames.SETTING.iter_unpack(payload):
+            if key == frames.INITIAL_WINDOW_SIZE:
+                if value > frames.LARGEST_WINDOW:
+                    raise ConnectionFault(frames.FLOW_CONTROL_ERROR, "the initial window")
+                self._initial = value
+            elif key == frames.MAX_FRAME_SIZE:
+                if not frames.DEFAULT_FRAME <= value < 1 << 24:
+                    raise ConnectionFault(frames.PROTOCOL_ERROR, "the largest frame")
+                self._frame = value
+            elif key == frames.ENABLE_PUSH and value > 1:
+                raise ConnectionFault(frames.PROTOCOL_ERROR, "push is on or off")
+        self.send(frames.frame(frames.SETTINGS, frames.ACK, 0))
+        if self._waiting:
+            self._go_on()
+
+    def _go_on(self) -> None:
+        """Send as much of the waiting answers as the windows allow, the oldest first."""
+        done = []
+        for number, waiting in self._waiting.items():
+            while waiting.rest:
+                size = min(len(waiting.rest), self._window, self._initial + waiting.stream.credit, self._frame)
+                if size <= 0:
+                    break
+                self.send(frames.frame(frames.DATA, 0, number, bytes(waiting.rest[:size])))
+                waiting.rest = waiting.rest[size:]
+                self._window -= size
+                waiting.stream.credit -= size
+            if not waiting.rest:
+                self.send(frames.frame(frames.HEADERS, 0x5, number, waiting.trailers))
+                done.append(number)
+            if self._window <= 0:
+                break
+        for number in done:
+            del self._waiting[number]
+
+
+def _lead_of(size: int, kind: int, flags: int) -> bytes:
+    """The first five bytes of a frame: all but the stream."""
+    return frames.HEAD.pack(size >> 8, size & 0xFF, kind, flags, 0)[:5]
+
+
+_SIZES = [_lead_of(size, frames.DATA, 0) for size in range(1024)]
+
+
+def _lead(block: bytes, kind: int, flags: int) -> bytes:
+    """The first five bytes of a frame of headers; blocks that come often are remembered by their length."""
+    found = _LEADS.get((len(block), flags))
+    if found is None:
+        found = _lead_of(len(block), kind, flags)
+        if len(_LEADS) < 4096:
+            _LEADS[len(block), flags] = found
+    return found
+
+
+_LEADS: dict[tuple[int, int], bytes] = {}

@@ -1,0 +1,74 @@
+"""One port for every protocol: the first bytes of a connection tell which it speaks."""
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Protocol, cast
+
+from cloud_ml.serving.http2.frames import PREFACE
+
+
+class Connection(Protocol):
+    """A connection that can be asked to end in order."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None: ...
+    def connection_lost(self, exc: Exception | None) -> None: ...
+    def data_received(self, data: bytes) -> None: ...
+    def leave(self) -> None:
+        """Answer what is under way, take nothing new, close."""
+
+
+class Greeting(asyncio.Protocol):
+    """Waits for the first bytes and hands the transport to who understands them."""
+
+    def __init__(self, http1: Callable[[], Connection], http2: Callable[[], Connection], alive: "Alive") -> None:
+        self._http1 = http1
+        self._http2 = http2
+        self._alive = alive
+        self._begun = b""
+        self._transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's own class
+
+    def data_received(self, data: bytes) -> None:
+        data = self._begun + data
+        if len(data) < 4 and PREFACE.startswith(data):
+            self._begun = data
+            return
+        assert self._transport is not None
+        connection = (self._http2 if data[:4] == PREFACE[:4] else self._http1)()
+        self._alive.add(connection)
+        self._transport.set_protocol(cast("asyncio.BaseProtocol", connection))
+        connection.connection_made(self._transport)
+        connection.data_received(data)
+
+
+class Alive:
+    """The connections there are, until each is lost."""
+
+    def __init__(self) -> None:
+        self._connections: set[Connection] = set()
+        self._none = asyncio.Event()
+        self._none.set()
+
+    def add(self, connection: Connection) -> None:
+        """Keep a connection until it is lost."""
+        lost = connection.connection_lost
+
+        def forget(exc: Exception | None) -> None:
+            self._connections.discard(connection)
+            if not self._connections:
+                self._none.set()
+            lost(exc)
+
+        self._connections.add(connection)
+        self._none.clear()
+        connection.connection_lost = forget  # type: ignore[method-assign]
+
+    async def drain(self, seconds: float) -> None:
+        """Ask every connection to end its answers and close; give them this long."""
+        for connection in list(self._connections):
+            connection.leave()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._none.wait(), seconds)

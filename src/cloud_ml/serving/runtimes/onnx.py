@@ -1,0 +1,82 @@
+"""ONNX by onnxruntime; also what other formats are converted to."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.serving import dtypes
+from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array
+from cloud_ml.serving.signatures import Signature, TensorSpec
+
+_TYPES = {
+    "tensor(float)": dtypes.FLOAT, "tensor(double)": dtypes.DOUBLE, "tensor(int32)": dtypes.INT32,
+    "tensor(uint8)": dtypes.UINT8, "tensor(int16)": dtypes.INT16, "tensor(int8)": dtypes.INT8,
+    "tensor(string)": dtypes.STRING, "tensor(int64)": dtypes.INT64, "tensor(bool)": dtypes.BOOL,
+    "tensor(uint16)": dtypes.UINT16, "tensor(float16)": dtypes.HALF, "tensor(uint32)": dtypes.UINT32,
+    "tensor(uint64)": dtypes.UINT64,
+}  # fmt: skip
+
+
+class OnnxModel:
+    """A session. Inputs and outputs go in and come out in the order of the signature."""
+
+    def __init__(self, source: bytes | Path, signatures: Mapping[str, Signature] | None = None) -> None:
+        self._session = session(source)
+        self.signatures: Mapping[str, Signature] = signatures or {DEFAULT_SIGNATURE: _described(self._session)}
+        self._names = {
+            each.name: ([spec.inner for spec in each.inputs], [spec.inner for spec in each.outputs])
+            for each in self.signatures.values()
+        }
+
+    def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
+        given, wanted = self._names[signature.name]
+        made: Sequence[Array] = self._session.run(wanted, dict(zip(given, inputs, strict=True)))
+        return made
+
+    def close(self) -> None:
+        del self._session
+
+
+def session(source: bytes | Path) -> Any:
+    """A session for a model in bytes or in a file, on one thread: requests are what runs side by side.
+
+    Raises:
+        ModelFailed: where the model cannot be run.
+    """
+    import onnxruntime  # noqa: PLC0415 - only where such a model is served
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(
+            source if isinstance(source, bytes) else str(source), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:
+        raise ModelFailed(f"onnxruntime cannot load it: {error}"[:2000]) from error
+
+
+def _described(made: Any) -> Signature:
+    return Signature(DEFAULT_SIGNATURE, tuple(map(_spec, made.get_inputs())), tuple(map(_spec, made.get_outputs())))
+
+
+def _spec(node: Any) -> TensorSpec:
+    dtype = _TYPES.get(node.type)
+    if dtype is None:
+        raise ModelFailed(f"{node.name!r} is a {node.type}, which no protocol here carries")
+    shape = tuple(size if isinstance(size, int) and size >= 0 else -1 for size in node.shape)
+    return TensorSpec(node.name, dtype, shape, inner=node.name)
+
+
+class OnnxRuntime:
+    """``model.onnx`` in the folder of a version."""
+
+    name = "onnx"
+
+    def recognises(self, folder: Path) -> bool:
+        return (folder / "model.onnx").is_file()
+
+    def load(self, folder: Path) -> OnnxModel:
+        return OnnxModel(folder / "model.onnx")

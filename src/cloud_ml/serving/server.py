@@ -1,0 +1,67 @@
+"""One process of the model server: models in a table, one listener for every protocol."""
+
+import asyncio
+import logging
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+from cloud_ml.serving.batching import Workshop
+from cloud_ml.serving.errors import TooLarge
+from cloud_ml.serving.grpc.calls import status_block
+from cloud_ml.serving.grpc.prediction import Prediction
+from cloud_ml.serving.grpc.service import GrpcService
+from cloud_ml.serving.http2 import frames
+from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.stream import Limits
+from cloud_ml.serving.listening import Alive, Connection, Greeting
+from cloud_ml.serving.loaded import LoadedVersion
+from cloud_ml.serving.loading import load
+from cloud_ml.serving.settings import Settings
+from cloud_ml.serving.table import ModelTable
+from cloud_ml.serving.turns import Turns
+
+log = logging.getLogger(__name__)
+
+
+class ModelServer:
+    """Serves what the settings say, until it is told to leave."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._alive = Alive()
+        self.table = ModelTable()
+
+    async def run(self) -> None:
+        """Load, listen, serve; on SIGTERM and SIGINT answer what is under way and end."""
+        settings, loop, leave = self._settings, asyncio.get_running_loop(), asyncio.Event()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, leave.set)
+        turns = Turns(loop)
+        with ThreadPoolExecutor(settings.threads, "model") as threads:
+            await self._load(Workshop(loop, turns, threads))
+            methods = {"/tensorflow.serving.PredictionService/Predict": Prediction(self.table).predict}
+            service = GrpcService(methods, settings.max_message_bytes, loop)
+            limits = Limits(settings.max_message_bytes, self._too_large)
+
+            def http2() -> Connection:
+                return Http2Connection(service, limits, turns)
+
+            listener = await loop.create_server(
+                lambda: Greeting(http2, http2, self._alive), settings.host, settings.port
+            )
+            host, port = listener.sockets[0].getsockname()[:2]
+            log.info("listening on %s:%s", host, port)
+            await leave.wait()
+            listener.close()
+            await self._alive.drain(settings.drain_s)
+
+    async def _load(self, workshop: Workshop) -> None:
+        for name, base in self._settings.models.items():
+            number = max(int(path.name) for path in base.iterdir() if path.name.isdigit())
+            model = await workshop.loop.run_in_executor(workshop.threads, load, base / str(number))
+            self.table.put(LoadedVersion(name, number, model, workshop))
+            log.info("model %s version %s is ready", name, number)
+
+    def _too_large(self, stream: int) -> tuple[bytes, ...]:
+        error = TooLarge(f"a message of more than {self._settings.max_message_bytes} bytes")
+        return (frames.frame(frames.HEADERS, 0x5, stream, status_block(error.grpc, error.message)),)

@@ -1,0 +1,17 @@
+"""What the model server is told, with its defaults."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """Models by name with the folders of their versions; where to listen; bounds in bytes and seconds."""
+
+    models: Mapping[str, Path] = field(default_factory=dict)
+    host: str = "127.0.0.1"
+    port: int = 8500
+    threads: int = 2
+    max_message_bytes: int = 64 << 20
+    drain_s: float = 10.0

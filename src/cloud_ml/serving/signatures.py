@@ -1,0 +1,104 @@
+"""What a model takes and gives: named tensors with a type and a shape."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cloud_ml.serving.dtypes import DType
+from cloud_ml.serving.errors import BadRequest
+
+PREDICT = "tensorflow/serving/predict"
+CLASSIFY = "tensorflow/serving/classify"
+REGRESS = "tensorflow/serving/regress"
+
+Shape = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TensorSpec:
+    """One input or output. ``shape`` has -1 where any size goes, and is None where the rank is open too.
+
+    ``inner`` is the name that the model's file has for it; the protocols know ``name``.
+    """
+
+    name: str
+    dtype: DType
+    shape: Shape | None
+    inner: str = ""
+    optional: bool = False
+
+    def __str__(self) -> str:
+        sizes = (
+            "any shape" if self.shape is None else "[" + ", ".join(str(n) if n >= 0 else "?" for n in self.shape) + "]"
+        )
+        return f"{self.name}: {self.dtype} {sizes}"
+
+    def fits(self, shape: Sequence[int]) -> bool:
+        """Whether a tensor of this shape can be given."""
+        if self.shape is None:
+            return True
+        return len(shape) == len(self.shape) and all(w in (-1, s) for w, s in zip(self.shape, shape, strict=True))
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """A way to call a model: its inputs and outputs, in the order in which a runtime takes and gives them.
+
+    ``batched`` is true where the first dimension of every input and output is open, so that rows of several
+    callers can go through together: row *i* of each output then belongs to row *i* of the inputs.
+    """
+
+    name: str
+    inputs: tuple[TensorSpec, ...]
+    outputs: tuple[TensorSpec, ...]
+    method: str = PREDICT
+    batched: bool = field(init=False)
+
+    def __post_init__(self) -> None:
+        tensors = (*self.inputs, *self.outputs)
+        object.__setattr__(self, "batched", bool(self.inputs) and all(t.shape and t.shape[0] == -1 for t in tensors))
+
+    def __str__(self) -> str:
+        given, back = ("; ".join(str(spec) for spec in side) for side in (self.inputs, self.outputs))
+        return f"signature {self.name!r} takes ({given}) and gives ({back})"
+
+    def check_names(self, given: Mapping[str, object]) -> None:
+        """Refuse a request that lacks an input or has one too many.
+
+        Raises:
+            BadRequest: with the names and the whole signature.
+        """
+        known = {spec.name for spec in self.inputs}
+        missing = [spec.name for spec in self.inputs if spec.name not in given and not spec.optional]
+        extra = [name for name in given if name not in known]
+        if missing or extra:
+            parts = [f"input {name!r} is missing" for name in missing] + [
+                f"there is no input {name!r}" for name in extra
+            ]
+            raise BadRequest(f"{'; '.join(parts)}: {self}")
+
+    def check_tensor(self, spec: TensorSpec, dtype: DType, shape: Sequence[int]) -> None:
+        """Refuse a tensor of another type or shape than the input takes.
+
+        Raises:
+            BadRequest: with what came, what was expected, and the whole signature.
+        """
+        if dtype is not spec.dtype:
+            raise BadRequest(f"input {spec.name!r} is {dtype}, not {spec.dtype}: {self}")
+        if not spec.fits(shape):
+            raise BadRequest(f"input {spec.name!r} has shape {list(shape)}: {self}")
+
+    def wanted(self, names: Sequence[str]) -> tuple[int, ...]:
+        """Places of the outputs that were asked for; all, where none were named.
+
+        Raises:
+            BadRequest: for a name that is no output, or is there twice.
+        """
+        if not names:
+            return tuple(range(len(self.outputs)))
+        places = {spec.name: place for place, spec in enumerate(self.outputs)}
+        for name in names:
+            if name not in places:
+                raise BadRequest(f"there is no output {name!r}: {self}")
+        if len(set(names)) != len(names):
+            raise BadRequest(f"an output is named twice in {list(names)}: {self}")
+        return tuple(places[name] for name in names)

@@ -1,0 +1,106 @@
+"""Model servers for tests: real processes, small ONNX models, clients by grpcio."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+
+from cloud_ml.serving.protos import message
+
+PREDICT = "/tensorflow.serving.PredictionService/Predict"
+
+
+def save_linear(folder: Path, slope: float = 2.0, intercept: float = 10.0) -> Path:
+    """A version that knows ``y = slope * x + intercept``, for any number of rows."""
+    nodes = [helper.make_node("Mul", ["x", "w"], ["wx"]), helper.make_node("Add", ["wx", "b"], ["y"])]
+    numbers = [
+        helper.make_tensor(name, TensorProto.FLOAT, [], [value]) for name, value in (("w", slope), ("b", intercept))
+    ]
+    sides = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows"])] for name in "xy"]
+    graph = helper.make_graph(nodes, "linear", *sides, numbers)
+    return save(folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+
+
+def save(folder: Path, model: onnx.ModelProto) -> Path:
+    """Write a model as a version."""
+    folder.mkdir(parents=True, exist_ok=True)
+    onnx.save(model, folder / "model.onnx")
+    return folder
+
+
+@dataclass
+class Running:
+    """A model server that listens."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+    @contextlib.contextmanager
+    def channel(self, **options: Any) -> Iterator[grpc.Channel]:
+        """A channel of grpcio to it."""
+        with grpc.insecure_channel(f"127.0.0.1:{self.port}", options=list(options.items())) as channel:
+            yield channel
+
+
+@contextlib.contextmanager
+def model_server(*flags: str) -> Iterator[Running]:
+    """Starts ``cloudml-serve`` on a free port; it must end well when it is told to."""
+    command = [sys.executable, "-m", "cloud_ml.serving", "--port", "0", *flags]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stderr is not None
+        try:
+            seen = []
+            for line in process.stderr:
+                seen.append(line)
+                if found := re.search(r"listening on \S+:(\d+)", line):
+                    yield Running(process, int(found[1]))
+                    break
+            else:
+                raise AssertionError("it did not start:\n" + "".join(seen))
+        finally:
+            process.terminate()
+            process.communicate(timeout=20)
+    assert process.returncode == 0
+
+
+def call(channel: grpc.Channel, method: str, request: Any, answer: str, **options: Any) -> Any:
+    """A unary call with our own messages."""
+    stub = channel.unary_unary(
+        method, request_serializer=lambda m: m.SerializeToString(), response_deserializer=message(answer).FromString
+    )
+    return stub(request, **({"timeout": 20} | options))
+
+
+def predict_request(name: str = "linear", *, outputs: Sequence[str] = (), signature: str = "", **inputs: Any) -> Any:
+    """A ``PredictRequest`` with float inputs, as ``tf.make_tensor_proto`` makes them."""
+    made = message("tensorflow.serving.PredictRequest")()
+    made.model_spec.name, made.model_spec.signature_name = name, signature
+    made.output_filter.extend(outputs)
+    for key, value in inputs.items():
+        array = np.asarray(value, np.float32)
+        tensor = made.inputs[key]
+        tensor.dtype = 1
+        for size in array.shape:
+            tensor.tensor_shape.dim.add(size=size)
+        if array.size > 1:
+            tensor.tensor_content = array.tobytes()
+        else:
+            tensor.float_val.extend(array.ravel().tolist())
+    return made
+
+
+def predict(channel: grpc.Channel, request: Any, **options: Any) -> dict[str, list[float]]:
+    """The values of a prediction, by output."""
+    answer = call(channel, PREDICT, request, "tensorflow.serving.PredictResponse", **options)
+    return {key: list(tensor.float_val) for key, tensor in answer.outputs.items()}
