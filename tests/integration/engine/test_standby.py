@@ -1,4 +1,7 @@
-"""The supervisor that waits for its gang: used when it is there, not missed when it is not, and never left over."""
+"""The supervisor that waits for its gang: used when it is there, not missed when it is not, and never left over.
+
+One whose gang has ended in the usual way waits for another, and brings nothing of the one before.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,14 @@ from pathlib import Path
 
 import pytest
 
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.observed import GangState
+from cloud_ml.engines.base import EnvironmentPlan, TrainerSource
 from cloud_ml.engines.local import proctree
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import process_start
 from cloud_ml.engines.local.probe import Findings
-from support.gangs import run, shell
+from support.gangs import printed, run, shell, when
 from support.machine import spawner_pid
 
 pytestmark = pytest.mark.anyio
@@ -29,21 +35,89 @@ def spawner(engine: LocalEngine, findings: Findings) -> int:
 
 
 async def test_a_gang_gets_the_supervisor_that_waits(engine: LocalEngine, spawner: int) -> None:
-    waiting = await _standby(spawner)
+    waiting = await _standby(engine)
     gang = shell("echo hello")
     seen, log = await run(engine, gang)
     assert (seen.succeeded, log) == (True, "hello\n")
     assert engine._ledger.gate(gang.key).pid == waiting
 
 
-async def test_another_one_waits_when_it_is_quiet_again(engine: LocalEngine, spawner: int) -> None:
-    first = await _standby(spawner)
+async def test_it_serves_one_gang_after_another(engine: LocalEngine, spawner: int) -> None:
+    waiting = await _standby(engine)
+    for number in range(5):
+        gang = shell(f"echo {number}; exit {number}")
+        seen, log = await run(engine, gang)
+        assert (seen.processes[0].exit_code, log) == (number, f"{number}\n")
+        assert engine._ledger.gate(gang.key).pid == waiting
+        assert await _standby(engine) == waiting
+
+
+async def test_it_keeps_nothing_of_the_gangs_that_it_has_served(engine: LocalEngine, spawner: int) -> None:
+    waiting = await _standby(engine)
     await run(engine, shell("true"))
+    await _standby(engine)
+    before, served = _belongings(waiting), 10
+    for _ in range(served):
+        await run(engine, shell("echo hello; sleep 60 &"))
+    # What differs between two moments of its rest is less than what it would have kept of each gang.
+    await _until(lambda: all(now - then < served // 2 for now, then in zip(_belongings(waiting), before, strict=True)))
+
+
+async def test_another_one_waits_while_it_serves(engine: LocalEngine, spawner: int) -> None:
+    first = await _standby(engine)
+    gang = shell("sleep 600")
+    await engine.ensure(gang)
     await _until(lambda: bool(set(proctree.children(spawner)) - {first}))
+    await engine.stop(gang.key, 0)
+    await when(engine, gang.key, lambda g: g.state.over)
+
+
+async def test_one_that_could_not_start_its_gang_serves_no_other(engine: LocalEngine, spawner: int) -> None:
+    waiting = await _standby(engine)
+    gang = shell("true", environment=EnvironmentPlan(trainer=TrainerSource("", "t", "the trainer is gone")))
+    seen, _ = await run(engine, gang)
+    assert seen.reason is Reason.TRAINER_NOT_FOUND
+    await _until(lambda: process_start(waiting) is None)
+    assert (await run(engine, shell("echo hello")))[1] == "hello\n"
+
+
+async def test_a_stop_that_comes_late_harms_neither_it_nor_the_next_gang(engine: LocalEngine, spawner: int) -> None:
+    waiting = await _standby(engine)
+    await run(engine, shell("true"))
+    await _standby(engine)
+    os.kill(waiting, signal.SIGTERM)
+    gang = shell("sleep 0.1; echo whole")
+    await engine.ensure(gang)
+    os.kill(waiting, signal.SIGTERM)
+    seen = await when(engine, gang.key, lambda g: g.state.over)
+    assert (seen.succeeded, engine._ledger.gate(gang.key).pid) == (True, waiting)
+
+
+async def test_one_that_is_killed_in_its_second_gang_loses_that_one(engine: LocalEngine, spawner: int) -> None:
+    waiting = await _standby(engine)
+    first, second = shell("true"), shell("sleep 600")
+    await run(engine, first)
+    await _standby(engine)
+    await engine.ensure(second)
+    await when(engine, second.key, lambda g: g.state is GangState.RUNNING)
+    os.kill(waiting, signal.SIGKILL)
+    seen = await when(engine, second.key, lambda g: g.state.over)
+    assert seen.reason is Reason.SUPERVISOR_LOST
+    assert [gang.reason for gang in await engine.observed(first.key.job_uid)] == [Reason.COMPLETED]
+
+
+async def test_it_goes_after_its_gang_when_the_spawner_was_killed(engine: LocalEngine, spawner: int) -> None:
+    waiting = await _standby(engine)
+    gang = shell("echo started; sleep 0.2")
+    await engine.ensure(gang)
+    await printed(engine, gang.key, "started")
+    os.kill(spawner, signal.SIGKILL)
+    assert (await when(engine, gang.key, lambda g: g.state.over)).succeeded
+    await _until(lambda: process_start(waiting) is None)
 
 
 async def test_one_that_was_killed_is_not_missed(engine: LocalEngine, spawner: int) -> None:
-    waiting = await _standby(spawner)
+    waiting = await _standby(engine)
     os.kill(waiting, signal.SIGKILL)
     await _until(lambda: waiting not in proctree.children(spawner))
     seen, log = await run(engine, shell("echo hello"))
@@ -51,14 +125,14 @@ async def test_one_that_was_killed_is_not_missed(engine: LocalEngine, spawner: i
 
 
 async def test_it_goes_with_a_spawner_that_is_killed(engine: LocalEngine, spawner: int) -> None:
-    waiting = await _standby(spawner)
+    waiting = await _standby(engine)
     family = [waiting, *proctree.descendants(waiting)]
     os.kill(spawner, signal.SIGKILL)
     await _until(lambda: all(process_start(pid) is None for pid in family))
 
 
 async def test_it_goes_with_an_engine_that_nobody_needs(engine: LocalEngine, spawner: int, findings: Findings) -> None:
-    waiting = await _standby(spawner)
+    waiting = await _standby(engine)
     family = [spawner, waiting, *proctree.descendants(waiting)]
     await engine.close()
     await _until(lambda: all(process_start(pid) is None for pid in family))
@@ -66,10 +140,20 @@ async def test_it_goes_with_an_engine_that_nobody_needs(engine: LocalEngine, spa
     assert not [folder for folder in folders if folder.exists()]
 
 
-async def _standby(spawner: int) -> int:
-    """The process id of the supervisor that waits, when nothing runs."""
-    await _until(lambda: len(proctree.children(spawner)) == 1)
-    return proctree.children(spawner)[0]
+async def _standby(engine: LocalEngine) -> int:
+    """The process id of the supervisor that gets the next gang, when nothing runs."""
+    async with asyncio.timeout(10):
+        while True:
+            known = await engine._request({})
+            if known["waiting"] and set(known["waiting"]) == set(proctree.children(known["pid"])):
+                return int(known["waiting"][0])
+            await asyncio.sleep(0.1)  # it makes one when nobody asks it anything
+
+
+def _belongings(supervisor: int) -> tuple[int, int, int]:
+    """How many descriptors, mounts and children it has."""
+    mounts = Path(f"/proc/{supervisor}/mountinfo").read_text().count("\n")
+    return len([*Path(f"/proc/{supervisor}/fd").iterdir()]), mounts, len(proctree.children(supervisor))
 
 
 async def _until(holds: Callable[[], bool], limit_s: float = 10.0) -> None:

@@ -267,7 +267,8 @@ class _Fake(Group):
 
     def limit(self, limits: Limits) -> None: ...
 
-    def join(self) -> None: ...
+    def doors(self) -> list[str]:
+        return []
 
     def processes(self) -> list[int]:
         return []

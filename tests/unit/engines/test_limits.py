@@ -31,7 +31,8 @@ class Scripted(Group):
     def limit(self, limits: Limits) -> None:
         self.limits = limits
 
-    def join(self) -> None: ...
+    def doors(self) -> list[str]:
+        return []
 
     def processes(self) -> list[int]:
         return []

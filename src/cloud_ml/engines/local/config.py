@@ -11,7 +11,8 @@ from pathlib import Path
 class LocalConfig:
     """How gangs run on this machine. Found out by the server (``probe``), fixed for the spawner's life.
 
-    ``bwrap`` is empty without a sandbox, and ``init`` where bubblewrap's own first process serves;
+    ``bwrap`` is empty without a sandbox, ``init`` where bubblewrap's own first process serves, and ``seat`` where
+    a fork of the supervisor becomes the command;
     ``cgroups`` describes the hierarchy and is empty without limits; ``tenant_uid_base`` is 0 when jobs run as
     the server's own user. ``pythons`` are the interpreters of other versions than
     ``python``'s: version such as ``3.12`` to program.
@@ -26,6 +27,7 @@ class LocalConfig:
     pythons: Mapping[str, str] = field(default_factory=dict)
     bwrap: str = ""
     init: str = ""
+    seat: str = ""
     seccomp: bool = True
     cgroups: Mapping[str, str] = field(default_factory=dict)
     tenant_uid_base: int = 0

@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import NoReturn
 
-from cloud_ml.engines.local import linux, sandbox, seccomp
+from cloud_ml.engines.local import init, linux, sandbox, seccomp
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.sandbox import View
@@ -23,11 +23,13 @@ from cloud_ml.engines.local.sandbox import View
 class Fence:
     """What stands around commands of a tenant. Without ``bwrap`` they run in the machine as it is.
 
-    ``init`` is the program that is the first process inside; empty for bubblewrap's own.
+    ``init`` is the program that is the first process inside; empty for bubblewrap's own. ``seat`` is the program
+    that waits to become the command; empty for a fork of this process.
     """
 
     bwrap: str
     init: str
+    seat: str
     filter: bytes | None
     user: tuple[int, int] | None
 
@@ -77,7 +79,7 @@ class Exit:
 
 
 class Seat:
-    """A forked process that has joined its limits and waits to become a command.
+    """A process that has joined its limits and waits to become a command.
 
     Moving a process into a control group makes the kernel wait for every core, some 10 ms, which a seat
     that is taken ahead has behind it. A seat dies with its supervisor, and serves once.
@@ -102,10 +104,14 @@ class Seat:
         self._init = os.open(fence.init, os.O_RDONLY | os.O_CLOEXEC) if fence.bwrap and fence.init else None
         inner = (self._inner_status, self._inner_filter, self._init)
         kept = [descriptor for descriptor in inner if descriptor is not None]
-        self._pid = os.fork()
-        if self._pid == 0:
-            os.close(self._orders)
-            _become(fence, group, orders, output, kept)
+        self._program = fence.seat if fence.bwrap else ""
+        if self._program:
+            self._pid = _spawn(self._program, group, orders, output, kept)
+        else:
+            self._pid = os.fork()
+            if self._pid == 0:
+                os.close(self._orders)
+                _become(fence, group, orders, output, kept)
         for descriptor in (orders, output, *kept):
             os.close(descriptor)
         os.set_blocking(self._output, False)
@@ -141,9 +147,12 @@ class Seat:
                 status_fd=self._inner_status,
                 init_fd=self._init,
             )
-        with os.fdopen(self._orders, "w", encoding="ascii") as orders:
-            json.dump([line, dict(environment), view.folder, user], orders)
-            orders.write("\n")
+        if self._program:
+            words = init.seat_orders(line, environment, user)
+        else:
+            words = json.dumps([line, dict(environment), view.folder, user]).encode("ascii") + b"\n"
+        with os.fdopen(self._orders, "wb") as orders:
+            orders.write(words)
         return Launched(self._pid, self._pidfd, self._output, self._status, told=self._init is not None)
 
 
@@ -156,6 +165,23 @@ def launch(
         OSError: No process or descriptor is to be had.
     """
     return Seat(fence, group).run(view, command, environment, fence.user)
+
+
+def _spawn(program: str, group: Group | None, orders: int, output: int, kept: Sequence[int]) -> int:
+    """Start the program of a seat, without a copy of this process's memory."""
+    for descriptor in (orders, *kept):
+        os.set_inheritable(descriptor, True)
+    return os.posix_spawn(
+        program,
+        [program, str(orders), str(os.getpid()), *(group.doors() if group is not None else ())],
+        {},
+        file_actions=[
+            (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
+            (os.POSIX_SPAWN_DUP2, output, 1),
+            (os.POSIX_SPAWN_DUP2, output, 2),
+        ],
+        setsigmask=(),
+    )
 
 
 def _become(fence: Fence, group: Group | None, orders: int, output: int, kept: Sequence[int]) -> NoReturn:
@@ -254,4 +280,5 @@ def _memory_file(content: bytes) -> int:
 
 def tenant_fence(config: LocalConfig, user: tuple[int, int] | None) -> Fence:
     """The fence for a tenant's commands."""
-    return Fence(config.bwrap, config.init, seccomp.program() if config.seccomp and config.bwrap else None, user)
+    rules = seccomp.program() if config.seccomp and config.bwrap else None
+    return Fence(config.bwrap, config.init, config.seat, rules, user)

@@ -19,7 +19,7 @@ import contextlib
 import json
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -35,11 +35,15 @@ _GATES_KEPT = timedelta(days=7)
 
 @dataclass(frozen=True)
 class Gate:
-    """The content of a gate: the supervisor that claimed the gang, or nobody (a tombstone)."""
+    """The content of a gate: the supervisor that claimed the gang, or nobody (a tombstone).
+
+    ``groups`` are the names of the gang's control groups.
+    """
 
     pid: int = 0
     started: int = 0
     boot: str = ""
+    groups: Sequence[str] = ()
 
     @property
     def claimed(self) -> bool:
@@ -69,9 +73,9 @@ class Ledger:
 
     # ---- gates
 
-    def claim(self, key: GangKey) -> bool:
+    def claim(self, key: GangKey, groups: Sequence[str] = ()) -> bool:
         """Take the gang for the calling process; false if it was claimed or stopped before."""
-        return self._make_gate(key, Gate(os.getpid(), process_start(os.getpid()) or 0, boot_id()))
+        return self._make_gate(key, Gate(os.getpid(), process_start(os.getpid()) or 0, boot_id(), groups))
 
     def bury(self, key: GangKey) -> bool:
         """Make sure that an unclaimed gang never starts; false if it was claimed before."""

@@ -12,21 +12,16 @@ import signal
 
 from cloud_ml.engines.base import GangKey
 from cloud_ml.engines.local import cgroups, proctree
-from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger
 
 
-def note_groups(ledger: Ledger, key: GangKey, groups: list[Group]) -> None:
-    """Write down which control groups a gang has."""
-    folder = ledger.attempt_folder(key)
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "groups").write_text(json.dumps([group.name for group in groups]), "utf-8")
-
-
 def group_names(ledger: Ledger, key: GangKey) -> list[str]:
     """Names of the control groups of a gang, as far as they were written down."""
-    try:
+    gate = ledger.gate(key)
+    if gate is not None and gate.groups:
+        return list(gate.groups)
+    try:  # where a supervisor of an older version has them
         names: list[str] = json.loads((ledger.attempt_folder(key) / "groups").read_text("utf-8"))
     except (OSError, ValueError):
         return []

@@ -8,6 +8,7 @@ from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
 _CLONE_NEWNS = 0x00020000
+_MNT_DETACH = 0x2
 _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
 _IN_MOVED_TO, _IN_MODIFY, _IN_CREATE, _IN_CLOEXEC, _IN_NONBLOCK = 0x80, 0x2, 0x100, 0o2000000, 0o4000
 
@@ -55,6 +56,15 @@ def bind_mount(source: Path, target: Path) -> None:
         OSError: Not permitted, or one of them does not exist.
     """
     _check(_libc.mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND | _MS_REC, None))
+
+
+def unmount(target: Path) -> None:
+    """Take away what is shown at ``target``, as soon as nobody uses it.
+
+    Raises:
+        OSError: Nothing is mounted there, or not permitted.
+    """
+    _check(_libc.umount2(os.fsencode(target), _MNT_DETACH))
 
 
 class Watch:

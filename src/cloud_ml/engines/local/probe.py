@@ -48,6 +48,7 @@ def probe(
     _note(why, missing, required=settings.sandbox == "require")
     first, why = init.find(root, bwrap) if bwrap else ("", "")
     _note(why, missing, required=False)
+    seat = init.find_seat(root) if first else ""
     instance = "cloudml-" + hashlib.sha256(str(root).encode()).hexdigest()[:12]
     hierarchy, why = cgroups.find(instance) if settings.cgroups != "none" else (None, "limits are off: by setting")
     _note(why, missing, required=settings.cgroups == "require")
@@ -75,6 +76,7 @@ def probe(
         },
         bwrap=bwrap,
         init=first,
+        seat=seat,
         cgroups=hierarchy.description() if hierarchy else {},
         tenant_uid_base=settings.tenant_uid_base if switch_user else 0,
         node=socket.gethostname(),

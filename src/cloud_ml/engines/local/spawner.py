@@ -1,8 +1,8 @@
-"""The resident spawner: one small process that outlives the server and forks a supervisor per gang.
+"""The resident spawner: one small process that outlives the server and keeps a supervisor for each gang.
 
 Forking a process that has everything imported takes a millisecond where a fresh Python takes a hundred.
 It speaks with the server over a unix socket, a JSON line each way: ``{"ensure": <gang>}`` is answered
-``{"ok": true}`` once the supervisor is forked, ``{"retire": true}`` ends the spawner (its supervisors
+``{"ok": true}`` once a supervisor has it, ``{"retire": true}`` ends the spawner (its supervisors
 run on). Between requests it makes control groups ready, removes used ones, and buries supervisors.
 With nobody to serve and nobody to look after it leaves by itself, so that nothing stays behind for good.
 """
@@ -29,7 +29,7 @@ from cloud_ml.engines.local.cgroups import Group, Pool
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.ledger import Ledger
-from cloud_ml.engines.local.standby import Standby, rehearse, stand_by
+from cloud_ml.engines.local.standby import Supervision, rehearse, stand_by
 from cloud_ml.models import codec
 
 SOCKET_NAME = "spawner.sock"
@@ -37,18 +37,14 @@ _IDLE_S = 30.0
 _TIDY_PAUSE_S = 0.05
 _QUIET_S = 0.05
 """A supervisor is made ahead when nobody has asked for so long: what starts at present needs the cores."""
+_SPARE = 2
+"""So many supervisors without a gang are kept while others come and go, and one when nothing has for long."""
 
 
 @dataclass
 class _Connection:
     socket: socket.socket
     received: bytearray = field(default_factory=bytearray)
-
-
-@dataclass(frozen=True)
-class _Child:
-    key: GangKey
-    groups: list[Group]
 
 
 class Spawner:
@@ -59,9 +55,8 @@ class Spawner:
         self._ledger = Ledger(Path(config.root))
         hierarchy = cgroups.restore(dict(config.cgroups))
         self._pool = Pool(hierarchy) if hierarchy else None
-        self._children: dict[int, _Child] = {}
-        self._standby: Standby | None = None
-        self._wanted = True  # a standby, when it is quiet
+        self._children: dict[int, Supervision] = {}
+        self._wanted = True  # one that waits, when it is quiet
         self._selector = selectors.DefaultSelector()
         self._listener = listener
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
@@ -99,15 +94,16 @@ class Spawner:
         if self._wanted and self._connections:
             self._wanted = False
             with contextlib.suppress(OSError):  # a gang that needs one will say what is wrong
-                self._standby = self._standby or self._fork(1)
-        elif not self._children and not self._connections and self._pause() == _IDLE_S:
-            self._retired = True
+                if not self._spares():
+                    self._fork(1)
+        elif self._pause() == _IDLE_S:
+            for spare in self._spares()[1:]:
+                self._dismiss(spare)
+            self._retired = not self._busy and not self._connections
 
     def _leave(self) -> None:
-        standby, self._standby = self._standby, None
-        if standby is not None:
-            standby.dismiss()
-            self._give_back(standby.groups)
+        for spare in self._spares():
+            self._dismiss(spare)
         if self._pool is not None:
             self._pool.close()
 
@@ -145,45 +141,51 @@ class Spawner:
             request = json.loads(line)
             if "ensure" in request:
                 self._spawn(request["ensure"])
-            idle = not self._children and self._connections == 1
+            idle = not self._busy and self._connections == 1
             self._retired = bool(request.get("retire")) or (idle and bool(request.get("retire_if_idle")))
         except Exception as error:
             traceback.print_exc()
             return {"ok": False, "error": str(error)}
-        return {"ok": True, "pid": os.getpid(), "config": codec.encode(self._config)}
+        waiting = [child.pid for child in self._spares()]
+        return {"ok": True, "pid": os.getpid(), "waiting": waiting, "config": codec.encode(self._config)}
 
     def _spawn(self, document: dict[str, Any]) -> None:
         gang = codec.decode(Gang, document, ignore_unknown=True)
         if self._ledger.gate(gang.key) is not None or any(c.key == gang.key for c in self._children.values()):
             return  # claimed, or about to be
         self._etc.refresh()
-        ready = self._take_standby(len(gang.processes))
-        self._children[ready.pid] = _Child(gang.key, ready.groups)
-        if not ready.tell(document):  # it has ended meanwhile, and will be buried
-            fresh = self._fork(len(gang.processes))
-            self._children[fresh.pid] = _Child(gang.key, fresh.groups)
-            fresh.tell(document)
-
-    def _take_standby(self, processes: int) -> Standby:
         self._bury()  # one that has ended is no help
         self._wanted = True
-        if self._standby is None or processes != 1:
-            return self._fork(processes)
-        ready, self._standby = self._standby, None
-        return ready
+        processes = len(gang.processes)
+        ready = next(iter(self._spares()), None) if processes == 1 else None
+        if ready is None or not ready.tell(gang.key, document):  # it has ended meanwhile, and will be buried
+            self._fork(processes).tell(gang.key, document)
 
-    def _fork(self, processes: int) -> Standby:
+    @property
+    def _busy(self) -> bool:
+        return any(child.key is not None for child in self._children.values())
+
+    def _spares(self) -> list[Supervision]:
+        """Supervisors that wait for a gang."""
+        return [child for child in self._children.values() if child.key is None]
+
+    def _fork(self, processes: int) -> Supervision:
         """A supervisor that waits for its gang."""
-        groups = [self._pool.take() for _ in range(processes)] if self._pool is not None else []
-        orders, ours = os.pipe2(os.O_CLOEXEC)
+        groups = self._groups(processes)
+        ours, theirs = socket.socketpair()
         pid = os.fork()
         if pid == 0:
-            os.close(ours)
-            self._become_supervisor(orders, groups)
-        os.close(orders)
-        return Standby(pid, ours, groups)
+            ours.close()
+            self._become_supervisor(theirs, groups)
+        theirs.close()
+        child = self._children[pid] = Supervision(pid, ours, groups)
+        self._selector.register(ours, selectors.EVENT_READ, lambda _: self._hear(child))
+        return child
 
-    def _become_supervisor(self, orders: int, groups: list[Group]) -> None:
+    def _groups(self, processes: int) -> list[Group]:
+        return [self._pool.take() for _ in range(processes)] if self._pool is not None else []
+
+    def _become_supervisor(self, line: socket.socket, groups: list[Group]) -> None:
         """Continue in the forked child. Never returns."""
         code = 1
         try:
@@ -194,9 +196,7 @@ class Spawner:
                     registered.fileobj.close()
             self._selector.close()
             os.setsid()
-            if self._standby is not None:
-                os.close(self._standby.orders)
-            stand_by(orders, self._config, groups)
+            stand_by(line, self._config, groups)
             code = 0
         except BaseException:
             traceback.print_exc()
@@ -204,7 +204,33 @@ class Spawner:
             sys.stderr.flush()
             os._exit(code)
 
-    # ---- supervisors that ended
+    # ---- supervisors whose gang is over, or that ended
+
+    def _hear(self, child: Supervision) -> None:
+        """Have a supervisor that is done wait for another gang, if it is of use."""
+        try:
+            done = child.done()
+        except OSError:
+            return
+        if not done:  # it is about to end; who buries it looks what became of its gang
+            self._selector.unregister(child.line)
+            return
+        self._give_back(child.groups)
+        child.groups, child.key = [], None
+        with contextlib.suppress(OSError):
+            if not child.worn and len(self._spares()) <= _SPARE and child.settle(self._groups(1)):
+                return
+        self._dismiss(child)
+
+    def _dismiss(self, child: Supervision) -> None:
+        del self._children[child.pid]
+        self._let_go(child)
+        child.dismiss()
+
+    def _let_go(self, child: Supervision) -> None:
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(child.line)
+        self._give_back(child.groups)
 
     def _listen_to_children(self) -> None:
         receiver, sender = socket.socketpair()
@@ -216,23 +242,22 @@ class Spawner:
         self._selector.register(receiver, selectors.EVENT_READ, _drain)
 
     def _bury(self) -> None:
-        while self._children or self._standby is not None:
+        while self._children:
             try:
                 pid, _ = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
                 return
-            if self._standby is not None and pid == self._standby.pid:  # the next gang brings a new one
-                os.close(self._standby.orders)
-                self._give_back(self._standby.groups)
-                self._standby = None
             child = self._children.pop(pid, None)
-            if child is not None:
+            if child is None:
+                continue
+            if child.key is not None:
                 gate = self._ledger.gate(child.key)
                 if gate is not None and gate.pid == pid:  # not one of several that lost the race for the claim
                     self._publish_if_lost(child.key)
-                self._give_back(child.groups)
+            self._let_go(child)
+            child.line.close()
 
     def _give_back(self, groups: list[Group]) -> None:
         for group in groups:

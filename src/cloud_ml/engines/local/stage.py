@@ -20,6 +20,7 @@ from cloud_ml.engines.local.tools import ToolSandbox
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared
 from cloud_ml.environments.build import prepare
 from cloud_ml.environments.catalog import Catalog
+from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.removing import remove
 from cloud_ml.environments.venvs import Venvs
 
@@ -77,6 +78,7 @@ class Stage:
         self.fence = launch.tenant_fence(config, user)
         self._exposure = ahead.exposure
         self._seat = ahead.seat
+        self._leases = Leases()
         self.attempt_folder = ledger.attempt_folder(gang.key)
         self._venvs = Venvs(ledger.venvs / str(gang.tenant), self._own_tree)
 
@@ -131,6 +133,7 @@ class Stage:
             timeout_s=self._config.tool_timeout_s,
             reached=reached,
             fill=self._venvs.make,
+            leases=self._leases,
         )
         for notice in prepared.notices:
             self.log(f"cloudml: {notice}\n".encode())
@@ -150,6 +153,8 @@ class Stage:
         """Remove what nobody looks at after the end; logs and the working folder stay."""
         remove(self._tmp)
         self._venvs.give_back(self._venv)
+        self._leases.close()
+        self._exposure.close()
 
     @property
     def _tmp(self) -> Path:

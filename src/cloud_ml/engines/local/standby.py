@@ -1,8 +1,9 @@
 """Supervisors that are there before their gang: forked, warm, and with a seat in a control group.
 
 A fork, the first touch of its memory and the joining of a group take some 20 ms. The spawner has that
-behind it when a gang comes: one supervisor waits, and is told its gang through a pipe. One that is not
-told before the spawner goes reads the end of the pipe, and goes too.
+behind it when a gang comes: one supervisor waits, and is told its gang over a socket. When a gang has ended in
+the usual way, its supervisor says so and waits for another; it never has two. One whose spawner goes reads the
+end of the socket, and goes too when it has nothing to do.
 """
 
 from __future__ import annotations
@@ -12,14 +13,15 @@ import gc
 import json
 import os
 import select
+import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
-from cloud_ml.engines.base import Gang
-from cloud_ml.engines.local import launch
+from cloud_ml.engines.base import Gang, GangKey
+from cloud_ml.engines.local import cgroups, launch
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.exposure import Exposure
@@ -31,48 +33,84 @@ from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.runtime import BadRuntime
 from cloud_ml.models import codec
 
+_GARBAGE = 20_000
+"""A supervisor makes hardly any: looking for it fifty times in a life of 10 ms is a tenth of that."""
+_DONE = b"done\n"
+_MOST_GANGS = 200
+"""What a supervisor may gather over its gangs ends with it then."""
 
-@dataclass(frozen=True)
-class Standby:
-    """The spawner's side of a supervisor without a gang; ``groups`` are the gang's when it has one."""
+
+@dataclass
+class Supervision:
+    """The spawner's side of a supervisor. Without ``key`` it waits; ``groups`` are its gang's when it has one."""
 
     pid: int
-    orders: int
-    groups: list[Group]
+    line: socket.socket
+    groups: list[Group] = field(default_factory=list)
+    key: GangKey | None = None
+    served: int = 0
 
-    def tell(self, gang: dict[str, Any]) -> bool:
+    @property
+    def worn(self) -> bool:
+        """Whether it has served so long that a fresh one should follow."""
+        return self.served >= _MOST_GANGS
+
+    def tell(self, key: GangKey, gang: dict[str, Any]) -> bool:
         """Hand over the gang, as JSON values; false if nobody waits there any more."""
-        try:
-            with os.fdopen(self.orders, "w", encoding="ascii") as orders:
-                json.dump(gang, orders)
-                orders.write("\n")
-        except BrokenPipeError:
-            return False
-        return True
+        self.key, self.served = key, self.served + 1
+        return self._say({"gang": gang})
+
+    def settle(self, groups: list[Group]) -> bool:
+        """Have it wait for the next gang with these groups; false if it is gone."""
+        self.key, self.groups = None, groups
+        return self._say({"groups": [group.name for group in groups]})
+
+    def done(self) -> bool:
+        """What there is to read: true if its gang is over, false if it has ended itself.
+
+        Raises:
+            BlockingIOError: Nothing is there.
+        """
+        return self.line.recv(len(_DONE), socket.MSG_DONTWAIT) == _DONE
 
     def dismiss(self) -> None:
         """Let it go, and wait until it is gone with its seat."""
-        os.close(self.orders)
+        self.line.close()
         with contextlib.suppress(ChildProcessError):
             os.waitpid(self.pid, 0)
 
+    def _say(self, message: dict[str, Any]) -> bool:
+        try:
+            self.line.sendall(json.dumps(message).encode("ascii") + b"\n")
+        except OSError:
+            return False
+        return True
 
-_GARBAGE = 20_000
-"""A supervisor makes hardly any: looking for it fifty times in a life of 10 ms is a tenth of that."""
 
-
-def stand_by(orders: int, config: LocalConfig, groups: Sequence[Group]) -> None:
-    """In the forked child: get ready, wait for a gang, and run it to its end."""
+def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) -> None:
+    """In the forked child: get ready, wait for a gang, run it to its end, and wait for another."""
     gc.set_threshold(_GARBAGE)
-    ahead = _settle(config, groups)
-    if not _told(orders):
+    ledger, hierarchy = Ledger(Path(config.root)), cgroups.restore(dict(config.cgroups))
+    exposure = Exposure(needed=config.tenant_uid_base > 0)
+    ahead = _settle(config, exposure, groups)
+    if not _told(line):
         rehearse(config)
-    with os.fdopen(orders, "r", encoding="ascii") as words:
-        line = words.readline()
-    if line.endswith("\n"):
-        gang = codec.decode(Gang, json.loads(line), ignore_unknown=True)
-        Supervisor(gang, config, Ledger(Path(config.root)), groups, ahead).run()
-    elif ahead.seat is not None:
+    with line, line.makefile("rb") as messages:
+        for words in messages:
+            message = json.loads(words)
+            if "groups" in message:
+                groups = [hierarchy.group(name) for name in message["groups"]] if hierarchy is not None else []
+                ahead = _settle(config, exposure, groups)
+                continue
+            gang = codec.decode(Gang, message["gang"], ignore_unknown=True)
+            if not Supervisor(gang, config, ledger, groups, ahead).run():
+                return
+            ahead = Ahead(exposure)
+            try:
+                line.sendall(_DONE)
+            except OSError:  # the spawner is gone
+                return
+    if ahead.seat is not None:
         ahead.seat.leave()
 
 
@@ -86,9 +124,8 @@ def rehearse(config: LocalConfig) -> None:
     launch.tenant_fence(config, user=None)
 
 
-def _settle(config: LocalConfig, groups: Sequence[Group]) -> Ahead:
+def _settle(config: LocalConfig, exposure: Exposure, groups: Sequence[Group]) -> Ahead:
     """Take a mount table and, in a control group, a seat; whatever cannot be had ahead is not missed yet."""
-    exposure = Exposure(needed=config.tenant_uid_base > 0)
     if not groups:  # nothing to join, so nothing to gain
         return Ahead(exposure)
     try:
@@ -99,5 +136,5 @@ def _settle(config: LocalConfig, groups: Sequence[Group]) -> Ahead:
         return Ahead(exposure)
 
 
-def _told(orders: int) -> bool:
-    return bool(select.select([orders], [], [], 0)[0])
+def _told(line: socket.socket) -> bool:
+    return bool(select.select([line], [], [], 0)[0])

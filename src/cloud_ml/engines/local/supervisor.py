@@ -21,7 +21,7 @@ from types import FrameType
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.engines.base import Gang, ProcessPlan
-from cloud_ml.engines.local import lastwords, launch, leftovers, linux, proctree
+from cloud_ml.engines.local import lastwords, launch, linux, proctree
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.disk import DiskWatch
@@ -36,6 +36,10 @@ _KILL_LIMIT_S = 30.0
 _FULL_DISK_PAUSE_S = 1.0
 _NEWS_S = 0.3
 """A stage is told with the next one unless that takes longer: most follow each other within milliseconds."""
+
+
+_RUNNING_S = 0.05
+"""That a gang runs is told then, unless it has ended: for one that ends at once, one report does."""
 
 
 class StopRequested(BaseException):
@@ -78,11 +82,13 @@ class Supervisor:
         self._news_at: float | None = None
         self._selector = selectors.DefaultSelector()
 
-    def run(self) -> None:
-        """Supervise to the end. Returns without a trace if the gang was claimed or stopped before."""
-        if not self._ledger.claim(self._gang.key):
-            return
-        leftovers.note_groups(self._ledger, self._gang.key, self._groups)
+    def run(self) -> bool:
+        """Supervise to the end. Returns without a trace if the gang was claimed or stopped before.
+
+        True when all went the usual way, so that this process has nothing left of the gang and may serve another.
+        """
+        if not self._ledger.claim(self._gang.key, [group.name for group in self._groups]):
+            return False
         linux.become_subreaper()
         self._listen_to_signals()
         self._reach("claimed")
@@ -98,8 +104,12 @@ class Supervisor:
         except OSError as error:
             stage.log(f"cloudml: the attempt cannot be started: {error}\n".encode())
             self._end(Reason.START_FAILED, f"the attempt cannot be started: {error}")
+        else:
+            return True
         finally:
             stage.clean_up()
+            self._stop_listening()
+        return False
 
     def _run_staged(self, stage: Stage) -> None:
         self._stop_if_asked()
@@ -119,7 +129,9 @@ class Supervisor:
                 return
         self._start(stage, staged, self._gang.processes)
         self._reach("started")
-        self._publish(state=GangState.RUNNING, processes=tuple(task.observed for task in self._tasks))
+        running = tuple(task.observed for task in self._tasks)
+        self._report = replace(self._report, state=GangState.RUNNING, processes=running)
+        self._tell_within(_RUNNING_S)
         self._watch()
         if self._gang.finish_command and self._verdict is not None and self._verdict.reason is Reason.COMPLETED:
             self._finish(stage, staged, first, self._gang.finish_command)
@@ -298,6 +310,16 @@ class Supervisor:
         self._wakeup = (receiver, sender)
         self._selector.register(receiver, selectors.EVENT_READ, (_drain, receiver))
 
+    def _stop_listening(self) -> None:
+        """Leave nothing behind for the next gang of this process. A late wish for this one is over."""
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        for number in (signal.SIGTERM, signal.SIGALRM):
+            signal.signal(number, _heed_not)
+        signal.set_wakeup_fd(-1)
+        for end in self._wakeup:
+            end.close()
+        self._selector.close()
+
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del number, frame
         if self._staging and self._ledger.stop_requested(self._gang.key) is not None:
@@ -325,8 +347,12 @@ class Supervisor:
         if self._staging:  # nobody looks at clocks meanwhile
             signal.setitimer(signal.ITIMER_REAL, _NEWS_S)
         else:
-            self._news_at = time.monotonic() + _NEWS_S
+            self._tell_within(_NEWS_S)
         self._report = replace(self._report, stages={**self._report.stages, stage: _now()})
+
+    def _tell_within(self, seconds: float) -> None:
+        moment = time.monotonic() + seconds
+        self._news_at = moment if self._news_at is None else min(moment, self._news_at)
 
     def _publish(self, **changes: object) -> None:
         signal.setitimer(signal.ITIMER_REAL, 0)  # it would come in the middle of the writing
@@ -349,6 +375,10 @@ class Supervisor:
         proctree.end_all_descendants(_KILL_LIMIT_S)
         self._reach("ended")
         self._publish(state=GangState.EXITED, reason=reason, message=message)
+
+
+def _heed_not(number: int, frame: FrameType | None) -> None:
+    del number, frame
 
 
 def _drain(receiver: socket.socket) -> None:

@@ -35,8 +35,9 @@ class WatchedTree(Group):
     def limit(self, limits: Limits) -> None:
         """Nothing can be set; the caller compares samples with what it wanted."""
 
-    def join(self) -> None:
-        """A child belongs to the tree by birth."""
+    def doors(self) -> list[str]:
+        """None: a child belongs to the tree by birth."""
+        return []
 
     def processes(self) -> list[int]:
         if self._root is None or not Path(f"/proc/{self._root}").exists():

@@ -7,6 +7,9 @@ import contextlib
 import os
 import signal
 from dataclasses import dataclass
+from pathlib import Path
+
+from cloud_ml.engines.local.cgroups import files
 
 CPU_PERIOD_US = 100_000
 """The period over which a share of cpu time is measured out."""
@@ -54,8 +57,13 @@ class Group(abc.ABC):
         """Set the limits; ``None`` entries are left as they are."""
 
     @abc.abstractmethod
+    def doors(self) -> list[str]:
+        """The files to which a process writes itself to move in; its children are born inside."""
+
     def join(self) -> None:
-        """Move the calling process in; its children are born inside."""
+        """Move the calling process in."""
+        for door in self.doors():
+            files.write(Path(door), 0)
 
     def attach(self, pid: int) -> None:
         """Told which process was started inside, for those that have to look."""

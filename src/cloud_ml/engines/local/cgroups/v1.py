@@ -61,9 +61,8 @@ class GroupV1(Group):
             files.write(cpu / "cpu.cfs_quota_us", max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000))
             files.write(cpu / "cpu.shares", max(2, limits.cpu_millis * 1024 // 1000))
 
-    def join(self) -> None:
-        for folder in self._folders.values():
-            files.write(folder / "cgroup.procs", 0)
+    def doors(self) -> list[str]:
+        return [f"{folder}/cgroup.procs" for folder in self._folders.values()]
 
     def processes(self) -> list[int]:
         return files.numbers(self._folders["memory"] / "cgroup.procs")

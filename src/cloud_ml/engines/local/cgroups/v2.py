@@ -53,8 +53,8 @@ class GroupV2(Group):
             quota = max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000)
             files.write(self._folder / "cpu.max", f"{quota} {CPU_PERIOD_US}")
 
-    def join(self) -> None:
-        files.write(self._folder / "cgroup.procs", 0)
+    def doors(self) -> list[str]:
+        return [f"{self._folder}/cgroup.procs"]
 
     def processes(self) -> list[int]:
         return files.numbers(self._folder / "cgroup.procs")
