@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 from typing import Any
 
 from starlette.responses import Response
@@ -15,24 +14,35 @@ _FRESH = {"Cache-Control": "private, no-cache"}
 """May be kept, and must be asked for again each time."""
 
 
-def tag_of(value: Any) -> str:
-    """A name for the content of a wire type."""
-    content = json.dumps(codec.encode(value), separators=(",", ":")).encode()
-    return hashlib.sha256(content).hexdigest()[:32]
+def unchanged(asked: str | None, tag: str) -> Response | None:
+    """304 if ``asked`` (the header ``If-None-Match``, ``None`` when it is absent) names what there is already."""
+    if asked is not None and _names(asked, tag):
+        return Response(None, 304, _headers(tag))
+    return None
 
 
 def answer(value: Any, asked: str | None, *, tag: str) -> Response:
-    """``value`` as a response, or 304 if ``asked`` (the header ``If-None-Match``) names what it is already.
+    """``value`` as a response, or 304.
 
     Args:
         value: A wire type.
-        asked: As it came; ``None`` when the header is absent.
+        asked: See ``unchanged``.
         tag: What names this state of ``value``.
     """
-    headers = {"ETag": f'"{tag}"', **_FRESH}
-    if asked is not None and _names(asked, tag):
-        return Response(None, 304, headers)
-    return documents.answer(value, headers=headers)
+    return unchanged(asked, tag) or documents.answer(value, headers=_headers(tag))
+
+
+def answer_by_content(value: Any, asked: str | None, **apart: int) -> Response:
+    """The same, with a tag made of the content. ``apart`` stands in the document as well, and not in the tag."""
+    plain = {name: item for name, item in codec.encode(value).items() if name not in apart}
+    content = documents.text(plain)
+    tag = hashlib.sha256(content.encode()).hexdigest()[:32]
+    whole = content[:-1] + "".join(f',"{name}":{number}' for name, number in apart.items()) + "}"
+    return unchanged(asked, tag) or Response(whole.encode(), 200, _headers(tag), media_type="application/json")
+
+
+def _headers(tag: str) -> dict[str, str]:
+    return {"ETag": f'"{tag}"', **_FRESH}
 
 
 def _names(asked: str, tag: str) -> bool:

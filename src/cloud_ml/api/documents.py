@@ -13,6 +13,7 @@ from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
 
 MOST_LEVELS = 32
+_ENCODE = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 
 
 def read(body: bytes) -> Any:
@@ -52,9 +53,12 @@ def read_object(body: bytes) -> dict[str, Any]:
 
 def answer(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
     """A wire type, or plain JSON values, as a response."""
-    plain = value if isinstance(value, (dict, list)) else codec.encode(value)
-    content = json.dumps(plain, separators=(",", ":"), ensure_ascii=False).encode()
-    return Response(content, status, headers, media_type="application/json")
+    return Response(text(value).encode(), status, headers, media_type="application/json")
+
+
+def text(value: Any) -> str:
+    """A wire type, or plain JSON values, as a document without blanks."""
+    return _ENCODE(value if isinstance(value, (dict, list)) else codec.encode(value))
 
 
 def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -93,17 +93,22 @@ def unexpected(request_id: str) -> Response:
     return refusal(500, {"error": True, "code": CloudMlError.code, "message": message, "request_id": request_id})
 
 
+async def answer_to(request: Request, error: CloudMlError) -> Response:
+    """The response for an error of ours that a request met; the logs are told what concerns them."""
+    if status_of(error) in (500, 502):
+        logger.error("%s: %s", type(error).__name__, error, extra={"path": request.url.path})
+    if auditing.entry_of(request) is not None:
+        platform = request.app.state.platform
+        await auditing.refused(request, error, platform.store, platform.offload)
+    return answer(error)
+
+
 def install(app: Starlette | ExceptionMiddleware) -> None:
     """Answer every error of the app by this module."""
 
     async def ours(request: Request, error: Exception) -> Response:
         assert isinstance(error, CloudMlError)
-        if status_of(error) in (500, 502):
-            logger.error("%s: %s", type(error).__name__, error, extra={"path": request.url.path})
-        if auditing.entry_of(request) is not None:
-            platform = request.app.state.platform
-            await auditing.refused(request, error, platform.store, platform.offload)
-        return answer(error)
+        return await answer_to(request, error)
 
     async def of_the_framework(request: Request, error: Exception) -> Response:
         assert isinstance(error, HTTPException)

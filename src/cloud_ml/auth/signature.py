@@ -187,4 +187,4 @@ def _name_then_value(pair: str) -> tuple[str, str, str]:
 
 
 def _hmac(secret: str, text: str) -> str:
-    return hmac.new(secret.encode(), text.encode("ascii"), hashlib.sha256).hexdigest()
+    return hmac.digest(secret.encode(), text.encode("ascii"), "sha256").hex()

@@ -53,7 +53,7 @@ def decode(kind: type[T], document: Any, *, path: str = "", ignore_unknown: bool
 
 def format_time(moment: datetime) -> str:
     """RFC 3339 in UTC, always with six digits, so that text order is time order."""
-    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+    return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
 def parse_time(text: str) -> datetime:
@@ -63,16 +63,24 @@ def parse_time(text: str) -> datetime:
         ValueError: ``text`` is not a time, or has no offset.
     """
     moment = datetime.fromisoformat(text)
+    if moment.tzinfo is UTC:
+        return moment
     if moment.tzinfo is None:
         raise ValueError("the time has no offset")
     return moment.astimezone(UTC)
+
+
+_PLAIN = frozenset({str, int, float, bool, type(None)})
+"""What stands in JSON as it is."""
 
 
 @functools.cache
 def _encoder(kind: Any) -> Coder:
     if dataclasses.is_dataclass(kind):
         names = [field.name for field in dataclasses.fields(kind)]
-        return lambda value: {name: _encode_any(getattr(value, name)) for name in names}
+        return lambda value: {
+            name: item if type(item := getattr(value, name)) in _PLAIN else _encode_any(item) for name in names
+        }
     if issubclass(kind, enum.Enum):
         return lambda value: value.value
     if issubclass(kind, datetime):
@@ -85,10 +93,8 @@ def _encoder(kind: Any) -> Coder:
 
 
 def _encode_any(value: Any) -> Any:
-    if value is None or type(value) in (str, int, float, bool):
-        return value
     kind: Any = type(value)
-    return _encoder(kind)(value)
+    return value if kind in _PLAIN else _encoder(kind)(value)
 
 
 @functools.cache

@@ -86,7 +86,7 @@ async def list_jobs(
         return JobPage(items=[views.summary(line) for line in found.items], next=found.next, revision=revision)
 
     shown = await here.offload(page)
-    return conditional.answer(shown, if_none_match, tag=conditional.tag_of(replace(shown, revision=0)))
+    return conditional.answer_by_content(shown, if_none_match, revision=shown.revision)
 
 
 @router.get("/{name}", responses=known(Job))
@@ -114,7 +114,8 @@ async def describe(
             lambda: here.jobs.get(record.key.uid),
             timeout_s=wait,
         )
-    return conditional.answer(views.job(record), if_none_match, tag=f"{record.revision}")
+    tag = f"{record.revision}"
+    return conditional.unchanged(if_none_match, tag) or conditional.answer(views.job(record), None, tag=tag)
 
 
 @router.post("/{name}/cancel", responses=answers(Job))

@@ -7,6 +7,7 @@ only those few are merged.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -55,21 +56,27 @@ def query(
     kind: Kind[Any, Any], *, org: str | None, indexes: Collection[str] | None, after: int | None, limit: int
 ) -> tuple[Any, dict[str, Any]]:
     """The statement of a page and its parameters; one row more than the page tells whether it is the last."""
+    values = None if indexes is None else sorted(set(indexes))
     parameters: dict[str, Any] = {
         "its_kind": kind.name,
         "below": _BEYOND_ALL if after is None else after,
         "rows": limit + 1,
     }
-    conditions = [records.c.kind == bindparam("its_kind"), records.c.number < bindparam("below")]
     if org is not None:
-        conditions.append(records.c.org == bindparam("its_org"))
         parameters["its_org"] = org
-    if indexes is None:
-        return _stretch(conditions), parameters
-    values = sorted(set(indexes))
-    parameters |= {f"value_{i}": value for i, value in enumerate(values)}
-    stretches = [_stretch([*conditions, records.c.index_value == bindparam(f"value_{i}")]) for i in range(len(values))]
-    return _merged(stretches), parameters
+    parameters |= {f"value_{i}": value for i, value in enumerate(values or ())}
+    return _statement(within_org=org is not None, values=None if values is None else len(values)), parameters
+
+
+@functools.cache
+def _statement(*, within_org: bool, values: int | None) -> Any:
+    """Of the handful that there are, each is put together once: that takes longer than reading a page."""
+    conditions = [records.c.kind == bindparam("its_kind"), records.c.number < bindparam("below")]
+    if within_org:
+        conditions.append(records.c.org == bindparam("its_org"))
+    if values is None:
+        return _stretch(conditions)
+    return _merged([_stretch([*conditions, records.c.index_value == bindparam(f"value_{i}")]) for i in range(values)])
 
 
 def _stretch(conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:
@@ -85,14 +92,15 @@ def _merged(stretches: Sequence[Select[Any]]) -> Any:
 
 
 def summary_of(row: Any) -> Summary:
-    """A row of the columns ``NARROW``."""
+    """A row of the columns ``NARROW``, in their order."""
+    number, uid, kind, org, name, owner, index, created, updated, deleting, title = row
     return Summary(
-        key=Key(row.kind, row.org, row.name, row.uid),
-        owner=row.owner,
-        number=row.number,
-        index=row.index_value,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
-        deleting=row.delete_requested_at is not None,
-        title=row.title,
+        key=Key(kind, org, name, uid),
+        owner=owner,
+        number=number,
+        index=index,
+        created_at=created,
+        updated_at=updated,
+        deleting=deleting is not None,
+        title=title,
     )

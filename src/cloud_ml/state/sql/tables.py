@@ -5,6 +5,7 @@ Times are RFC 3339 text in UTC with six digits, so that text order is time order
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
@@ -25,6 +26,10 @@ from sqlalchemy import (
 from cloud_ml.models.codec import format_time, parse_time
 
 
+def _read(value: str | None) -> datetime | None:
+    return None if value is None else parse_time(value)
+
+
 class Moment(TypeDecorator[datetime]):
     """A point in time."""
 
@@ -37,7 +42,11 @@ class Moment(TypeDecorator[datetime]):
 
     def process_result_value(self, value: str | None, dialect: Any) -> datetime | None:
         """From text."""
-        return None if value is None else parse_time(value)
+        return _read(value)
+
+    def result_processor(self, dialect: Any, coltype: object) -> Callable[[str | None], datetime | None]:
+        """The same without two calls in between: a page of a list has a hundred of them."""
+        return _read
 
 
 Number = BigInteger().with_variant(Integer(), "sqlite")

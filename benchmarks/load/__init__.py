@@ -1,0 +1,1 @@
+"""What the server bears: many callers, a greedy one, many followers, much output, and clients that misbehave."""

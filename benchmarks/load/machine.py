@@ -1,0 +1,27 @@
+"""What processes use: time on a core, and memory."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+
+def cpu_seconds(pids: Iterable[int]) -> float:
+    """Of all threads that live, to the nanosecond: ticks are too coarse."""
+    total = 0
+    for pid in pids:
+        for file in Path(f"/proc/{pid}/task").glob("*/schedstat"):
+            with contextlib.suppress(OSError):
+                total += int(file.read_text().split()[0])
+    return total / 1e9
+
+
+def memory_mb(pids: Iterable[int]) -> float:
+    """Proportional set size: shared pages count once."""
+    kilobytes = 0
+    for pid in pids:
+        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+        kilobytes += int(re.findall(r"^Pss: +(\d+) kB", rollup, re.MULTILINE)[0])
+    return kilobytes / 1024

@@ -1,0 +1,100 @@
+"""Requests on the shortest way: every modern route has one, and what is out of the ordinary is refused as ever."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from fastapi import APIRouter, Body
+from fastapi.routing import APIRoute
+
+from cloud_ml.api.direct import Direct
+from cloud_ml.api.routes import admin, audit, jobs, monitoring, quota, runtimes, server, storage, uploads, watching
+from support.platform import Served
+
+ROOMS = (watching, jobs, uploads, storage, admin, audit, quota, server, runtimes, monitoring)
+ROUTES = [route for room in ROOMS for route in room.router.routes if isinstance(route, APIRoute)]
+
+
+async def beyond(scope: Any, receive: Any, send: Any) -> None:
+    scope["beyond"] = True
+
+
+def scope_of(path: str, method: str = "GET", query: str = "") -> dict[str, Any]:
+    return {
+        "type": "http", "method": method, "path": path, "raw_path": path.encode(), "query_string": query.encode(),
+        "headers": [],
+    }  # fmt: skip
+
+
+async def asked(direct: Direct, scope: dict[str, Any]) -> list[dict[str, Any]]:
+    sent: list[dict[str, Any]] = []
+
+    async def send(message: Any) -> None:
+        sent.append(message)
+
+    await direct(scope, None, send)  # type: ignore[arg-type]
+    return sent
+
+
+DIRECT = Direct((room.router for room in ROOMS), beyond)
+
+
+@pytest.mark.parametrize("route", ROUTES, ids=lambda route: f"{min(route.methods)} {route.path}")
+def test_every_modern_route_is_served_without_the_framework(route: APIRoute) -> None:
+    (method, *_) = route.methods
+    path = route.path.replace(":path", "").replace("{", "").replace("}", "")
+    scope = scope_of(path, method)
+    assert DIRECT._find(scope) is not None
+    assert scope["route"] is route
+
+
+@pytest.mark.anyio
+async def test_what_takes_more_than_parameters_goes_to_the_framework() -> None:
+    router = APIRouter()
+
+    @router.post("/made")
+    async def made(what: dict[str, str] = Body()) -> None:  # noqa: B008
+        raise AssertionError(what)
+
+    @router.get("/blocking")
+    def blocking() -> None:
+        raise AssertionError
+
+    direct = Direct([router], beyond)
+    for scope in (scope_of("/made", "POST"), scope_of("/blocking"), scope_of("/nowhere"), scope_of("/made", "PUT")):
+        await asked(direct, scope)
+        assert scope["beyond"]
+
+
+@pytest.mark.parametrize(
+    ("target", "status", "field"),
+    [
+        ("/api/v1/jobs?limit=many", 400, "limit"),
+        ("/api/v1/jobs?limit=0", 400, "limit"),
+        ("/api/v1/jobs?limit=1&limit=2", 400, "limit"),
+        ("/api/v1/jobs?lmit=1", 400, "lmit"),
+        ("/api/v1/jobs/-/nothing/here", 404, None),
+    ],
+)
+@pytest.mark.anyio
+async def test_what_is_not_of_its_form_is_refused_in_our_words(
+    served: Served, target: str, status: int, field: str | None
+) -> None:
+    answer = await served.member.call("GET", target)
+    assert (answer.status, answer.json().get("field")) == (status, field)
+
+
+@pytest.mark.anyio
+async def test_who_is_not_believed_hears_nothing_of_parameters(served: Served) -> None:
+    answer = await served.client.send("GET", "/api/v1/jobs?limit=many")
+    assert answer.status == 401
+
+
+@pytest.mark.anyio
+async def test_what_one_request_alters_another_does_not_see(served: Served) -> None:
+    """A default that is a list is each request's own."""
+    await served.submitted(labels={"team": "red"})
+    some = await served.member.call("GET", "/api/v1/jobs?label=team%3Dred")
+    every = await served.member.call("GET", "/api/v1/jobs")
+    assert len(some.json()["items"]) == len(every.json()["items"]) == 1
