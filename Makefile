@@ -28,7 +28,7 @@ test-fast: $(VENV)/.develop  ## Unit tests, in seconds
 	$(PYTEST) tests/unit tests/compat -q -n $(WORKERS) -m "not slow"
 
 test-server: $(VENV)/.develop  ## Contracts, properties, real servers
-	$(PYTEST) tests/contract tests/properties tests/integration tests/acceptance \
+	$(PYTEST) tests/contract tests/properties tests/integration tests/acceptance tests/sandbox \
 		tests/compat/test_original_client.py -q -n $(WORKERS) --dist loadgroup
 
 test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time

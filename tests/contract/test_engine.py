@@ -12,6 +12,7 @@ import pytest
 
 from cloud_ml.engines.base import Engine
 from cloud_ml.engines.fake import FakeEngine
+from cloud_ml.engines.local import landlock
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.probe import Findings, probe
 from cloud_ml.settings import EngineSettings
@@ -93,6 +94,13 @@ class TestLocalEngineWithoutFences(LocalEngineContract):
     """No sandbox, no control groups: the least that any machine gives."""
 
     settings = dataclasses.replace(LocalEngineContract.settings, sandbox="none", cgroups="none")
+
+
+@pytest.mark.skipif(landlock.version() == 0, reason="this kernel has no Landlock")
+class TestLocalEngineBehindLandlock(LocalEngineContract):
+    """No bubblewrap and no control groups, but a kernel that lets a process fence itself in."""
+
+    settings = dataclasses.replace(LocalEngineContract.settings, sandbox="landlock", cgroups="none")
 
 
 @pytest.mark.skipif(shutil.which("bwrap") is None, reason="bubblewrap is not installed")

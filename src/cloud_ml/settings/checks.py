@@ -13,7 +13,7 @@ _WORDS = {
     "server.log_format": ("auto", "text", "json"),
     "api.gpu_missing": ("refuse", "ignore"),
     "trainers.urls": ("public", "none"),
-    "engine.sandbox": ("auto", "require", "none"),
+    "engine.sandbox": ("auto", "require", "landlock", "none"),
     "engine.cgroups": ("auto", "require", "none"),
     "engine.network": ("host", "none"),
 }

@@ -159,7 +159,8 @@ class EngineSettings:
     """How jobs run on this machine."""
 
     sandbox: str = "auto"
-    """``auto``: bubblewrap where it works; ``require``: refuse to run without; ``none``: never."""
+    """``auto``: bubblewrap where it works, else Landlock where the kernel has it; ``require``: refuse to run without
+    bubblewrap; ``landlock``: never bubblewrap; ``none``: no fence at all."""
     cgroups: str = "auto"
     """``auto``, ``require`` or ``none``, likewise for enforced limits."""
     network: str = "host"

@@ -26,6 +26,7 @@ SOURCES = [
     for top in ("src", "tests", "benchmarks", "tools", "examples")
     for path in (ROOT / top).rglob("*")
 ]
+SECURITY = ROOT / "docs" / "security.md"
 GUARANTEES = ROOT / "docs" / "explanation" / "guarantees.md"
 
 
@@ -117,3 +118,10 @@ def test_every_promise_names_tests_that_exist() -> None:
         assert re.search(rf"def {name}\b", (ROOT / path).read_text("utf-8")), f"{path} has no {name}"
     for promise in re.split(r"^## \d+\. ", text, flags=re.MULTILINE)[1:12]:
         assert "::test_" in promise, promise.partition("\n")[0]
+
+
+def test_tests_that_the_page_on_security_names_exist() -> None:
+    named = [span.split("::") for span in spans(SECURITY) if "::" in span]
+    assert len(named) > 40
+    for path, name in named:
+        assert re.search(rf"def {name}\b", (ROOT / path).read_text("utf-8")), f"{path} has no {name}"

@@ -29,7 +29,7 @@ def take(
     receiver, sender = os.pipe()
     with os.fdopen(receiver), os.fdopen(sender, "wb") as pipe:
         seat = subprocess.Popen(
-            [program, str(receiver), str(parent or os.getpid()), *map(str, doors)],
+            [program, str(receiver), str(parent or os.getpid()), "1", *map(str, doors)],
             pass_fds=(receiver,), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
         )  # fmt: skip
         pipe.write(orders)

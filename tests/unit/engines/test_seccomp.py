@@ -30,6 +30,8 @@ def verdict(machine: str, number: int, *arguments: int, architecture: int | None
                 (accumulator,) = struct.unpack_from("=I", data, value)
             case 0x54:
                 accumulator &= value
+            case 0x05:
+                at += value
             case 0x15:
                 at += if_true if accumulator == value else if_false
             case 0x35:
@@ -107,10 +109,24 @@ def test_nothing_is_typed_into_terminals(machine: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("family", "answer"), [(1, ALLOW), (2, ALLOW), (10, ALLOW), (17, EPERM), (38, EPERM), (40, EPERM)]
+    ("family", "answer"),
+    [(0, ALLOW), (1, ALLOW), (2, ALLOW), (10, ALLOW), (3, EPERM), (17, EPERM), (30, EPERM), (38, EPERM), (40, EPERM)],
 )
 def test_socket_families(machine: str, family: int, answer: int) -> None:
     assert verdict(machine, seccomp._SOCKET[column(machine)], family, 1, 0) == answer
+    assert verdict(machine, seccomp._SOCKET[column(machine)], family, 1, 4) == answer, "protocols are for netlink"
+
+
+@pytest.mark.parametrize(("protocol", "answer"), [(0, ALLOW), (20, ALLOW), (4, EPERM), (9, EPERM), (16, EPERM)])
+def test_the_kernel_is_asked_about_routes_and_rdma_only(machine: str, protocol: int, answer: int) -> None:
+    assert verdict(machine, seccomp._SOCKET[column(machine)], 16, 3, protocol) == answer
+
+
+def test_limits_are_set_for_oneself_only(machine: str) -> None:
+    prlimit = seccomp._PRLIMIT[column(machine)]
+    assert verdict(machine, prlimit, 0, 7) == ALLOW
+    assert verdict(machine, prlimit, 0x4711, 7) == EPERM
+    assert verdict(machine, prlimit, HIGH, 7) == ALLOW, "the kernel drops the high half"
 
 
 @pytest.mark.parametrize(

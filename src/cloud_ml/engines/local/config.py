@@ -12,7 +12,7 @@ class LocalConfig:
     """How gangs run on this machine. Found out by the server (``probe``), fixed for the spawner's life.
 
     ``bwrap`` is empty without a sandbox, ``init`` where bubblewrap's own first process serves, and ``seat`` where
-    a fork of the supervisor becomes the command;
+    a fork of the supervisor becomes the command; ``landlock`` is the version of it that is used, 0 for none;
     ``cgroups`` describes the hierarchy and is empty without limits; ``tenant_uid_base`` is 0 when jobs run as
     the server's own user. ``pythons`` are the interpreters of other versions than
     ``python``'s: version such as ``3.12`` to program.
@@ -29,6 +29,7 @@ class LocalConfig:
     init: str = ""
     seat: str = ""
     seccomp: bool = True
+    landlock: int = 0
     cgroups: Mapping[str, str] = field(default_factory=dict)
     tenant_uid_base: int = 0
     node: str = "local"

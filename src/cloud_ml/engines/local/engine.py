@@ -24,7 +24,7 @@ from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogReader
 from cloud_ml.engines.local.probe import Findings
 from cloud_ml.engines.local.runtimes import LocalRuntimes
-from cloud_ml.engines.local.spawner import SOCKET_NAME
+from cloud_ml.engines.local.spawner import SOCKET_NAME, TOKEN_NAME
 from cloud_ml.environments import evict, venvs
 from cloud_ml.environments.files import clear_leftovers
 from cloud_ml.errors import Conflict, Unavailable
@@ -57,6 +57,7 @@ class LocalEngine(Engine):
         self._root = Path(findings.config.root)
         self._ledger = Ledger(self._root)
         self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._token = ""
         self._lock = asyncio.Lock()
         self._live: set[GangKey] = set()
 
@@ -253,7 +254,7 @@ class LocalEngine(Engine):
         if self._connection is None:
             raise EOFError("not connected")
         reader, writer = self._connection
-        writer.write(json.dumps(request, separators=(",", ":")).encode() + b"\n")
+        writer.write(json.dumps({**request, "token": self._token}, separators=(",", ":")).encode() + b"\n")
         async with asyncio.timeout(_ANSWER_LIMIT_S):
             line = await reader.readline()
         if not line:
@@ -276,6 +277,8 @@ class LocalEngine(Engine):
         self._connection = await self._open()
 
     async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        with contextlib.suppress(FileNotFoundError):  # one of an older release
+            self._token = (self._root / TOKEN_NAME).read_text("ascii")
         folder = os.open(self._root, os.O_PATH | os.O_DIRECTORY)
         try:  # a socket's path is limited to about a hundred bytes
             return await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{SOCKET_NAME}", limit=_LIMIT)

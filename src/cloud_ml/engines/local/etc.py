@@ -22,6 +22,8 @@ _COPIED = (
 )  # fmt: skip
 MOUNTED = ("pki", "ssl")
 """Folders that are many, or hold what not everybody may read: the sandbox mounts the machine's own."""
+HARMLESS = (*_COPIED, *MOUNTED, "passwd", "group")
+"""Names in ``/etc`` that programs expect and anybody may read."""
 _MOST_BYTES = 16 * 1024 * 1024
 _READABLE = 0o004
 

@@ -11,9 +11,9 @@ import signal
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
-from cloud_ml.engines.local import init, linux, sandbox, seccomp
+from cloud_ml.engines.local import init, landlock, linux, sandbox, seccomp
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.sandbox import View
@@ -24,7 +24,8 @@ class Fence:
     """What stands around commands of a tenant. Without ``bwrap`` they run in the machine as it is.
 
     ``init`` is the program that is the first process inside; empty for bubblewrap's own. ``seat`` is the program
-    that waits to become the command; empty for a fork of this process.
+    that waits to become the command; empty for a fork of this process. ``landlock`` is the kernel's version of it:
+    beside ``bwrap`` a small part of the fence, without it the fence itself; 0 for neither.
     """
 
     bwrap: str
@@ -32,6 +33,7 @@ class Fence:
     seat: str
     filter: bytes | None
     user: tuple[int, int] | None
+    landlock: int = 0
 
 
 @dataclass
@@ -106,7 +108,8 @@ class Seat:
         kept = [descriptor for descriptor in inner if descriptor is not None]
         self._program = fence.seat if fence.bwrap else ""
         if self._program:
-            self._pid = _spawn(self._program, group, orders, output, kept)
+            scoped = fence.landlock >= landlock.SCOPES_SINCE
+            self._pid = _spawn(self._program, group, orders, output, kept, scoped=scoped)
         else:
             self._pid = os.fork()
             if self._pid == 0:
@@ -150,7 +153,8 @@ class Seat:
         if self._program:
             words = init.seat_orders(line, environment, user)
         else:
-            words = json.dumps([line, dict(environment), view.folder, user]).encode("ascii") + b"\n"
+            told = [line, dict(environment), view.folder, user, *_seen(view)]
+            words = json.dumps(told).encode("ascii") + b"\n"
         with os.fdopen(self._orders, "wb") as orders:
             orders.write(words)
         return Launched(self._pid, self._pidfd, self._output, self._status, told=self._init is not None)
@@ -167,13 +171,13 @@ def launch(
     return Seat(fence, group).run(view, command, environment, fence.user)
 
 
-def _spawn(program: str, group: Group | None, orders: int, output: int, kept: Sequence[int]) -> int:
+def _spawn(program: str, group: Group | None, orders: int, output: int, kept: Sequence[int], *, scoped: bool) -> int:
     """Start the program of a seat, without a copy of this process's memory."""
     for descriptor in (orders, *kept):
         os.set_inheritable(descriptor, True)
     return os.posix_spawn(
         program,
-        [program, str(orders), str(os.getpid()), *(group.doors() if group is not None else ())],
+        [program, str(orders), str(os.getpid()), str(int(scoped)), *(group.doors() if group is not None else ())],
         {},
         file_actions=[
             (os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0),
@@ -202,7 +206,7 @@ def _become(fence: Fence, group: Group | None, orders: int, output: int, kept: S
             os.set_inheritable(descriptor, True)
         os.umask(0o022)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        line, environment, folder, user = _read_orders(orders)
+        line, environment, folder, user, *seen = _read_orders(orders)
         name = line[0]
         if not fence.bwrap:
             os.chdir(folder)
@@ -213,6 +217,9 @@ def _become(fence: Fence, group: Group | None, orders: int, output: int, kept: S
             os.setresuid(user[0], user[0], user[0])
         if fence.bwrap:
             os.chdir("/")
+            landlock.keep_sockets_inside(fence.landlock)
+        elif fence.landlock:
+            _confine(fence, *seen)
         linux.die_with_parent(signal.SIGKILL)  # after the change of user, which clears it
         os.execvpe(name, line, environment)  # noqa: S606
     except BaseException as error:  # a forked child has nobody to raise to
@@ -222,14 +229,26 @@ def _become(fence: Fence, group: Group | None, orders: int, output: int, kept: S
         os._exit(127)
 
 
-def _read_orders(descriptor: int) -> tuple[list[str], dict[str, str], str, tuple[int, int] | None]:
+def _seen(view: View) -> tuple[list[str], list[str], bool]:
+    """What of the machine a command is to see where it has no mount table of its own."""
+    return [source for source, _ in view.read_only], [source for source, _ in view.writable], view.network
+
+
+def _confine(fence: Fence, readable: Sequence[str], writable: Sequence[str], network: bool) -> None:
+    landlock.confine(fence.landlock, readable=readable, writable=writable, network=network)
+    landlock.drop_capabilities()
+    if fence.filter:
+        landlock.filter_calls(fence.filter)
+
+
+def _read_orders(descriptor: int) -> list[Any]:
     """What to become. Ends the process when there will be no orders: the supervisor is gone."""
     with os.fdopen(descriptor, "r", encoding="ascii") as orders:
         words = orders.readline()
     if not words.endswith("\n"):
         os._exit(127)
-    line, environment, folder, user = json.loads(words)
-    return line, environment, folder, user
+    told: list[Any] = json.loads(words)
+    return told
 
 
 def wait(launched: Launched) -> Exit:
@@ -280,5 +299,6 @@ def _memory_file(content: bytes) -> int:
 
 def tenant_fence(config: LocalConfig, user: tuple[int, int] | None) -> Fence:
     """The fence for a tenant's commands."""
-    rules = seccomp.program() if config.seccomp and config.bwrap else None
-    return Fence(config.bwrap, config.init, config.seat, rules, user)
+    filtered = config.seccomp and bool(config.bwrap or config.landlock)
+    rules = seccomp.program() if filtered else None
+    return Fence(config.bwrap, config.init, config.seat, rules, user, config.landlock)

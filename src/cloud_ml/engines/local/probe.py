@@ -5,18 +5,22 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+import stat
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import cloud_ml
-from cloud_ml.engines.local import cgroups, init, sandbox, seccomp
+from cloud_ml.engines.local import cgroups, init, landlock, sandbox, seccomp
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.exposure import passable
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.common import memory_bytes
 from cloud_ml.settings import EngineSettings
+
+_INSTEAD = "; Landlock stands in for it: files, signals and abstract sockets are fenced, shared memory is not"
+_INSTEAD_FILES = "; Landlock stands in for it, with this kernel for files only"
 
 
 @dataclass(frozen=True)
@@ -44,7 +48,10 @@ def probe(
     missing: list[str] = []
     as_root = os.geteuid() == 0
     user = (settings.tenant_uid_base, settings.tenant_uid_base) if as_root else None
-    bwrap, why = sandbox.find_bwrap(user) if settings.sandbox != "none" else ("", "jobs are not sandboxed: by setting")
+    bwrap, why = _sandbox(settings.sandbox, user)
+    inner = _landlock(bwrap) if settings.sandbox != "none" else 0
+    if inner and not bwrap:
+        why += _INSTEAD if inner >= landlock.SCOPES_SINCE else _INSTEAD_FILES
     _note(why, missing, required=settings.sandbox == "require")
     first, why = init.find(root, bwrap) if bwrap else ("", "")
     _note(why, missing, required=False)
@@ -60,7 +67,7 @@ def probe(
             f"jobs run as root: without bubblewrap a job's own user could not reach {closed}; install bubblewrap, or "
             "use folders that other users may pass through"
         )
-    if bwrap and seccomp.program() is None:
+    if (bwrap or inner) and seccomp.program() is None:
         missing.append(f"system calls are not filtered: no table for {os.uname().machine}")
     config = LocalConfig(
         version=cloud_ml.__version__,
@@ -77,6 +84,7 @@ def probe(
         bwrap=bwrap,
         init=first,
         seat=seat,
+        landlock=inner,
         cgroups=hierarchy.description() if hierarchy else {},
         tenant_uid_base=settings.tenant_uid_base if switch_user else 0,
         node=socket.gethostname(),
@@ -96,13 +104,35 @@ def probe(
 def in_force(config: LocalConfig, network: str) -> dict[str, str]:
     """Each fence and what stands there, for people."""
     version = config.cgroups.get("version")
+    fenced = bool(config.bwrap or config.landlock)
     return {
-        "sandbox": "bubblewrap: own pid, mount, ipc, uts and user namespaces" if config.bwrap else "none",
-        "system_calls": "filtered" if config.bwrap and seccomp.program() is not None else "all",
+        "sandbox": _fence(config),
+        "system_calls": "filtered" if fenced and seccomp.program() is not None else "all",
         "limits": f"cgroup v{version}: memory, cpu, processes" if version else "memory, by looking every second",
         "user": f"{config.tenant_uid_base} + number of the organisation" if config.tenant_uid_base else _own_user(),
         "network": "of the machine" if network == "host" or not config.bwrap else "loopback only",
     }
+
+
+def _fence(config: LocalConfig) -> str:
+    if config.bwrap:
+        return "bubblewrap: own pid, mount, ipc, uts and user namespaces"
+    if not config.landlock:
+        return "none"
+    return "Landlock: files" + (", signals, sockets" if config.landlock >= landlock.SCOPES_SINCE else "")
+
+
+def _sandbox(wanted: str, user: tuple[int, int] | None) -> tuple[str, str]:
+    """The path of bubblewrap, or an empty one and why not."""
+    if wanted in ("none", "landlock"):
+        return "", "jobs are not sandboxed: by setting"
+    return sandbox.find_bwrap(user)
+
+
+def _landlock(bwrap: str) -> int:
+    """The version to use; none where bubblewrap must gain privileges, which who is restricted cannot."""
+    set_user_id = bool(bwrap) and bool(os.stat(bwrap).st_mode & stat.S_ISUID)  # noqa: PTH116
+    return 0 if set_user_id else landlock.version()
 
 
 def _own_user() -> str:

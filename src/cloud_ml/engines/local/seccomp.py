@@ -13,19 +13,24 @@ import platform
 import struct
 from collections.abc import Mapping
 
-_LOAD, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
+_LOAD, _JUMP, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _RETURN = (
+    0x20, 0x05, 0x15, 0x35, 0x45, 0x06,
+)  # fmt: skip
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
 _EPERM, _ENOSYS = 0x00050000 | 1, 0x00050000 | 38
 _NUMBER, _ARCHITECTURE = 0, 4
 _NAMESPACE_FLAGS = 0x7E020080  # CLONE_NEW{USER,PID,NET,IPC,UTS,CGROUP,NS,TIME}
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
-_AF_VSOCK, _AF_PACKET, _AF_ALG = 40, 17, 38
+_SOCKETS = (0, 1, 2, 10)
+"""Kinds that programs open: none, local ones, IPv4, IPv6. What else there is, is seldom used and seldom looked at."""
+_AF_NETLINK, _NETLINKS = 16, (0, 20)
+"""Questions to the kernel: of those only the ones about addresses and routes, and about RDMA."""
 
 # name: (x86_64, aarch64); -1 where the machine has no such call
 _DENIED: Mapping[str, tuple[int, int]] = {
     "mount": (165, 40), "umount2": (166, 39), "pivot_root": (155, 41), "chroot": (161, 51),
     "open_tree": (428, 428), "move_mount": (429, 429), "fsopen": (430, 430), "fsconfig": (431, 431),
-    "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442),
+    "fsmount": (432, 432), "fspick": (433, 433), "mount_setattr": (442, 442), "open_tree_attr": (467, 467),
     "ptrace": (101, 117), "process_vm_readv": (310, 270), "process_vm_writev": (311, 271), "kcmp": (312, 272),
     "pidfd_getfd": (438, 438), "process_madvise": (440, 440),
     "unshare": (272, 97), "setns": (308, 268),
@@ -48,6 +53,7 @@ _CLONE3 = (435, 435)
 _IOCTL = (16, 29)
 _SOCKET = (41, 198)
 _MKNODAT = (259, 33)
+_PRLIMIT = (302, 261)
 _X32_BIT = 0x40000000
 _S_IFMT, _S_IFCHR, _S_IFBLK = 0o170000, 0o020000, 0o060000
 
@@ -73,7 +79,8 @@ def program(machine: str | None = None) -> bytes | None:
     code += [_op(_JUMP_EQUAL, _CLONE3[column], 0, 1), _op(_RETURN, _ENOSYS)]
     code += _when_flags(_CLONE[column], argument=0, flags=_NAMESPACE_FLAGS)
     code += _when_equal(_IOCTL[column], argument=1, values=(_TIOCSTI, _TIOCLINUX))
-    code += _when_equal(_SOCKET[column], argument=0, values=(_AF_VSOCK, _AF_PACKET, _AF_ALG))
+    code += _socket(_SOCKET[column])
+    code += _unless_zero(_PRLIMIT[column], argument=0)
     code += _when_mode(_MKNODAT[column], argument=2)
     code.append(_op(_RETURN, _ALLOW))
     return b"".join(code)
@@ -103,6 +110,27 @@ def _when_equal(number: int, *, argument: int, values: tuple[int, ...]) -> list[
         _op(_JUMP_EQUAL, number, 0, len(checks) + 2),
         _op(_LOAD, _argument(argument)),
         *checks,
+        _op(_LOAD, _NUMBER),
+    ]
+
+
+def _socket(number: int) -> list[bytes]:
+    plain = [_op(_JUMP_EQUAL, kind, 0, 1) for kind in _SOCKETS]
+    steps = [step for check in plain for step in (check, b"")] + [_op(_JUMP_EQUAL, _AF_NETLINK, 1, 0)]
+    steps += [_op(_RETURN, _EPERM), _op(_LOAD, _argument(2))]
+    steps += [step for kind in _NETLINKS for step in (_op(_JUMP_EQUAL, kind, 0, 1), b"")] + [_op(_RETURN, _EPERM)]
+    # an empty step is a jump to the end, where the number is loaded again
+    steps = [step or _op(_JUMP, len(steps) - at - 1) for at, step in enumerate(steps)]
+    return [_op(_JUMP_EQUAL, number, 0, len(steps) + 2), _op(_LOAD, _argument(0)), *steps, _op(_LOAD, _NUMBER)]
+
+
+def _unless_zero(number: int, *, argument: int) -> list[bytes]:
+    """Refuse a process id: 0 is the caller itself."""
+    return [
+        _op(_JUMP_EQUAL, number, 0, 4),
+        _op(_LOAD, _argument(argument)),
+        _op(_JUMP_EQUAL, 0, 1, 0),
+        _op(_RETURN, _EPERM),
         _op(_LOAD, _NUMBER),
     ]
 

@@ -207,7 +207,7 @@ class Stage:
             **prepared.environment,
         }
         return Staged(
-            view=self._view(prepared, work) if inside else View(folder=work),
+            view=self._view(prepared, work),
             python=prepared.python,
             variables=variables,
             base_memory=prepared.base_memory,
@@ -224,9 +224,15 @@ class Stage:
         read_only = [(bind.source, bind.target) for bind in prepared.binds]
         for mount in self._gang.mounts:
             (writable if mount.writable else read_only).append((mount.source, mount.target))
+        show: Callable[[str], str] = self._exposure.path
+        if not self.fence.bwrap:
+            show = str
+            links = {str(Path(mount.target).parent) for mount in self._gang.mounts} - {str(Path(work).parent)}
+            read_only += [(folder, folder) for folder in sorted(links)]
         return View(
-            read_only=[(self._exposure.path(source), target) for source, target in read_only],
-            writable=[(self._exposure.path(source), target) for source, target in writable],
+            read_only=[(show(source), target) for source, target in read_only],
+            writable=[(show(source), target) for source, target in writable],
+            folder=sandbox.WORK if self.fence.bwrap else work,
             hostname=self._gang.labels.get("job", "job"),
             network=self._gang.network == "host",
             etc=self._etc,

@@ -47,9 +47,10 @@ class ToolSandbox:
         if self._fence.user is not None:
             for bind in writable:
                 hand_over(bind.source, self._fence.user)
+        show: Callable[[str], str] = self._exposure.path if self.isolated else str
         view = View(
-            read_only=[(self._exposure.path(bind.source), bind.target) for bind in read_only],
-            writable=[(self._exposure.path(bind.source), bind.target) for bind in writable],
+            read_only=[(show(bind.source), bind.target) for bind in read_only],
+            writable=[(show(bind.source), bind.target) for bind in writable],
             folder=self._folder(writable),
             hostname="build",
             network=network,

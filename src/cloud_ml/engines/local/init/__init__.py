@@ -125,7 +125,7 @@ def _try_seat(program: Path) -> str:
     os.close(sender)
     try:
         done = subprocess.run(  # noqa: S603
-            [str(program), str(receiver), str(os.getpid())],
+            [str(program), str(receiver), str(os.getpid()), "0"],
             pass_fds=(receiver,), capture_output=True, timeout=_TIMEOUT_S, check=False,
         )  # fmt: skip
     except (OSError, subprocess.SubprocessError) as error:

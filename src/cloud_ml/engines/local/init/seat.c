@@ -1,27 +1,30 @@
 /* A process that has joined its limits and waits to become a command.
  *
- *   seat ORDERS_FD PARENT [DOOR...]
+ *   seat ORDERS_FD PARENT SCOPED [DOOR...]
  *
  * DOORs are the files of control groups to which a process writes itself. What to become is read from
  * ORDERS_FD to its end, as strings with a NUL behind each: user and group (both empty to stay who one is),
  * how many words, the words, the variables, and a "." that says that this is all. No orders mean that PARENT,
- * the supervisor, is gone or wants nothing.
+ * the supervisor, is gone or wants nothing. SCOPED is 1 where Landlock is to keep sockets without a file, and
+ * signals, inside (landlock.py has the same for a seat that is a fork).
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
 #include <signal.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/types.h>
 #include <unistd.h>
 
-enum { UNABLE = 127 };
+enum { UNABLE = 127, CREATE_RULESET = 444, RESTRICT_SELF = 446 };
 
 static char *orders;
 static size_t length, position;
@@ -36,6 +39,14 @@ static void join(const char *door) {
     if (file < 0 || write(file, "0", 1) != 1)
         fail(door);
     close(file);
+}
+
+static void keep_inside(void) {
+    struct { uint64_t files, tcp, scopes; } all = {0, 0, 3}; /* abstract sockets and signals */
+    long rules = syscall(CREATE_RULESET, &all, sizeof all, 0);
+    if (rules < 0 || prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) || syscall(RESTRICT_SELF, (int)rules, 0))
+        fail("Landlock");
+    close(rules);
 }
 
 static void read_orders(int from) {
@@ -80,7 +91,7 @@ static size_t left(void) {
 }
 
 int main(int count, char **words) {
-    if (count < 3)
+    if (count < 4)
         return UNABLE;
     for (int number = 1; number < NSIG; number++)
         signal(number, SIG_DFL);
@@ -88,7 +99,7 @@ int main(int count, char **words) {
     umask(022);
     struct rlimit none = {0, 0};
     setrlimit(RLIMIT_CORE, &none);
-    for (int number = 3; number < count; number++)
+    for (int number = 4; number < count; number++)
         join(words[number]);
     read_orders(atoi(words[1]));
     char *user = next(), *group = next();
@@ -104,6 +115,8 @@ int main(int count, char **words) {
     }
     if (chdir("/"))
         fail("/");
+    if (*words[3] == '1')
+        keep_inside();
     prctl(PR_SET_PDEATHSIG, SIGKILL); /* after the change of user, which clears it */
     if (getppid() != atoi(words[2]))
         return UNABLE;

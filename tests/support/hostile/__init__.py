@@ -1,0 +1,1 @@
+"""Attacks of a hostile job: what they are, and the scene in which they are tried."""
