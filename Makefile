@@ -12,7 +12,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-runtimes test-api-fuzz fuzz soak check format bench docs record lock audit sbom clean
+.PHONY: help setup demo test test-fast test-server test-runtimes test-api-fuzz fuzz faults soak check format bench docs record lock audit sbom clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-14s %s\n' "$$n" "$$t"; done
@@ -36,6 +36,9 @@ test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigaby
 
 test-api-fuzz: $(VENV)/.all  ## Requests made up from the OpenAPI document, against a real server (CLOUDML_FUZZ_S=600 for long)
 	$(PYTEST) tests/fuzz -q
+
+faults: $(VENV)/.develop  ## Kill, stop, starve and deceive real servers, and look what holds (FAULTS_KILLS=1000 for the whole)
+	$(PYTEST) tests/faults -q -n $(WORKERS) --dist loadgroup
 
 soak: $(VENV)/.develop  ## Load for SOAK_S seconds (two hours), then what the server holds on to; SOAK_KILL_S=20 kills it meanwhile
 	$(BIN)/python tests/soak/soak.py

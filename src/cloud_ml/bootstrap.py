@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import os
 import shutil
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import cloud_ml
-from cloud_ml import data_folder
+from cloud_ml import data_folder, failpoints
 from cloud_ml.api.platform import Platform
 from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.executor import Executor
@@ -34,6 +35,8 @@ from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.first_start import FirstStart, bootstrap
 from cloud_ml.usecases.identities import Identities
 from cloud_ml.usecases.limits import defaults_of
+
+logger = logging.getLogger(__name__)
 
 _NOBODY = 65_534
 """The user that fetches trainers from the web, where the server is root."""
@@ -73,6 +76,8 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         InvalidRequest: A setting or a runtime's file is wrong.
     """
     data = settings.data_dir
+    if failpoints.arm(os.environ):
+        logger.warning("FAILPOINTS ARE ON: this server kills itself where a test asks for it")
     lock = data_folder.hold(data)
     tenant_base = settings.engine.tenant_uid_base
     Ledger(data / "engine").create()
@@ -93,6 +98,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         retention=_retention(settings),
         took=metrics.commits.observe,
     )
+    failpoints.here("start.store")
     objects = LocalObjectStore(data / "objects", (lambda tenant: tenant_base + tenant) if switches_user else None)
     engine = LocalEngine(
         findings,
@@ -119,6 +125,8 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         storage_settings=settings.storage,
     )
     first_start = bootstrap(platform.identities, platform.storage, access_key=access_key, secret=secret)
+    packages = Packages(objects, data / "packages", size_limit=settings.trainers.size_limit_bytes)
+    packages.clear_leftovers()
     controller = Controller(
         store=store,
         engine=engine,
@@ -129,7 +137,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             uploads=platform.uploads,
             engine=engine,
             recipe=SingleProcess(),
-            packages=Packages(objects, data / "packages", size_limit=settings.trainers.size_limit_bytes),
+            packages=packages,
             downloads=Downloads(
                 data / "packages",
                 settings.trainers,
@@ -166,7 +174,9 @@ def write_credentials(server: Server, endpoint: str) -> Path:
         descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
         with os.fdopen(descriptor, "w") as file:
             json.dump(content, file, indent=2)
+        failpoints.here("start.made")
         draft.replace(path)
+        failpoints.here("start.told")
     return path
 
 

@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloud_ml import data_folder
+from cloud_ml import data_folder, failpoints
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.quotas import APPLICATION, QUOTA
 from cloud_ml.domain.tenancy import ACCESS_KEY, BUCKET, ORGANISATION, ORGANISATION_NUMBER, USER
@@ -37,6 +37,7 @@ class Migration:
 
 def backup(settings: Settings, target: Path) -> None:
     """Copy the database to ``target`` while a server may use it; see ``state.sql.backup.backup``."""
+    failpoints.arm(os.environ)
     copies.backup(settings.database_url, target)
 
 
@@ -77,6 +78,7 @@ def check(settings: Settings) -> Iterator[str]:
 @contextmanager
 def _alone(settings: Settings) -> Iterator[None]:
     """Keep servers of this data folder out for the length of a block."""
+    failpoints.arm(os.environ)
     lock = data_folder.hold(settings.data_dir, hint="Stop it first; jobs that run go on.")
     try:
         yield

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import uvicorn
 
+from cloud_ml import failpoints
 from cloud_ml.api.app import create_app
 from cloud_ml.api.http1 import Bounds, bounded
 from cloud_ml.bootstrap import Server, build, write_credentials
@@ -61,6 +62,7 @@ def run(
 async def _serve(server: Server, listener: socket.socket, started: Callable[[], None]) -> None:
     settings = server.settings.server
     await server.engine.start()
+    failpoints.here("start.engine")
     web = _Web(
         uvicorn.Config(
             create_app(server.platform),

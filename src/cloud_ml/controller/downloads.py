@@ -134,6 +134,8 @@ class Downloads:
         target = self._folder / digest / trainer.name
         target.parent.mkdir(exist_ok=True)
         draft.chmod(0o644)
+        with draft.open("rb") as file:  # the note must not outlive the bytes that it speaks of
+            os.fsync(file.fileno())
         draft.replace(target)
         note = self._note(uid, trainer)
         note.parent.mkdir(exist_ok=True)

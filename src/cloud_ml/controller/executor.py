@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from cloud_ml import failpoints
 from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.packages import Packages
 from cloud_ml.domain.jobs.decide import JobRecord
@@ -68,13 +69,21 @@ class Executor:
             if trainer is None:
                 return False
             places = self._engine.places(key.uid)
-            await self._engine.ensure(await self._offload(self._plan, job, action.attempt, places, trainer))
+            gang = await self._offload(self._plan, job, action.attempt, places, trainer)
+            failpoints.here("controller.ensure.before")
+            await self._engine.ensure(gang)
+            failpoints.here("controller.ensure.after")
         elif isinstance(action, StopGang):
             self._downloads.forget(key.uid)
+            failpoints.here("controller.stop.before")
             await self._engine.stop(GangKey(key.uid, action.attempt), action.grace_s)
+            failpoints.here("controller.stop.after")
         elif isinstance(action, Forget):
+            failpoints.here("controller.forget.before")
             await self._engine.forget(key.uid)
+            failpoints.here("controller.forget.between")
             await self._offload(self._store.delete, TRAIN_JOB, key.uid, fence=fence)
+            failpoints.here("controller.forget.after")
             logger.info("job deleted", extra={"job": key.name, "uid": key.uid})
         return True
 

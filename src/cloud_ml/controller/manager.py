@@ -9,6 +9,7 @@ import os
 import time
 from collections.abc import Mapping
 
+from cloud_ml import failpoints
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.leader import Leader
 from cloud_ml.controller.queue import KeyedQueue
@@ -72,6 +73,7 @@ class Controller:
         while True:
             async with self._leader.term() as (fence, lost):
                 logger.info("controller leads", extra={"epoch": fence.epoch})
+                failpoints.here("start.leads")
                 await self._lead(fence, lost)
             logger.warning("controller stepped down")
 

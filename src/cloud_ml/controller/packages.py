@@ -15,6 +15,7 @@ import time
 from collections.abc import Iterable
 from pathlib import Path, PurePosixPath
 
+from cloud_ml import failpoints
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.errors import NotFound, TooLarge
 from cloud_ml.models.common import ObjectUri
@@ -87,6 +88,13 @@ class Packages:
             self._known[memory] = path
         return path
 
+    def clear_leftovers(self) -> None:
+        """Remove copies that a crash has cut off; nobody else uses the folder meanwhile."""
+        with contextlib.suppress(OSError):  # there is none yet, or it can only be read
+            for path in self._folder.iterdir():
+                if not path.is_dir():
+                    path.unlink()
+
     def prune(self) -> None:
         """Drop what was not used for a week; what is needed again is copied again."""
         oldest = time.time() - _KEPT_S
@@ -117,7 +125,9 @@ class Packages:
             os.chmod(draft, 0o644)  # noqa: PTH101 - the name is text
             target = self._folder / digest.hexdigest() / name
             target.parent.mkdir(exist_ok=True)
+            failpoints.here("packages.place.before")
             os.replace(draft, target)  # noqa: PTH105
+            failpoints.here("packages.place.after")
         except BaseException:
             Path(draft).unlink(missing_ok=True)
             raise

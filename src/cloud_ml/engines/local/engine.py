@@ -221,6 +221,7 @@ class LocalEngine(Engine):
         for _ in range(_LOOKS):
             if leftovers.end(self._ledger, self._config, key):
                 self._ledger.report(gang)
+                await asyncio.to_thread(leftovers.clear, self._ledger, key)
                 return gang
             await asyncio.sleep(_LOOK_S)
         raise Unavailable(f"processes of attempt {key} do not end")

@@ -24,6 +24,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+from cloud_ml import failpoints
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.engines.base import GangKey
@@ -92,13 +93,15 @@ class Ledger:
             return None
 
     def _make_gate(self, key: GangKey, gate: Gate) -> bool:
-        draft = self.gates / f".{key}.{os.getpid()}.{time.monotonic_ns()}"
+        draft = _draft(self.gates / str(key))
         with draft.open("w", encoding="utf-8") as file:
             file.write(json.dumps(gate.__dict__))
             file.flush()
             os.fsync(file.fileno())
+        failpoints.here("ledger.gate.before")
         try:
             os.link(draft, self.gates / str(key))
+            failpoints.here("ledger.gate.after")
         except FileExistsError:
             return False
         finally:
@@ -185,11 +188,21 @@ class Ledger:
         for attempt in self.attempts(job_uid):
             for leftover in (self.reports / f"{job_uid}.{attempt}.json", self.stops / f"{job_uid}.{attempt}"):
                 leftover.unlink(missing_ok=True)
-            _replace(self.gates / f"{job_uid}.{attempt}", json.dumps(Gate().__dict__))
+            # On the disk before its name is: what a power cut leaves must still be a gate, and closed.
+            _replace(self.gates / f"{job_uid}.{attempt}", json.dumps(Gate().__dict__), sync=True)
+        failpoints.here("ledger.forget.between")
         remove(self.jobs / job_uid)
 
+    def clear_drafts(self) -> None:
+        """Drop what processes that are gone were about to write."""
+        for folder in (self.gates, self.reports, self.stops):
+            for draft in folder.glob(".*"):
+                if not _has_writer(draft):
+                    draft.unlink(missing_ok=True)
+
     def prune(self) -> None:
-        """Drop gates of jobs that were forgotten long ago."""
+        """Drop gates of jobs that were forgotten long ago, and drafts of processes that are gone."""
+        self.clear_drafts()
         oldest = time.time() - _GATES_KEPT.total_seconds()
         for uid in self.known_jobs():
             if (self.jobs / uid).exists():
@@ -243,7 +256,22 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _replace(path: Path, text: str) -> None:
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.write_text(text, "utf-8")
+def _replace(path: Path, text: str, *, sync: bool = False) -> None:
+    draft = _draft(path)
+    with draft.open("w", encoding="utf-8") as file:
+        file.write(text)
+        if sync:
+            file.flush()
+            os.fsync(file.fileno())
+    failpoints.here("ledger.write.before")
     draft.replace(path)
+
+
+def _draft(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{os.getpid()}.{time.monotonic_ns()}")
+
+
+def _has_writer(draft: Path) -> bool:
+    """Whether the process that made it lives, as far as its name tells."""
+    pid = draft.name.split(".")[-2]
+    return pid.isdigit() and process_start(int(pid)) is not None

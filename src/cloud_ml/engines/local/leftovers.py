@@ -14,6 +14,8 @@ from cloud_ml.engines.base import GangKey
 from cloud_ml.engines.local import cgroups, proctree
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger
+from cloud_ml.engines.local.stage import WRITABLE
+from cloud_ml.environments.removing import remove
 
 
 def group_names(ledger: Ledger, key: GangKey) -> list[str]:
@@ -26,6 +28,12 @@ def group_names(ledger: Ledger, key: GangKey) -> list[str]:
     except (OSError, ValueError):
         return []
     return names
+
+
+def clear(ledger: Ledger, key: GangKey) -> None:
+    """Remove what nobody looks at after the end, as the supervisor would have done; for a gang that is over."""
+    for name in WRITABLE:
+        remove(ledger.attempt_folder(key) / name)
 
 
 def end(ledger: Ledger, config: LocalConfig, key: GangKey) -> bool:

@@ -20,11 +20,14 @@ import selectors
 import signal
 import socket
 import sys
+import time
 import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from cloud_ml import failpoints
+from cloud_ml.domain.observed import GangState
 from cloud_ml.engines.base import Gang, GangKey
 from cloud_ml.engines.local import cgroups, leftovers
 from cloud_ml.engines.local.cgroups import Group, Pool
@@ -38,6 +41,7 @@ SOCKET_NAME = "spawner.sock"
 TOKEN_NAME = "spawner.token"  # noqa: S105 - a file's name
 _IDLE_S = 30.0
 _TIDY_PAUSE_S = 0.05
+_LOOKS, _LOOK_S = 20, 0.005
 _QUIET_S = 0.05
 """A supervisor is made ahead when nobody has asked for so long: what starts at present needs the cores."""
 _SPARE = 2
@@ -72,8 +76,9 @@ class Spawner:
     def run(self) -> None:
         """Serve until retired."""
         self._listen_to_children()
+        in_use = self._groups_in_use()
         if self._pool is not None:
-            self._pool.sweep(self._groups_in_use())
+            self._pool.sweep(in_use)
         self._etc.create()
         rehearse(self._config)
         gc.freeze()  # what is there now stays shared with the children
@@ -160,12 +165,15 @@ class Spawner:
         if self._ledger.gate(gang.key) is not None or any(c.key == gang.key for c in self._children.values()):
             return  # claimed, or about to be
         self._etc.refresh()
+        failpoints.here("spawner.fork.before")
         self._bury()  # one that has ended is no help
         self._wanted = True
         processes = len(gang.processes)
         ready = next(iter(self._spares()), None) if processes == 1 else None
+        failpoints.here("spawner.tell.before")
         if ready is None or not ready.tell(gang.key, document):  # it has ended meanwhile, and will be buried
             self._fork(processes).tell(gang.key, document)
+        failpoints.here("spawner.tell.after")
 
     @property
     def _busy(self) -> bool:
@@ -250,7 +258,7 @@ class Spawner:
     def _bury(self) -> None:
         while self._children:
             try:
-                pid, _ = os.waitpid(-1, os.WNOHANG)
+                pid, status = os.waitpid(-1, os.WNOHANG)
             except ChildProcessError:
                 return
             if pid == 0:
@@ -259,9 +267,10 @@ class Spawner:
             if child is None:
                 continue
             if child.key is not None:
-                gate = self._ledger.gate(child.key)
-                if gate is not None and gate.pid == pid:  # not one of several that lost the race for the claim
-                    self._publish_if_lost(child.key)
+                failpoints.here("spawner.bury.before")
+                if status:  # in order, it has reported and tidied up
+                    self._look_after(child.key, pid)
+                failpoints.here("spawner.bury.after")
             self._let_go(child)
             child.line.close()
 
@@ -270,22 +279,42 @@ class Spawner:
             if self._pool is not None:
                 self._pool.give_back(group)
 
-    def _publish_if_lost(self, key: GangKey) -> None:
+    def _look_after(self, key: GangKey, supervisor: int) -> None:
+        """Do what a supervisor that was killed cannot do any more."""
+        self._ledger.clear_drafts()
+        gate = self._ledger.gate(key)
+        if gate is None or gate.pid != supervisor:
+            return  # killed before it had the gang, or one of several that lost the race for the claim
         report = self._ledger.read_report(key)
         if report is None or not report.state.over:
-            leftovers.end(self._ledger, self._config, key)
+            if not self._ended(key):
+                return  # the engine looks again: nothing may be called over that has a process left
             seen = self._ledger.observe(key)
             if seen is not None and seen.state.over:
                 self._ledger.report(seen)
+        leftovers.clear(self._ledger, key)
+
+    def _ended(self, key: GangKey) -> bool:
+        for _ in range(_LOOKS):
+            if leftovers.end(self._ledger, self._config, key):
+                return True
+            time.sleep(_LOOK_S)
+        return False
 
     def _groups_in_use(self) -> list[str]:
+        """Of the gangs that are not over; of the others nothing stays that a predecessor would have removed."""
+        self._ledger.clear_drafts()
         names: list[str] = []
         for uid in self._ledger.known_jobs():
             for attempt in self._ledger.attempts(uid):
                 key = GangKey(uid, attempt)
                 seen = self._ledger.observe(key)
-                if seen is not None and not seen.state.over:
+                if seen is None:
+                    continue
+                if not seen.state.over:
                     names += leftovers.group_names(self._ledger, key)
+                elif seen.state is not GangState.LOST:  # whether the last process of one is gone, the engine finds out
+                    leftovers.clear(self._ledger, key)
         return names
 
 
@@ -311,6 +340,7 @@ def _drain(receiver: socket.socket) -> None:
 
 def main() -> None:
     """Become the spawner: the configuration comes as JSON on standard input."""
+    failpoints.arm(os.environ)
     config = codec.decode(LocalConfig, json.load(sys.stdin))
     root = Path(config.root)
     lock = os.open(root / "spawner.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)

@@ -18,6 +18,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from types import FrameType
 
+from cloud_ml import failpoints
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.engines.base import Gang, ProcessPlan
@@ -87,14 +88,17 @@ class Supervisor:
 
         True when all went the usual way, so that this process has nothing left of the gang and may serve another.
         """
+        failpoints.here("supervisor.claim.before")
         if not self._ledger.claim(self._gang.key, [group.name for group in self._groups]):
             return False
+        failpoints.here("supervisor.claim.after")
         linux.become_subreaper()
         self._listen_to_signals()
         self._reach("claimed")
         stage = Stage(self._gang, self._config, self._ledger, self._groups, self._ahead)
         try:
             stage.make_folders()
+            failpoints.here("supervisor.stage.before")
             self._run_staged(stage)
         except StopRequested:
             self._end(Reason.CANCELLED, "stopped while it was starting")
@@ -108,6 +112,7 @@ class Supervisor:
             return True
         finally:
             stage.clean_up()
+            failpoints.here("supervisor.clean.after")
             self._stop_listening()
         return False
 
@@ -116,6 +121,7 @@ class Supervisor:
         staged = stage.prepare(self._reach)
         self._staging = False
         self._reach("environment")
+        failpoints.here("supervisor.stage.after")
         self._report = replace(
             self._report, runtime=staged.runtime, environment_lock=staged.lock, trainer_digest=staged.trainer_digest
         )
@@ -127,7 +133,9 @@ class Supervisor:
             self._run_line(stage, staged, first, self._gang.prepare_command)
             if self._failed(Reason.PREPARE_FAILED, "the prepare command"):
                 return
+        failpoints.here("supervisor.start.before")
         self._start(stage, staged, self._gang.processes)
+        failpoints.here("supervisor.start.after")
         self._reach("started")
         running = tuple(task.observed for task in self._tasks)
         self._report = replace(self._report, state=GangState.RUNNING, processes=running)
@@ -374,7 +382,9 @@ class Supervisor:
             group.kill()
         proctree.end_all_descendants(_KILL_LIMIT_S)
         self._reach("ended")
+        failpoints.here("supervisor.end.before")
         self._publish(state=GangState.EXITED, reason=reason, message=message)
+        failpoints.here("supervisor.end.after")
 
 
 def _heed_not(number: int, frame: FrameType | None) -> None:

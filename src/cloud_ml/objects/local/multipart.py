@@ -19,6 +19,7 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from pathlib import Path
 
+from cloud_ml import failpoints
 from cloud_ml.errors import Conflict
 from cloud_ml.objects.base import ObjectInfo, check_object_key
 from cloud_ml.objects.local import tree
@@ -119,7 +120,9 @@ class LocalMultipartUploads(MultipartUploads):
                     for block in _blocks(self.folder / upload / _name(part)):
                         whole.write(block)
                 check_digest(whole.sha256, about.declared)
+                failpoints.here("objects.join.before")
                 info = whole.commit()
+            failpoints.here("objects.join.after")
             self._remove(upload)
         return info
 
@@ -137,11 +140,13 @@ class LocalMultipartUploads(MultipartUploads):
         """
         with self.locked(upload):
             place = self.folder / upload
+            failpoints.here("objects.part.before")
             draft.replace(place / _name(part))
             for older in place.glob(f"{part.number:05d}.*"):
                 if older.name != _name(part):
                     older.unlink(missing_ok=True)
             _sync(place)
+            failpoints.here("objects.part.after")
 
     def sweep(self) -> None:
         """Remove what a crash has left of uploads that were over. One that begins at this moment is left alone."""

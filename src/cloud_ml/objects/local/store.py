@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from cloud_ml import failpoints
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound
 from cloud_ml.models.common import check_bucket, refuse
 from cloud_ml.objects.base import Amount, Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
@@ -155,7 +156,9 @@ class LocalObjectStore(ObjectStore):
         check_object_key(key)
         *folders, name = tree.key_parts(key)
         with self._folder(bucket, key, folders) as (top, folder):
+            failpoints.here("objects.delete.before")
             removed = folder is not None and tree.remove_file(folder, name)
+            failpoints.here("objects.delete.after")
             if removed:
                 emptying.remove_empty(top, folders)
         return removed

@@ -9,6 +9,7 @@ from contextlib import AbstractContextManager
 from dataclasses import replace
 from datetime import UTC, datetime
 
+from cloud_ml import failpoints
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound, OutOfSpace, Unavailable
 from cloud_ml.objects.base import ObjectInfo, ObjectWriter
 from cloud_ml.objects.local import tree
@@ -114,7 +115,9 @@ class LocalWriter(ObjectWriter):
                 owner.adopt(upload.descriptor)
                 os.ftruncate(upload.descriptor, self._size)
                 os.fsync(upload.descriptor)
+                failpoints.here("objects.place.before")
                 self._place(upload, bucket, owner)
+                failpoints.here("objects.place.after")
                 info = object_info(self._bucket, self._key, os.fstat(upload.descriptor))
                 return replace(info, sha256=self.sha256)
         finally:

@@ -6,7 +6,6 @@ import os
 import shlex
 import shutil
 import sqlite3
-import uuid
 from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
@@ -14,9 +13,10 @@ from pathlib import Path
 
 from sqlalchemy import URL
 
+from cloud_ml import failpoints
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound
 from cloud_ml.state.sql import migrations
-from cloud_ml.state.sql.dialects import dialect_of, sqlite
+from cloud_ml.state.sql.dialects import dialect_of, drafts, sqlite
 
 
 def backup(url: str, target: Path) -> None:
@@ -33,18 +33,16 @@ def backup(url: str, target: Path) -> None:
         Unavailable: The database or the folder of ``target`` cannot be read.
     """
     source = _file_of(url, lambda database: _dump_command(database, target))
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     with sqlite.translated(source):
         source.stat()  # SQLite would make a missing file
-    with sqlite.translated(target):
-        try:
-            os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-            _copy(source, draft)
-            sqlite.check(draft, pages=True)
-            sqlite.sync(draft)
-            _put_in_place(draft, target)
-        finally:
-            sqlite.remove(draft)
+    with sqlite.translated(target), drafts.draft_of(target) as draft:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+        _copy(source, draft)
+        sqlite.check(draft, pages=True)
+        sqlite.sync(draft)
+        failpoints.here("state.backup.before")
+        _put_in_place(draft, target)
+        failpoints.here("state.backup.after")
 
 
 def restore(source: Path, url: str, *, now: datetime) -> Path | None:
@@ -67,21 +65,21 @@ def restore(source: Path, url: str, *, now: datetime) -> Path | None:
     target = _file_of(url, lambda database: _load_command(database, source))
     if not source.is_file():
         raise NotFound(f"there is no file {source}", field="source", value=str(source), allowed="a backup")
-    draft = target.with_name(f".{target.name}.{uuid.uuid4().hex}")
     with sqlite.translated(target):
         target.parent.mkdir(parents=True, exist_ok=True)
-        try:
+        with drafts.draft_of(target) as draft:
             _fetch(source, draft)
             with sqlite.translated(source):
                 version = sqlite.check(draft, pages=True, name=str(source))
             migrations.check_not_newer(version, name=str(source))
             _give(draft, to_owner_of=target.parent)
             sqlite.sync(draft)
+            failpoints.here("state.restore.before")
             aside = _move_aside(target, f"{target.name}.replaced-{now:%Y%m%dT%H%M%SZ}")
+            failpoints.here("state.restore.aside")
             target.hardlink_to(draft)
             sqlite.sync(target.parent)
-        finally:
-            sqlite.remove(draft)
+            failpoints.here("state.restore.after")
     return aside
 
 

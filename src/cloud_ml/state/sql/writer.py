@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar, cast
 
 from sqlalchemy import Connection, Engine
 
+from cloud_ml import failpoints
 from cloud_ml.errors import Damaged, OutOfSpace, Unavailable
 
 R = TypeVar("R")
@@ -141,6 +142,8 @@ class Writer:
                     _attempt_apart(connection, task)
             if any(task.wakes for task in group):
                 self._announce(connection)
+            failpoints.here("state.commit.before")
+        failpoints.here("state.commit.after")
 
 
 class _Task(Generic[R]):

@@ -9,18 +9,17 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from sqlalchemy import create_engine
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.state.matching import Match
 from cloud_ml.state.sql import counters, migrations
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.state.sql.tables import metadata
+from support.old_schema import step
 
 
 def test_the_steps_make_the_tables_we_use(store: SqlStateStore) -> None:
@@ -79,14 +78,3 @@ def test_records_of_the_first_tables_are_found_afterwards(url: str, path: Path) 
             assert counters.largest_step_back(connection) == timedelta(seconds=3, microseconds=1)
     finally:
         store.close()
-
-
-def step(revision: str, url: str) -> None:
-    """A database as an older version left it."""
-    engine = create_engine(url)
-    config = Config()
-    config.set_main_option("script_location", "cloud_ml.state.sql:migrations")
-    with engine.begin() as connection:
-        config.attributes["connection"] = connection
-        command.upgrade(config, revision)
-    engine.dispose()

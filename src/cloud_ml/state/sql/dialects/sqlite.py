@@ -9,7 +9,6 @@ from __future__ import annotations
 import errno
 import os
 import sqlite3
-import uuid
 from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
@@ -18,8 +17,10 @@ from typing import Any
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, QueuePool, create_engine, event
 from sqlalchemy.pool import ConnectionPoolEntry
 
+from cloud_ml import failpoints
 from cloud_ml.errors import CloudMlError, InvalidRequest, OutOfSpace, Unavailable
 from cloud_ml.state.sql import migrations
+from cloud_ml.state.sql.dialects import drafts
 from cloud_ml.state.sql.dialects.base import Database
 from cloud_ml.state.sql.dialects.sqlite_errors import damaged, translate
 
@@ -38,6 +39,7 @@ def open_database(url: URL, *, create: bool, readers: int) -> Database:
     path = path_of(url)
     with translated(path):
         is_new = not path.exists()
+        drafts.clear_leftovers(path)
         if is_new:
             _check_may_create(path, create=create)
             _create(path)
@@ -117,16 +119,15 @@ def _check_may_create(path: Path, *, create: bool) -> None:
 
 def _create(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-    try:
+    with drafts.draft_of(path) as draft:
+        os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         _open_writer(draft, name=str(path))[0].dispose()  # the last connection moves the log into the file
         sync(draft)
+        failpoints.here("state.create.before")
         with suppress(FileExistsError):  # another server was quicker: its file is as good
             path.hardlink_to(draft)
+        failpoints.here("state.create.after")
         sync(path.parent)
-    finally:
-        remove(draft)
 
 
 def _open_writer(path: Path, *, name: str) -> tuple[Engine, str | None]:
@@ -181,12 +182,6 @@ def _engine(path: Path, *, pool_size: int, pragmas: tuple[str, ...], **options: 
 
 def _begin_with_right_to_write(connection: Connection) -> None:
     connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-
-def remove(path: Path) -> None:
-    """Remove a database and what SQLite keeps beside it."""
-    for suffix in ("", "-wal", "-shm", "-journal"):
-        path.with_name(path.name + suffix).unlink(missing_ok=True)
 
 
 def sync(path: Path) -> None:

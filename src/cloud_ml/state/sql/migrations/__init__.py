@@ -10,6 +10,7 @@ import threading
 
 from sqlalchemy import Connection, Engine, inspect, text
 
+from cloud_ml import failpoints
 from cloud_ml.errors import Conflict
 
 HEAD = "0003"
@@ -59,7 +60,9 @@ def ensure_current(engine: Engine, *, name: str) -> str | None:
             return version
         check_not_newer(version, name=name)
         _upgrade(connection)
-        return version
+        failpoints.here("state.migrate.before")
+    failpoints.here("state.migrate.after")
+    return version
 
 
 def _upgrade(connection: Connection) -> None:

@@ -1,0 +1,51 @@
+"""A process of the platform is killed at every failpoint there is: what was promised holds at each.
+
+``ROWS`` says for each point what is going on when it is passed. A point without a row fails.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cloud_ml import failpoints
+from faults.scenes import Day, Reviver, fragile, order, reached
+from support.server import RealServer
+
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("failpoints")]
+
+WORKING = (
+    "state.commit", "controller", "packages", "ledger", "spawner", "supervisor", "objects",
+)  # fmt: skip
+"""Points passed by a day's work; the others have tests of their own in ``test_failpoints_of_a_start``."""
+STARTING = ("state.create", "state.migrate", "state.backup", "state.restore", "start")
+
+
+def rows(*groups: str) -> list[str]:
+    return [point for point in failpoints.POINTS if point.startswith(tuple(f"{group}." for group in groups))]
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    with fragile(tmp_path_factory.mktemp("fragile")) as server:
+        yield server
+
+
+def test_every_point_has_a_row_and_every_call_names_a_point() -> None:
+    assert sorted(rows(*WORKING) + rows(*STARTING)) == sorted(failpoints.POINTS)
+    sources = Path(failpoints.__file__).parent.rglob("*.py")
+    named = [name for source in sources for name in re.findall(r'failpoints\.here\("([^"]*)"\)', source.read_text())]
+    assert sorted(set(named)) == sorted(failpoints.POINTS)
+
+
+@pytest.mark.parametrize("point", rows(*WORKING))
+def test_killed_at(point: str, server: RealServer, tmp_path: Path) -> None:
+    day = Day(server, tmp_path, point.replace(".", "-"))
+    order(server, point)
+    with Reviver(server):
+        day.work()
+    assert reached(server, point) is not None, "nobody passed"
+    assert day.wrong == []

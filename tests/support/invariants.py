@@ -1,0 +1,191 @@
+"""What must hold after any fault, said once: nothing acknowledged is lost, nothing runs twice, nothing is left.
+
+Each function returns sentences about what does not hold; none is good. Jobs made from ``WITNESS`` leave
+what is needed to tell in a folder of the default bucket.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections import defaultdict
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+
+from cloud_ml.client import CloudMlClient
+from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.engines.base import GangKey
+from cloud_ml.engines.local import cgroups
+from cloud_ml.errors import CloudMlError, NotFound
+from support.machine import spawner_pid
+from support.server import RealServer, eventually
+
+LINES = 20
+WITNESS = f"""
+import fcntl, os, pathlib, sys, time
+attempt = os.environ["CLOUDML_ATTEMPT"]
+place = pathlib.Path(sys.argv[1])
+place.mkdir(parents=True, exist_ok=True)
+lock = open(place / "lock", "a")
+try:
+    fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+except BlockingIOError:
+    (place / "overlap").write_text(attempt)
+with open(place / "runs", "a") as runs:
+    runs.write(attempt + "\\n")
+for number in range({LINES}):
+    print("line", attempt, number, flush=True)
+    time.sleep(0.002)
+if "forever" in sys.argv:
+    time.sleep(3600)
+while "wait" in sys.argv and not (place / "go").exists():
+    time.sleep(0.02)
+sys.exit(3 if "fail" in sys.argv and attempt == "1" else 0)
+"""
+_GROUPS_AHEAD = 8
+
+
+class Watcher(threading.Thread):
+    """Looks at jobs until told that it is enough, and notes the order of every state that it is shown."""
+
+    def __init__(self, client: CloudMlClient, names: Collection[str]) -> None:
+        super().__init__(daemon=True)
+        self.seen: dict[str, list[tuple[int, int]]] = defaultdict(list)
+        self._enough = threading.Event()
+        self._client = client
+        self._names = names
+
+    def run(self) -> None:
+        ended: set[str] = set()
+        while not self._enough.wait(0.01):
+            for name in [name for name in tuple(self._names) if name not in ended]:
+                with contextlib.suppress(CloudMlError):
+                    job = self._client.describe_train_job(name)
+                    self.seen[name].append(JobStatus(Phase(job.phase), attempt=job.attempt).order)
+                    if job.finished:
+                        ended.add(name)
+
+    def wrong(self) -> list[str]:
+        """Stop looking; the jobs whose states went backwards."""
+        self._enough.set()
+        self.join(60)
+        return [f"{name} went backwards: {orders}" for name, orders in self.seen.items() if orders != sorted(orders)]
+
+
+def lost(client: CloudMlClient, names: Iterable[str]) -> list[str]:
+    """Acknowledged jobs that the server does not know."""
+    wrong = []
+    for name in names:
+        try:
+            client.describe_train_job(name)
+        except NotFound:
+            wrong.append(f"{name} was acknowledged and is lost")
+    return wrong
+
+
+def ran_twice(name: str, place: Path) -> list[str]:
+    """Attempts of the job that ran more than once, or beside another. ``place`` is what the witness was given."""
+    wrong = []
+    runs = place / "runs"
+    attempts = runs.read_text().split() if runs.exists() else []
+    if len(set(attempts)) != len(attempts):
+        wrong.append(f"{name} ran an attempt twice: {attempts}")
+    if attempts != sorted(attempts, key=int):
+        wrong.append(f"{name} ran its attempts out of order: {attempts}")
+    if (place / "overlap").exists():
+        wrong.append(f"{name} ran two attempts at once: {(place / 'overlap').read_text()} beside another")
+    return wrong
+
+
+def log_incomplete(name: str, log: bytes, attempts: Sequence[int], whole: Collection[int]) -> list[str]:
+    """Attempts of ``whole`` must have all their lines; the others, which were cut off, the first of theirs."""
+    wrong = []
+    for attempt in attempts:
+        lines = [int(found) for found in re.findall(rb"^line %d (\d+)$" % attempt, log, re.MULTILINE)]
+        if lines != list(range(len(lines))) or (attempt in whole and len(lines) != LINES):
+            wrong.append(f"{name} has these lines of attempt {attempt} in its log: {lines}")
+    return wrong
+
+
+def left_behind(server: RealServer, *, mounted: int = 0, limit_s: float = 20.0) -> list[str]:
+    """Whatever is there although no job runs: processes, control groups, mounts, temporary files.
+
+    What was ended a moment ago may take a moment to go.
+    """
+    found: list[str] = []
+
+    def nothing() -> bool:
+        found[:] = [
+            *_processes(server), *_groups(server), *_temporary_files(server), *_mounts(server, mounted)
+        ]  # fmt: skip
+        return not found
+
+    with contextlib.suppress(AssertionError):
+        eventually(nothing, "nothing is left", limit_s=limit_s)
+    return found
+
+
+def _processes(server: RealServer) -> list[str]:
+    """Processes of jobs of this server, and attempts that have a supervisor still."""
+    ledger, found = server.ledger, []
+    uids = set(ledger.known_jobs())
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        with contextlib.suppress(OSError):
+            environment = Path(entry.path, "environ").read_bytes()
+            mark = re.search(rb"(?:^|\0)CLOUDML_GANG=([^.\0]+)\.\d+", environment)
+            if mark and mark[1].decode() in uids:
+                found.append(f"process {entry.name} of {mark[0].decode()} is left")
+    for uid in uids:
+        for attempt in ledger.attempts(uid):
+            seen = ledger.observe(GangKey(uid, attempt))
+            if seen is not None and not seen.state.over:
+                found.append(f"the attempt {uid}.{attempt} is {seen.state}")
+    return found
+
+
+def _groups(server: RealServer) -> list[str]:
+    """Control groups beyond those made ahead, and members of them that are not the spawner's."""
+    hierarchy = cgroups.restore(dict(server.findings.config.cgroups))
+    if hierarchy is None:
+        return []
+    names = hierarchy.names()
+    found = [f"{len(names)} control groups are left: {names}"] if len(names) > _GROUPS_AHEAD else []
+    spawner = spawner_pid(server.data / "engine") or 0
+    for name in names:
+        strangers = [pid for pid in hierarchy.group(name).processes() if not _is_below(pid, spawner)]
+        found += [f"process {pid} is left in the control group {name}" for pid in strangers]
+    return found
+
+
+def _is_below(pid: int, ancestor: int) -> bool:
+    with contextlib.suppress(OSError, IndexError):
+        while pid > 1:
+            if pid == ancestor:
+                return True
+            pid = int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    return False
+
+
+def _temporary_files(server: RealServer) -> list[str]:
+    data = server.data
+    packages, uploads = data / "packages", data / "objects" / ".uploads"
+    found = [
+        *(data / "engine" / "ledger").glob("*/.*"),
+        *(data / "engine" / "jobs").glob("*/*/tmp"),
+        *(data / "engine" / "jobs").glob("*/*/venv"),
+        *data.glob(".state.db.*"),
+        *data.glob("*.new"),
+        *(path for path in (packages.iterdir() if packages.exists() else ()) if path.is_file()),
+        *(uploads.iterdir() if uploads.exists() else ()),
+    ]
+    return [f"{path.relative_to(data)} is left" for path in found]
+
+
+def _mounts(server: RealServer, allowed: int) -> list[str]:
+    places = [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    ours = [place for place in places if place.startswith(f"{server.folder}/")]
+    return [f"mounts are left: {ours}"] if len(ours) > allowed else []
