@@ -16,6 +16,7 @@ import numpy as np
 import onnx
 from onnx import TensorProto, helper
 
+from cloud_ml.serving.dtypes import BY_NAME
 from cloud_ml.serving.protos import message
 
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
@@ -54,9 +55,9 @@ class Running:
 
 
 @contextlib.contextmanager
-def model_server(*flags: str) -> Iterator[Running]:
+def model_server(*flags: str, python: Path | str = sys.executable) -> Iterator[Running]:
     """Starts ``cloudml-serve`` on a free port; it must end well when it is told to."""
-    command = [sys.executable, "-m", "cloud_ml.serving", "--port", "0", *flags]
+    command = [str(python), "-m", "cloud_ml.serving", "--port", "0", *flags]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         try:
@@ -97,6 +98,17 @@ def predict_request(name: str = "linear", *, outputs: Sequence[str] = (), signat
             tensor.tensor_content = array.tobytes()
         else:
             tensor.float_val.extend(array.ravel().tolist())
+    return made
+
+
+def tensor_request(name: str, key: str, values: Any, dtype: str, signature: str = "") -> Any:
+    """A ``PredictRequest`` with one input of any type of numbers."""
+    made = message("tensorflow.serving.PredictRequest")()
+    made.model_spec.name, made.model_spec.signature_name = name, signature
+    array, tensor = np.asarray(values, dtype), made.inputs[key]
+    tensor.dtype, tensor.tensor_content = BY_NAME[dtype].number, array.tobytes()
+    for size in array.shape:
+        tensor.tensor_shape.dim.add(size=size)
     return made
 
 

@@ -4,14 +4,24 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cloud_ml.serving.errors import ModelFailed
-from cloud_ml.serving.runtimes.base import Model, Runtime
+from cloud_ml.serving.runtimes.base import LoadOptions, Model, Runtime
+from cloud_ml.serving.runtimes.boosting import LightGBMRuntime, XGBoostRuntime
+from cloud_ml.serving.runtimes.keras import KerasRuntime
 from cloud_ml.serving.runtimes.onnx import OnnxRuntime
-from cloud_ml.serving.runtimes.savedmodel import SavedModelRuntime
+from cloud_ml.serving.runtimes.python import PythonRuntime
+from cloud_ml.serving.runtimes.pytorch import ExportedProgramRuntime, TorchScriptRuntime
+from cloud_ml.serving.runtimes.sklearn import PickledRuntime, SkopsRuntime
+from cloud_ml.serving.runtimes.tensorflow import SavedModelRuntime
+from cloud_ml.serving.runtimes.tflite import TfliteRuntime
 
-RUNTIMES: tuple[Runtime, ...] = (SavedModelRuntime(), OnnxRuntime())
+RUNTIMES: tuple[Runtime, ...] = (
+    SavedModelRuntime(), KerasRuntime(), OnnxRuntime(), ExportedProgramRuntime(), TorchScriptRuntime(), SkopsRuntime(),
+    PickledRuntime(), XGBoostRuntime(), LightGBMRuntime(), TfliteRuntime(), PythonRuntime(),
+)  # fmt: skip
+"""Asked in this order; a folder should hold one format."""
 
 
-def load(folder: Path, runtimes: Sequence[Runtime] = RUNTIMES) -> Model:
+def load(folder: Path, options: LoadOptions, runtimes: Sequence[Runtime] = RUNTIMES) -> Model:
     """Load the version that lies in a folder.
 
     Raises:
@@ -19,6 +29,10 @@ def load(folder: Path, runtimes: Sequence[Runtime] = RUNTIMES) -> Model:
     """
     for runtime in runtimes:
         if runtime.recognises(folder):
-            return runtime.load(folder)
+            if runtime.runs_code and not options.allow_code:
+                raise ModelFailed(
+                    f"{runtime.name} models run code when they are loaded: see --allow_models_that_run_code"
+                )
+            return runtime.load(folder, options)
     known = ", ".join(runtime.name for runtime in runtimes)
     raise ModelFailed(f"{folder} holds no model that can be served; known formats: {known}")

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import uvloop
 
+from cloud_ml.serving.runtimes.base import LoadOptions
 from cloud_ml.serving.server import ModelServer
 from cloud_ml.serving.settings import Settings
 
@@ -17,7 +18,16 @@ def main() -> None:
     parser.add_argument("--model_base_path", required=True, type=Path, help="folder of its numbered versions")
     parser.add_argument("--port", type=int, default=8500, help="port for gRPC and HTTP")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument(
+        "--tensorflow_engine", choices=["auto", "tensorflow"], default="auto",
+        help="auto: onnxruntime runs SavedModels where it gives the same answers faster",
+    )  # fmt: skip
+    parser.add_argument("--conversion_cache", type=Path, default=LoadOptions().cache, help="where converted models lie")
+    parser.add_argument(
+        "--allow_models_that_run_code", action="store_true", help="load formats that run what stands in them"
+    )
     told = parser.parse_args()
-    settings = Settings(models={told.model_name: told.model_base_path}, host=told.host, port=told.port)
+    loading = LoadOptions(told.tensorflow_engine, told.conversion_cache, allow_code=told.allow_models_that_run_code)
+    settings = Settings(models={told.model_name: told.model_base_path}, host=told.host, port=told.port, loading=loading)
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     uvloop.run(ModelServer(settings).run())

@@ -58,7 +58,9 @@ class ModelServer:
     async def _load(self, workshop: Workshop) -> None:
         for name, base in self._settings.models.items():
             number = max(int(path.name) for path in base.iterdir() if path.name.isdigit())
-            model = await workshop.loop.run_in_executor(workshop.threads, load, base / str(number))
+            model = await workshop.loop.run_in_executor(
+                workshop.threads, load, base / str(number), self._settings.loading
+            )
             self.table.put(LoadedVersion(name, number, model, workshop))
             log.info("model %s version %s is ready", name, number)
 

@@ -4,6 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cloud_ml.serving.runtimes.base import LoadOptions
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -14,4 +16,5 @@ class Settings:
     port: int = 8500
     threads: int = 2
     max_message_bytes: int = 64 << 20
+    loading: LoadOptions = field(default_factory=LoadOptions)
     drain_s: float = 10.0

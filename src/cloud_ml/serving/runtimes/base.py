@@ -1,6 +1,7 @@
 """The small interface between the server and whatever runs a model."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -31,15 +32,31 @@ class Model(Protocol):
         """Give back memory, files and threads."""
 
 
+@dataclass(frozen=True, slots=True)
+class LoadOptions:
+    """How models are loaded.
+
+    ``tensorflow_engine`` is ``auto`` (onnxruntime where it gives the same answers faster) or ``tensorflow``; converted
+    models lie in ``cache``, and converting one may take ``convert_s`` seconds. ``allow_code`` lets formats in that run
+    what stands in them.
+    """
+
+    tensorflow_engine: str = "auto"
+    cache: Path = Path.home() / ".cache" / "cloudml-serve"
+    convert_s: float = 300.0
+    allow_code: bool = False
+
+
 class Runtime(Protocol):
-    """Loads one format."""
+    """Loads one format. ``runs_code`` says that loading it runs code that lies in the model."""
 
     name: str
+    runs_code: bool
 
     def recognises(self, folder: Path) -> bool:
         """Whether the folder of a version holds this format. Only looks at names."""
 
-    def load(self, folder: Path) -> Model:
+    def load(self, folder: Path, options: LoadOptions) -> Model:
         """Load the version.
 
         Raises:

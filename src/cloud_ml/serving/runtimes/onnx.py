@@ -6,7 +6,7 @@ from typing import Any
 
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
-from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array
+from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _TYPES = {
@@ -19,23 +19,37 @@ _TYPES = {
 
 
 class OnnxModel:
-    """A session. Inputs and outputs go in and come out in the order of the signature."""
+    """A session for each signature. Inputs and outputs go in and come out in the order of the signature.
 
-    def __init__(self, source: bytes | Path, signatures: Mapping[str, Signature] | None = None) -> None:
-        self._session = session(source)
-        self.signatures: Mapping[str, Signature] = signatures or {DEFAULT_SIGNATURE: _described(self._session)}
-        self._names = {
-            each.name: ([spec.inner for spec in each.inputs], [spec.inner for spec in each.outputs])
-            for each in self.signatures.values()
+    Without ``signatures`` there is one source, and it tells of itself. ``inner`` says whether the tensors of the model
+    are called by the inner names of the signature or by the names that callers know.
+    """
+
+    def __init__(
+        self,
+        sources: Mapping[str, bytes | Path],
+        signatures: Mapping[str, Signature] | None = None,
+        *,
+        inner: bool = True,
+    ) -> None:
+        sessions = {name: session(source) for name, source in sources.items()}
+        self.signatures = signatures or {name: _described(name, each) for name, each in sessions.items()}
+        self._run = {
+            name: (
+                sessions[name].run,
+                [spec.inner if inner else spec.name for spec in each.inputs],
+                [spec.inner if inner else spec.name for spec in each.outputs],
+            )
+            for name, each in self.signatures.items()
         }
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
-        given, wanted = self._names[signature.name]
-        made: Sequence[Array] = self._session.run(wanted, dict(zip(given, inputs, strict=True)))
+        run, given, wanted = self._run[signature.name]
+        made: Sequence[Array] = run(wanted, dict(zip(given, inputs, strict=True)))
         return made
 
     def close(self) -> None:
-        del self._session
+        self._run.clear()
 
 
 def session(source: bytes | Path) -> Any:
@@ -58,8 +72,8 @@ def session(source: bytes | Path) -> Any:
         raise ModelFailed(f"onnxruntime cannot load it: {error}"[:2000]) from error
 
 
-def _described(made: Any) -> Signature:
-    return Signature(DEFAULT_SIGNATURE, tuple(map(_spec, made.get_inputs())), tuple(map(_spec, made.get_outputs())))
+def _described(name: str, made: Any) -> Signature:
+    return Signature(name, tuple(map(_spec, made.get_inputs())), tuple(map(_spec, made.get_outputs())))
 
 
 def _spec(node: Any) -> TensorSpec:
@@ -74,9 +88,10 @@ class OnnxRuntime:
     """``model.onnx`` in the folder of a version."""
 
     name = "onnx"
+    runs_code = False
 
     def recognises(self, folder: Path) -> bool:
         return (folder / "model.onnx").is_file()
 
-    def load(self, folder: Path) -> OnnxModel:
-        return OnnxModel(folder / "model.onnx")
+    def load(self, folder: Path, options: LoadOptions) -> OnnxModel:
+        return OnnxModel({DEFAULT_SIGNATURE: folder / "model.onnx"})

@@ -1,0 +1,86 @@
+"""XGBoost's and LightGBM's boosters, from their own formats, which hold no code."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cloud_ml.serving import dtypes
+from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.runtimes import told
+from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
+from cloud_ml.serving.signatures import Signature, TensorSpec
+
+_XGBOOST = ("model.ubj", "model.json")
+
+
+class Booster:
+    """Either of them."""
+
+    def __init__(self, predict: Any, signatures: dict[str, Signature]) -> None:
+        self._predict = predict
+        self.signatures: Mapping[str, Signature] = signatures
+
+    def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
+        made = np.asarray(self._predict(inputs[0]))
+        return [made.astype(signature.outputs[0].dtype.numpy, copy=False)]
+
+    def close(self) -> None:
+        self._predict = None
+
+
+class XGBoostRuntime:
+    """``model.ubj`` or ``model.json``."""
+
+    name = "xgboost"
+    runs_code = False
+
+    def recognises(self, folder: Path) -> bool:
+        return any((folder / name).is_file() for name in _XGBOOST)
+
+    def load(self, folder: Path, options: LoadOptions) -> Booster:
+        file = next(folder / name for name in _XGBOOST if (folder / name).is_file())
+        try:
+            import xgboost  # noqa: PLC0415 - only where such a model is served
+
+            booster = xgboost.Booster({"nthread": 1})
+            booster.load_model(file)
+        except Exception as error:
+            raise ModelFailed(f"XGBoost cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+        sample = np.zeros((1, booster.num_features()), np.float32)
+        return Booster(
+            booster.inplace_predict, told.read(folder) or _described(booster.inplace_predict(sample), sample)
+        )
+
+
+class LightGBMRuntime:
+    """``model.txt``."""
+
+    name = "lightgbm"
+    runs_code = False
+
+    def recognises(self, folder: Path) -> bool:
+        return (folder / "model.txt").is_file()
+
+    def load(self, folder: Path, options: LoadOptions) -> Booster:
+        try:
+            import lightgbm  # noqa: PLC0415 - only where such a model is served
+
+            booster = lightgbm.Booster(model_file=str(folder / "model.txt"), params={"num_threads": 1})
+        except Exception as error:
+            raise ModelFailed(f"LightGBM cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+
+        def predict(rows: Array) -> Array:
+            made: Array = booster.predict(rows, num_threads=1)
+            return made
+
+        sample = np.zeros((1, booster.num_feature()), np.float64)
+        return Booster(predict, told.read(folder) or _described(predict(sample), sample))
+
+
+def _described(made: Array, sample: Array) -> dict[str, Signature]:
+    """From one prediction: boosters know how many features they take, and show what they give."""
+    given = TensorSpec("x", dtypes.of_array(sample), (-1, sample.shape[1]))
+    back = TensorSpec("y", dtypes.of_array(np.asarray(made)), (-1, *np.shape(made)[1:]))
+    return {DEFAULT_SIGNATURE: Signature(DEFAULT_SIGNATURE, (given,), (back,))}

@@ -1,0 +1,97 @@
+"""PyTorch's exported programs and TorchScript."""
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.serving import dtypes
+from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.runtimes import told
+from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
+from cloud_ml.serving.signatures import Signature, TensorSpec
+
+
+class TorchModel:
+    """A callable of tensors, in the order of the signature."""
+
+    def __init__(self, run: Callable[..., Any], signatures: dict[str, Signature]) -> None:
+        import torch  # noqa: PLC0415
+
+        self._run: Callable[..., Any] | None = run
+        self._torch = torch
+        self.signatures: Mapping[str, Signature] = signatures
+
+    def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
+        assert self._run is not None
+        torch = self._torch
+        with torch.inference_mode():
+            made = self._run(*[torch.from_numpy(each if each.flags.writeable else each.copy()) for each in inputs])
+            if isinstance(made, dict):
+                made = [made[spec.inner] for spec in signature.outputs]
+            parts = made if isinstance(made, list | tuple) else (made,)
+            return [each.detach().cpu().numpy() for each in parts]
+
+    def close(self) -> None:
+        self._run = None
+
+
+class ExportedProgramRuntime:
+    """``model.pt2``: what ``torch.export.save`` wrote."""
+
+    name = "pytorch-export"
+    runs_code = True
+
+    def recognises(self, folder: Path) -> bool:
+        return (folder / "model.pt2").is_file()
+
+    def load(self, folder: Path, options: LoadOptions) -> TorchModel:
+        try:
+            import torch  # noqa: PLC0415 - seconds, only where such a model is served
+
+            torch.set_num_threads(1)
+            program = torch.export.load(folder / "model.pt2")
+            signatures = told.read(folder) or {DEFAULT_SIGNATURE: _described(program)}
+            return TorchModel(program.module(), signatures)
+        except ModelFailed:
+            raise
+        except Exception as error:
+            raise ModelFailed(f"PyTorch cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+
+
+class TorchScriptRuntime:
+    """``model.pt``: what ``torch.jit.save`` wrote. It does not tell shapes: ``signature.json`` does."""
+
+    name = "torchscript"
+    runs_code = True
+
+    def recognises(self, folder: Path) -> bool:
+        return (folder / "model.pt").is_file()
+
+    def load(self, folder: Path, options: LoadOptions) -> TorchModel:
+        signatures = told.needed(folder, "TorchScript")
+        try:
+            import torch  # noqa: PLC0415
+
+            torch.set_num_threads(1)
+            module = torch.jit.load(folder / "model.pt", map_location="cpu").eval()
+        except Exception as error:
+            raise ModelFailed(f"PyTorch cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+        return TorchModel(module, signatures)
+
+
+def _described(program: Any) -> Signature:
+    """From the graph of a program: its placeholders and what it returns."""
+    nodes = {node.name: node for node in program.graph.nodes}
+    given = tuple(_spec(name, nodes[name].meta["val"]) for name in program.graph_signature.user_inputs)
+    made = tuple(
+        _spec(f"output_{place}", nodes[name].meta["val"])
+        for place, name in enumerate(program.graph_signature.user_outputs)
+    )
+    return Signature(DEFAULT_SIGNATURE, given, made)
+
+
+def _spec(name: str, value: Any) -> TensorSpec:
+    dtype = dtypes.BY_NAME.get(str(value.dtype).removeprefix("torch."))
+    if dtype is None:
+        raise ModelFailed(f"{name!r} is {value.dtype}, which no protocol here carries")
+    return TensorSpec(name, dtype, tuple(size if isinstance(size, int) else -1 for size in value.shape), inner=name)

@@ -1,0 +1,87 @@
+"""scikit-learn's estimators: skops files, which hold no code, and pickles, which do."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cloud_ml.serving import dtypes
+from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.runtimes import told
+from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
+from cloud_ml.serving.signatures import Signature, TensorSpec
+
+_PICKLES = ("model.joblib", "model.pkl")
+
+
+class SklearnModel:
+    """An estimator. Its signatures are its methods: ``serving_default`` predicts, others are called by their names."""
+
+    def __init__(self, estimator: Any, signatures: dict[str, Signature]) -> None:
+        self._estimator = estimator
+        self.signatures: Mapping[str, Signature] = signatures
+
+    def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
+        method = "predict" if signature.name == DEFAULT_SIGNATURE else signature.name
+        made = np.asarray(getattr(self._estimator, method)(inputs[0]))
+        expected = signature.outputs[0].dtype
+        return [made.astype(object) if expected is dtypes.STRING else made.astype(expected.numpy, copy=False)]
+
+    def close(self) -> None:
+        self._estimator = None
+
+
+class SkopsRuntime:
+    """``model.skops``: nothing but types that are known to be harmless is loaded."""
+
+    name = "scikit-learn (skops)"
+    runs_code = False
+
+    def recognises(self, folder: Path) -> bool:
+        return (folder / "model.skops").is_file()
+
+    def load(self, folder: Path, options: LoadOptions) -> SklearnModel:
+        try:
+            import skops.io  # noqa: PLC0415 - only where such a model is served
+
+            estimator = skops.io.load(folder / "model.skops")
+        except Exception as error:
+            raise ModelFailed(f"skops cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+        return SklearnModel(estimator, told.read(folder) or described(estimator))
+
+
+class PickledRuntime:
+    """``model.joblib`` or ``model.pkl``: loading one runs what its maker put in."""
+
+    name = "scikit-learn (pickle)"
+    runs_code = True
+
+    def recognises(self, folder: Path) -> bool:
+        return any((folder / name).is_file() for name in _PICKLES)
+
+    def load(self, folder: Path, options: LoadOptions) -> SklearnModel:
+        file = next(folder / name for name in _PICKLES if (folder / name).is_file())
+        try:
+            import joblib  # noqa: PLC0415 - reads plain pickles too
+
+            estimator = joblib.load(file)
+        except Exception as error:
+            raise ModelFailed(f"{file.name} cannot be loaded: {type(error).__name__}: {error}"[:2000]) from error
+        return SklearnModel(estimator, told.read(folder) or described(estimator))
+
+
+def described(estimator: Any) -> dict[str, Signature]:
+    """What a fitted estimator takes and gives: features as float64; labels, and for classifiers probabilities."""
+    features = int(getattr(estimator, "n_features_in_", -1))
+    given = (TensorSpec("x", dtypes.DOUBLE, (-1, features)),)
+    classes = getattr(estimator, "classes_", None)
+    label = dtypes.of_array(np.asarray(classes)) if isinstance(classes, np.ndarray) else dtypes.DOUBLE
+    shape = (-1,) if getattr(estimator, "n_outputs_", 1) == 1 else (-1, int(estimator.n_outputs_))
+    made = {DEFAULT_SIGNATURE: Signature(DEFAULT_SIGNATURE, given, (TensorSpec("label", label, shape),))}
+    for method in ("predict_proba", "decision_function", "transform"):
+        if hasattr(estimator, method) and (method != "predict_proba" or isinstance(classes, np.ndarray)):
+            width = (len(classes),) if method == "predict_proba" and classes is not None else (-1,)
+            rank = () if method == "decision_function" and classes is not None and len(classes) == 2 else width
+            made[method] = Signature(method, given, (TensorSpec(method, dtypes.DOUBLE, (-1, *rank)),))
+    return made

@@ -1,0 +1,62 @@
+"""A SavedModel, run by TensorFlow."""
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cloud_ml.serving.errors import BadRequest, ModelFailed
+from cloud_ml.serving.runtimes.base import Array
+from cloud_ml.serving.runtimes.tensorflow import described
+from cloud_ml.serving.signatures import Signature
+
+
+class SavedModel:
+    """The signatures of a loaded SavedModel as functions."""
+
+    def __init__(self, loaded: Any, signatures: Mapping[str, Signature]) -> None:
+        import tensorflow as tf  # noqa: PLC0415
+
+        self.signatures = signatures
+        self._constant = tf.constant
+        self._refused = (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError)
+        self._functions = {name: loaded.signatures[name] for name in signatures}
+        self._loaded = loaded  # owns the variables
+        self._dtypes = {
+            name: [tf.as_dtype(spec.dtype.number) for spec in each.inputs] for name, each in signatures.items()
+        }
+
+    def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
+        types = self._dtypes[signature.name]
+        given = {
+            spec.name: self._constant(array, dtype)
+            for spec, array, dtype in zip(signature.inputs, inputs, types, strict=True)
+        }
+        try:
+            made = self._functions[signature.name](**given)
+        except self._refused as error:
+            raise BadRequest(f"the model refuses these values: {error}"[:2000]) from error
+        return [np.asarray(made[spec.name].numpy()) for spec in signature.outputs]
+
+    def close(self) -> None:
+        self._functions.clear()
+        self._loaded = None
+
+
+def load(folder: Path) -> SavedModel:
+    """Load it into this process; the first one imports TensorFlow, which takes seconds.
+
+    Raises:
+        ModelFailed: where TensorFlow is not installed or refuses the model.
+    """
+    os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+    signatures = described.signatures(folder)
+    try:
+        import tensorflow as tf  # noqa: PLC0415 - only where such a model is served
+
+        loaded = tf.saved_model.load(str(folder), tags=[described.SERVE])
+    except Exception as error:
+        raise ModelFailed(f"TensorFlow cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+    return SavedModel(loaded, signatures)

@@ -1,0 +1,75 @@
+"""TensorFlow Lite's flat buffers, by LiteRT."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cloud_ml.serving import dtypes
+from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
+from cloud_ml.serving.signatures import Signature, TensorSpec
+
+
+class TfliteModel:
+    """An interpreter, whose tensors are made anew when a request has another shape than the last."""
+
+    def __init__(self, interpreter: Any) -> None:
+        self._interpreter = interpreter
+        self._given = interpreter.get_input_details()
+        self._made = interpreter.get_output_details()
+        self._shapes: list[tuple[int, ...]] = []
+        sides = [tuple(_spec(each) for each in side) for side in (self._given, self._made)]
+        signature = Signature(DEFAULT_SIGNATURE, sides[0], sides[1])
+        self.signatures: Mapping[str, Signature] = {DEFAULT_SIGNATURE: signature}
+
+    def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
+        shapes = [each.shape for each in inputs]
+        if shapes != self._shapes:
+            for told, shape in zip(self._given, shapes, strict=True):
+                self._interpreter.resize_tensor_input(told["index"], shape)
+            self._interpreter.allocate_tensors()
+            self._shapes = shapes
+        for told, array in zip(self._given, inputs, strict=True):
+            self._interpreter.set_tensor(told["index"], array)
+        self._interpreter.invoke()
+        return [np.array(self._interpreter.get_tensor(told["index"])) for told in self._made]
+
+    def close(self) -> None:
+        self._interpreter = None
+
+
+class TfliteRuntime:
+    """``model.tflite``."""
+
+    name = "tflite"
+    runs_code = False
+
+    def recognises(self, folder: Path) -> bool:
+        return (folder / "model.tflite").is_file()
+
+    def load(self, folder: Path, options: LoadOptions) -> TfliteModel:
+        try:
+            interpreter = _interpreter()(model_path=str(folder / "model.tflite"), num_threads=1)
+        except Exception as error:
+            raise ModelFailed(f"LiteRT cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+        return TfliteModel(interpreter)
+
+
+def _interpreter() -> Any:
+    """LiteRT's interpreter, or the same one out of TensorFlow."""
+    try:
+        from ai_edge_litert.interpreter import Interpreter  # noqa: PLC0415
+    except ImportError:
+        import tensorflow as tf  # noqa: PLC0415
+
+        return tf.lite.Interpreter
+    return Interpreter
+
+
+def _spec(told: Any) -> TensorSpec:
+    dtype = dtypes.BY_NAME.get(np.dtype(told["dtype"]).name) or dtypes.STRING
+    shape = tuple(int(size) for size in told["shape_signature"])
+    name = told["name"].removeprefix("serving_default_").partition(":")[0]
+    return TensorSpec(name, dtype, shape, inner=name)

@@ -1,0 +1,86 @@
+"""``signature.json``: what a model takes and gives, for formats that do not tell or tell too little.
+
+``{"serving_default": {"inputs": [{"name": "x", "dtype": "float32", "shape": [-1, 4]}], "outputs": [...]}}``;
+the names of the types are numpy's, ``string`` for text and bytes, and -1 is any size.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.serving import dtypes
+from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE
+from cloud_ml.serving.signatures import Signature, TensorSpec
+
+FILE = "signature.json"
+
+
+def read(folder: Path) -> dict[str, Signature] | None:
+    """The signatures that lie beside a model; None where there is no such file.
+
+    Raises:
+        ModelFailed: with the place of what is wrong in it.
+    """
+    try:
+        document = json.loads((folder / FILE).read_text("utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError) as error:
+        raise ModelFailed(f"{FILE} cannot be read: {error}") from error
+    return parse(document)
+
+
+def parse(document: Any) -> dict[str, Signature]:
+    """Signatures from such a document.
+
+    Raises:
+        ModelFailed: with the place of what is wrong in it.
+    """
+    if not isinstance(document, Mapping) or not document:
+        raise ModelFailed(f"{FILE}: signatures by name are expected")
+    if set(document) == {"inputs", "outputs"}:
+        document = {DEFAULT_SIGNATURE: document}
+    return {str(name): _signature(str(name), each) for name, each in document.items()}
+
+
+def _signature(name: str, told: Any) -> Signature:
+    if not isinstance(told, Mapping) or set(told) != {"inputs", "outputs"}:
+        raise ModelFailed(f"{FILE}: {name}: inputs and outputs are expected, nothing else")
+    inputs, outputs = (_tensors(f"{name}.{side}", told[side]) for side in ("inputs", "outputs"))
+    return Signature(name, inputs, outputs)
+
+
+def _tensors(where: str, told: Any) -> tuple[TensorSpec, ...]:
+    if not isinstance(told, list) or not told:
+        raise ModelFailed(f"{FILE}: {where}: a list of tensors is expected")
+    made = tuple(_tensor(f"{where}[{place}]", each) for place, each in enumerate(told))
+    if len({each.name for each in made}) != len(made):
+        raise ModelFailed(f"{FILE}: {where}: a name is there twice")
+    return made
+
+
+def _tensor(where: str, told: Any) -> TensorSpec:
+    if not isinstance(told, Mapping) or set(told) != {"name", "dtype", "shape"}:
+        raise ModelFailed(f"{FILE}: {where}: name, dtype and shape are expected, nothing else")
+    name, shape, dtype = told["name"], told["shape"], dtypes.BY_NAME.get(told["dtype"])
+    if not isinstance(name, str) or not name:
+        raise ModelFailed(f"{FILE}: {where}.name is {name!r}, text is expected")
+    if dtype is None:
+        raise ModelFailed(f"{FILE}: {where}.dtype is {told['dtype']!r}; known are {', '.join(dtypes.BY_NAME)}")
+    if not isinstance(shape, list) or any(type(size) is not int or size < -1 for size in shape):
+        raise ModelFailed(f"{FILE}: {where}.shape is {shape!r}, a list of sizes with -1 for any is expected")
+    return TensorSpec(name, dtype, tuple(shape), inner=name)
+
+
+def needed(folder: Path, runtime: str) -> dict[str, Signature]:
+    """As ``read``, for a format that tells nothing of itself.
+
+    Raises:
+        ModelFailed: also where the file is missing.
+    """
+    found = read(folder)
+    if found is None:
+        raise ModelFailed(f"{runtime} models do not tell what they take: put {FILE} beside the model")
+    return found

@@ -1,0 +1,75 @@
+"""Models of every format, saved by their frameworks, answer through a real model server as they answer themselves."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import grpc
+import numpy as np
+import pytest
+
+from support.model_environments import environment
+from support.serving import PREDICT, call, model_server, tensor_request
+
+HERE = Path(__file__).parent / "models"
+PACKAGES = {
+    "tensorflow": ("tensorflow-cpu>=2.20", "tf2onnx>=1.16", "onnxruntime>=1.20"),
+    "pytorch": ("torch==2.13.0",),
+    "sklearn": ("scikit-learn>=1.7", "skops>=0.13"),
+    "boosting": ("xgboost-cpu>=3", "lightgbm>=4.6"),
+}
+FORMATS = [
+    ("tensorflow", "network"), ("tensorflow", "table"), ("tensorflow", "keras"), ("tensorflow", "lite"),
+    ("pytorch", "exported"), ("pytorch", "scripted"), ("sklearn", "skops"), ("sklearn", "pickled"),
+    ("boosting", "xgboost"), ("boosting", "lightgbm"),
+]  # fmt: skip
+
+pytestmark = [pytest.mark.runtimes, pytest.mark.timeout(1500)]
+
+
+@cache
+def saved(framework: str, folder: Path) -> dict[str, Any]:
+    """What the framework saved below the folder, and answers itself."""
+    made = subprocess.run(
+        [environment(*PACKAGES[framework]), HERE / f"{framework}.py", folder],
+        capture_output=True,
+        text=True,
+        timeout=600,
+        check=False,
+    )
+    assert made.returncode == 0, made.stderr
+    told: dict[str, Any] = json.loads(made.stdout.splitlines()[-1])
+    return told
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@contextlib.contextmanager
+def served(framework: str, name: str, models: Path) -> Iterator[grpc.Channel]:
+    flags = ["--model_name", name, "--model_base_path", str(models / framework / name), "--allow_models_that_run_code"]
+    flags += ["--conversion_cache", str(models / "converted")]
+    with model_server(*flags, python=environment(*PACKAGES[framework])) as running, running.channel() as channel:
+        yield channel
+
+
+@pytest.mark.parametrize(("framework", "name"), FORMATS)
+def test_it_answers_as_its_framework_does(models: Path, framework: str, name: str) -> None:
+    told = saved(framework, models / framework)[name]
+    with served(framework, name, models) as channel:
+        for rows in (len(told["x"]), 1):
+            request = tensor_request(
+                name, told["input"], told["x"][:rows], told.get("dtype", "float32"), told.get("signature", "")
+            )
+            answer = call(channel, PREDICT, request, "tensorflow.serving.PredictResponse", timeout=60)
+            tensor = answer.outputs[told["output"]] if told["output"] else next(iter(answer.outputs.values()))
+            values = np.array(list(tensor.float_val) + list(tensor.double_val))
+            np.testing.assert_allclose(values, np.ravel(told["y"][:rows]), rtol=1e-4, atol=1e-6)

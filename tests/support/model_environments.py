@@ -1,0 +1,39 @@
+"""Virtual environments with a framework and the model server, made once and kept."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+KEPT = ROOT / ".cache" / "model-environments"
+_UNREACHABLE = ("No matching distribution", "Could not fetch", "Temporary failure", "Connection refused")
+
+
+def environment(*packages: str) -> Path:
+    """The Python of an environment with these packages and the model server as it lies here; skips where it cannot be made."""
+    wanted = ["hpack", "ml-dtypes", "numpy", "orjson", "protobuf", "uvloop", *packages]
+    folder = KEPT / hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()[:16]
+    python = folder / "bin" / "python"
+    done = folder / ".done"
+    if not done.exists():
+        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True, timeout=120)
+        installed = subprocess.run(
+            [str(python), "-m", "pip", "install", "-q", *wanted],
+            capture_output=True,
+            text=True,
+            timeout=1200,
+            check=False,
+        )
+        if installed.returncode:
+            if any(word in installed.stderr for word in _UNREACHABLE):
+                pytest.skip(f"{' '.join(packages)} cannot be installed here: {installed.stderr.splitlines()[-1][:200]}")
+            raise AssertionError(installed.stderr)
+        site = next((folder / "lib").glob("python*/site-packages"))
+        (site / "cloud_ml.pth").write_text(str(ROOT / "src"), "utf-8")
+        done.touch()
+    return python
