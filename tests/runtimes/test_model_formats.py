@@ -37,7 +37,7 @@ pytestmark = [pytest.mark.runtimes, pytest.mark.timeout(1500)]
 def saved(framework: str, folder: Path) -> dict[str, Any]:
     """What the framework saved below the folder, and answers itself."""
     made = subprocess.run(
-        [environment(*PACKAGES[framework]), HERE / f"{framework}.py", folder],
+        [environment(*PACKAGES[framework]), HERE / f"save_{framework}.py", folder],
         capture_output=True,
         text=True,
         timeout=600,

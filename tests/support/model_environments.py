@@ -15,7 +15,7 @@ _UNREACHABLE = ("No matching distribution", "Could not fetch", "Temporary failur
 
 
 def environment(*packages: str) -> Path:
-    """The Python of an environment with these packages and the model server as it lies here; skips where it cannot be made."""
+    """The Python of an environment with these packages and the model server as it lies here, or a skip."""
     wanted = ["hpack", "ml-dtypes", "numpy", "orjson", "protobuf", "uvloop", *packages]
     folder = KEPT / hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()[:16]
     python = folder / "bin" / "python"

@@ -75,11 +75,20 @@ class Request:
 
 @dataclass(frozen=True, slots=True)
 class Policy:
-    """How much goes together. Rows in a batch; requests that may wait; seconds of a run that are worth a thread."""
+    """How much goes together.
+
+    Rows in a batch; sizes to which batches are filled up, for models that are compiled for each size; requests that
+    may wait for a signature; seconds of a run that are worth a thread.
+    """
 
     max_batch_rows: int = 1024
+    allowed_rows: tuple[int, ...] = ()
     max_queue: int = 10_000
     inline_s: float = 0.0005
+
+    def filled(self, rows: int) -> int:
+        """How many rows a batch of so many is run with."""
+        return min((size for size in self.allowed_rows if size >= rows), default=rows)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,23 +199,36 @@ class Batcher:
         return alone
 
     def _call(self, batch: list[Request], tails: tuple[Shape, ...]) -> Outcome:
+        """One call of the model. Whatever it raises becomes an error for those who wait."""
         rows = sum([request.rows for request in batch])
-        inputs = [self._input(place, batch, rows, tail) for place, tail in enumerate(tails)]
-        begun = time.perf_counter()
         try:
+            inputs = [self._input(place, batch, rows, tail) for place, tail in enumerate(tails)]
+            filled = (
+                self._policy.filled(rows) if self._policy.allowed_rows and rows and self._signature.batched else rows
+            )
+            if filled != rows:
+                inputs = [np.concatenate([each, np.repeat(each[-1:], filled - rows, 0)]) for each in inputs]
+            begun = time.perf_counter()
             outputs = self._model.predict(self._signature, inputs)
+            took = time.perf_counter() - begun
+            outcome = self._outcome(outputs, rows, filled)
         except ServingError:
             raise
         except Exception as error:
             raise ModelFailed(f"the model failed: {type(error).__name__}: {error}"[:2000]) from error
-        took = time.perf_counter() - begun
         self._run_s = min(took, self._run_s) if self.runs < 3 else 0.9 * self._run_s + 0.1 * took
         self.runs += 1
         self.rows += rows
+        return outcome
+
+    def _outcome(self, outputs: Sequence[Array], rows: int, filled: int) -> Outcome:
+        """What came back, if it can be split: as many rows as went in, without those that only filled up."""
         if self._signature.batched:
             for spec, output in zip(self._signature.outputs, outputs, strict=True):
-                if not output.ndim or len(output) != rows:
-                    raise ModelFailed(f"output {spec.name!r} has shape {list(output.shape)} for {rows} rows")
+                if not output.ndim or len(output) != filled:
+                    raise ModelFailed(f"output {spec.name!r} has shape {list(output.shape)} for {filled} rows")
+            if filled != rows:
+                outputs = [output[:rows] for output in outputs]
         return Outcome(outputs)
 
     def _input(self, place: int, batch: list[Request], rows: int, tail: Shape) -> Array:

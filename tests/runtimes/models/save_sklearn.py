@@ -21,7 +21,9 @@ given = x[:3].tolist()
 print(
     json.dumps(
         {
-            "skops": {"input": "x", "x": given, "dtype": "float64", "output": "label", "y": regression.predict(x[:3]).tolist()},
+            "skops": {
+                "input": "x", "x": given, "dtype": "float64", "output": "label", "y": regression.predict(x[:3]).tolist()
+            },
             "pickled": {
                 "input": "x", "x": given, "dtype": "float64", "output": "predict_proba", "signature": "predict_proba",
                 "y": classifier.predict_proba(x[:3]).tolist(),

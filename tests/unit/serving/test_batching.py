@@ -1,0 +1,188 @@
+"""Batches: who runs together, who is left out, who is told what."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cloud_ml.serving import dtypes
+from cloud_ml.serving.batching import Batcher, Outcome, Policy, Request, Workshop
+from cloud_ml.serving.errors import BadRequest, ModelFailed, Overloaded, ServingError, TooLate
+from cloud_ml.serving.signatures import Signature, TensorSpec
+from cloud_ml.serving.turns import Turns
+
+ROWS = Signature("s", (TensorSpec("x", dtypes.FLOAT, (-1,)),), (TensorSpec("y", dtypes.FLOAT, (-1,)),))
+WHOLE = Signature("s", (TensorSpec("x", dtypes.FLOAT, (2,)),), (TensorSpec("y", dtypes.FLOAT, (2,)),))
+
+
+class Doubler:
+    """Gives twice what it gets; remembers the sizes; a row of 13 is bad luck."""
+
+    def __init__(self, spoil: Callable[[np.ndarray], Any] = lambda made: [made]) -> None:
+        self.signatures = {"s": ROWS}
+        self.seen: list[int] = []
+        self._spoil = spoil
+
+    def predict(self, signature: Signature, inputs: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        self.seen.append(len(inputs[0]))
+        if 13 in inputs[0]:
+            raise ValueError("bad luck")
+        return self._spoil(inputs[0] * 2)
+
+    def close(self) -> None: ...
+
+
+class Caller:
+    """Waits, and keeps what it is told. Is its own form."""
+
+    def __init__(self, values: Sequence[float], *, gone: bool = False, deadline: float = 0.0) -> None:
+        self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self._gone = gone
+        array = np.asarray(values, np.float32)
+        self.request = Request(self, self, [array], len(array), deadline)
+
+    def waits(self) -> bool:
+        return not self._gone
+
+    def fail(self, error: ServingError) -> None:
+        self.answer.set_result(error)
+
+    def send(self, call: Any, outcome: Outcome, first: int, rows: int) -> None:
+        call.answer.set_result(outcome.arrays[0][first : first + rows].tolist())
+
+
+def trial(steps: Callable[[Callable[..., Batcher]], Awaitable[None]]) -> None:
+    async def run() -> None:
+        loop = asyncio.get_running_loop()
+        with ThreadPoolExecutor(1) as threads:
+
+            def batcher(model: Doubler, signature: Signature = ROWS, **policy: Any) -> Batcher:
+                return Batcher(model, signature, Workshop(loop, Turns(loop), threads, Policy(**policy)))
+
+            await steps(batcher)
+
+    asyncio.run(run())
+
+
+async def answers(batcher: Batcher, callers: Sequence[Caller], tails: tuple[tuple[int, ...], ...] = ((),)) -> list[Any]:
+    for caller in callers:
+        batcher.submit(caller.request, tails)
+    return [await asyncio.wait_for(caller.answer, 10) for caller in callers]
+
+
+@pytest.mark.parametrize("inline_s", [0.0, 9.0])
+def test_what_arrives_in_one_turn_runs_together_and_everyone_gets_their_rows(inline_s: float) -> None:
+    async def steps(make: Callable[..., Batcher]) -> None:
+        model = Doubler()
+        batcher = make(model, inline_s=inline_s)
+        assert await answers(batcher, [Caller([1, 2]), Caller([]), Caller([3])]) == [[2, 4], [], [6]]
+        assert model.seen == [3]
+        assert batcher.idle
+
+    trial(steps)
+
+
+def test_a_batch_is_not_larger_than_allowed_but_a_request_may_be() -> None:
+    async def steps(make: Callable[..., Batcher]) -> None:
+        model = Doubler()
+        callers = [Caller([1] * size) for size in (2, 2, 2, 7)]
+        await answers(make(model, max_batch_rows=4), callers)
+        assert model.seen == [4, 2, 7]
+
+    trial(steps)
+
+
+def test_batches_are_filled_up_to_sizes_that_a_model_is_compiled_for() -> None:
+    async def steps(make: Callable[..., Batcher]) -> None:
+        model = Doubler()
+        batcher = make(model, allowed_rows=(4, 8))
+        assert await answers(batcher, [Caller([1, 2]), Caller([3])]) == [[2, 4], [6]]
+        assert model.seen == [4]
+
+    trial(steps)
+
+
+def test_different_shapes_and_signatures_without_rows_are_never_mixed() -> None:
+    async def steps(make: Callable[..., Batcher]) -> None:
+        model = Doubler()
+        batcher = make(model)
+        first, second = Caller([1, 2]), Caller([3])
+        batcher.submit(first.request, ((),))
+        assert await answers(batcher, [second], ((5,),)) == [[6]]
+        assert await first.answer == [2, 4]
+        whole = make(model, WHOLE)
+        assert await answers(whole, [Caller([1, 2]), Caller([3, 4])], ((2,),)) == [[2, 4], [6, 8]]
+        assert model.seen == [2, 1, 2, 2]
+
+    trial(steps)
+
+
+def test_who_gave_up_or_is_late_is_left_out() -> None:
+    async def steps(make: Callable[..., Batcher]) -> None:
+        model = Doubler()
+        gone, late, there = Caller([1], gone=True), Caller([2], deadline=1e-9), Caller([3])
+        batcher = make(model)
+        batcher.submit(gone.request, ((),))
+        told, answer = await answers(batcher, [late, there])
+        assert isinstance(told, TooLate)
+        assert answer == [6]
+        assert model.seen == [1]
+        assert not gone.answer.done()
+
+    trial(steps)
+
+
+def test_a_batch_that_fails_is_run_again_one_by_one() -> None:
+    async def steps(make: Callable[..., Batcher]) -> None:
+        good, bad, fine = await answers(make(Doubler()), [Caller([1]), Caller([13]), Caller([3])])
+        assert (good, fine) == ([2], [6])
+        assert isinstance(bad, ModelFailed)
+        assert "ValueError: bad luck" in bad.message
+
+    trial(steps)
+
+
+@pytest.mark.parametrize(
+    "spoil",
+    [lambda made: [made[:-1]], lambda made: [], lambda made: [None], lambda made: [np.float32(1)], lambda made: 7],
+)
+def test_an_answer_that_cannot_be_split_is_an_error_and_the_next_request_is_served(spoil: Any) -> None:
+    async def steps(make: Callable[..., Batcher]) -> None:
+        model = Doubler(spoil)
+        batcher = make(model)
+        (told,) = await answers(batcher, [Caller([1])])
+        assert isinstance(told, ModelFailed)
+        model._spoil = lambda made: [made]
+        assert await answers(batcher, [Caller([1])]) == [[2]]
+
+    trial(steps)
+
+
+def test_what_a_model_calls_a_bad_request_is_told_as_one() -> None:
+    async def steps(make: Callable[..., Batcher]) -> None:
+        def refuse(made: np.ndarray) -> Any:
+            raise BadRequest("not these")
+
+        (told,) = await answers(make(Doubler(refuse)), [Caller([1])])
+        assert isinstance(told, BadRequest)
+
+    trial(steps)
+
+
+def test_too_many_are_told_at_once() -> None:
+    async def steps(make: Callable[..., Batcher]) -> None:
+        batcher = make(Doubler(), max_queue=2)
+        callers = [Caller([1]), Caller([2])]
+        for caller in callers:
+            batcher.submit(caller.request, ((),))
+        with pytest.raises(Overloaded):
+            batcher.submit(Caller([3]).request, ((),))
+        assert [await caller.answer for caller in callers] == [[2], [4]]
+        assert await answers(batcher, [Caller([3])]) == [[6]]
+
+    trial(steps)
