@@ -7,6 +7,7 @@ travel in environment variables, never in arguments: they may hold credentials.
 from __future__ import annotations
 
 import configparser
+import functools
 import os
 import re
 import sys
@@ -169,6 +170,17 @@ def _files(environ: Mapping[str, str]) -> Iterator[Path]:
 
 def _read_file(file: Path) -> dict[str, str]:
     """The keys of one file; one that cannot be read or parsed says nothing, as if it were absent."""
+    try:
+        facts = os.stat(file)  # noqa: PTH116 - several at each start
+    except OSError:
+        return {}
+    return _parsed(file, (facts.st_ino, facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns))
+
+
+@functools.lru_cache(32)
+def _parsed(file: Path, facts: tuple[int, ...]) -> dict[str, str]:
+    """Read once for as long as the file stays what ``facts`` say. Nobody alters what is returned."""
+    del facts
     parser = configparser.RawConfigParser()
     try:
         parser.read_string(file.read_text())

@@ -39,7 +39,7 @@ _NEWS_S = 0.3
 """A stage is told with the next one unless that takes longer: most follow each other within milliseconds."""
 
 
-_RUNNING_S = 0.05
+_RUNNING_S = 0.1
 """That a gang runs is told then, unless it has ended: for one that ends at once, one report does."""
 
 
