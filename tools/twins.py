@@ -25,7 +25,7 @@ TWINS = {
     **{
         f"aio/{name}.py": f"sdk/{name}.py"
         for name in (
-            "admin", "follow", "handles", "jobs", "objects", "quota", "runtimes", "transport", "watching",
+            "admin", "follow", "handles", "http1", "jobs", "objects", "quota", "runtimes", "transport", "watching",
         )
     },
 }  # fmt: skip

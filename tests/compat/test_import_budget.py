@@ -41,8 +41,13 @@ def test_the_whole_sdk_needs_no_third_party_package() -> None:
     names = "client, sdk.transport, sdk.jobs, sdk.storage, sdk.handles, sdk.follow, sdk.trainers, sdk.packaging"
     modules = _loaded("import " + ", ".join(f"cloud_ml.{name.strip()}" for name in names.split(",")))
     assert _third_party(modules) == set()
-    assert "asyncio" not in modules
+    assert modules & {"asyncio", "http", "ssl"} == set()
     assert {name for name in modules if name.startswith("cloud_ml.")} & {"cloud_ml.domain", "cloud_ml.state"} == set()
+
+
+def test_asking_for_jobs_needs_no_library_of_mail_and_none_of_certificates() -> None:
+    modules = _loaded("import cloud_ml.sdk.transport, cloud_ml.sdk.jobs, cloud_ml.cli.jobs")
+    assert modules & {"asyncio", "email", "http", "logging", "ssl", "tempfile"} == set()
 
 
 def test_help_loads_click_and_no_command() -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import http.client
 from collections.abc import AsyncGenerator, Callable
 from typing import Self
 
 from cloud_ml.aio.http1 import Response
 from cloud_ml.errors import CloudMlError
+from cloud_ml.sdk.protocol import NotHttp
 
 
 class AsyncAnswer:
@@ -45,7 +45,7 @@ class AsyncAnswer:
         """The next bytes; empty at the end. Raises as iteration does."""
         try:
             return await self._response.read_some()
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, NotHttp) as error:
             self.close()
             raise self._explain(error) from error
 

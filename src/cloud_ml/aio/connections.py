@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cloud_ml.aio.http1 import Response
 from cloud_ml.aio.wire import Wire
 from cloud_ml.sdk.endpoint import Endpoint
-from cloud_ml.sdk.messages import FileBody, Request
+from cloud_ml.sdk.messages import FileBody, Request, head_of
 
 if TYPE_CHECKING:
     import ssl
@@ -99,8 +99,7 @@ class AsyncConnection:
 
     def __init__(self, wire: Wire, endpoint: Endpoint) -> None:
         self.wire = wire
-        host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
-        self.host = host if endpoint.port == (443 if endpoint.secure else 80) else f"{host}:{endpoint.port}"
+        self.host = endpoint.authority
 
     def close(self) -> None:
         """Hang up at once, whatever is under way."""
@@ -111,7 +110,7 @@ async def exchange(connection: AsyncConnection, request: Request, target: str, h
     """Send a request and read the head of its answer.
 
     Raises:
-        OSError, http.client.HTTPException: The connection broke, or what came is no HTTP.
+        OSError, NotHttp: The connection broke, or what came is no HTTP.
     """
     wire, response = connection.wire, Response(connection.wire, timeout_s=request.read_timeout_s)
     broken: OSError | None = None
@@ -135,17 +134,11 @@ async def exchange(connection: AsyncConnection, request: Request, target: str, h
 def _blocks(host: str, request: Request, target: str, headers: dict[str, str]) -> Iterator[bytes | memoryview]:
     if isinstance(request.body, FileBody):
         raise TypeError("files are sent from threads: see cloud_ml.aio.files")
-    lines = {"Host": host, "Accept-Encoding": "identity", **headers}
-    if request.body or request.method in ("POST", "PUT", "PATCH"):
-        lines["Content-Length"] = str(len(request.body))
-    if any("\r" in text or "\n" in text for line in lines.items() for text in line):
-        raise ValueError("a header has a line break in it")
-    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-    head_bytes = f"{request.method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1")
+    head = head_of(host, request, target, headers)
     if len(request.body) <= _BLOCK_BYTES:
-        yield head_bytes + request.body
+        yield head + request.body
         return
-    yield head_bytes
+    yield head
     body = memoryview(request.body)
     for start in range(0, len(body), _BLOCK_BYTES):
         yield body[start : start + _BLOCK_BYTES]

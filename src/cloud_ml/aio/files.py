@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -17,7 +15,7 @@ from typing import TypeVar
 from weakref import WeakSet
 
 from cloud_ml.sdk.config import Credentials
-from cloud_ml.sdk.connections import ConnectionPool
+from cloud_ml.sdk.connections import Connection, ConnectionPool
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.retries import RetryPolicy
@@ -101,9 +99,9 @@ class _Pool(ConnectionPool):
     def __init__(self, endpoint: Endpoint) -> None:
         super().__init__(endpoint, connect_timeout_s=CONNECT_TIMEOUT_S)
         self._over = threading.Event()
-        self._given = WeakSet[http.client.HTTPConnection]()
+        self._given = WeakSet[Connection]()
 
-    def acquire(self, *, read_timeout_s: float) -> http.client.HTTPConnection:
+    def acquire(self, *, read_timeout_s: float) -> Connection:
         self.check()
         connection = super().acquire(read_timeout_s=read_timeout_s)
         self._given.add(connection)
@@ -126,6 +124,5 @@ class _Pool(ConnectionPool):
         """From another thread: cut what is open, and let nothing else be opened."""
         self._over.set()
         for connection in list(self._given):
-            if (sock := connection.sock) is not None:
-                with contextlib.suppress(OSError):
-                    sock.shutdown(socket.SHUT_RDWR)
+            with contextlib.suppress(OSError):
+                connection.cut()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
-import http.client
 from collections.abc import Mapping
 
 from cloud_ml.aio.wire import Wire
 from cloud_ml.sdk.messages import BLOCK_BYTES
+from cloud_ml.sdk.protocol import BadStatusLine, CutShort, NotHttp
 
 _LONGEST_LINE = 64 * 1024
 _MOST_HEADERS = 200
@@ -40,9 +39,9 @@ class Response:
 
         Raises:
             OSError: The connection broke, or the server was silent for too long.
-            http.client.HTTPException: This is no HTTP.
+            NotHttp: This is no HTTP.
         """
-        async with asyncio.timeout(self._timeout_s):
+        async with self._wire.within(self._timeout_s):
             while True:
                 version = await self._status_line()
                 self.headers = await self._headers()
@@ -58,7 +57,7 @@ class Response:
         elif length is None:
             self._left, self._stays = None, False
         elif not (length.isascii() and length.isdigit()):
-            raise http.client.HTTPException(f"the content length is {length[:40]!r}")
+            raise NotHttp(f"the content length is {length[:40]!r}")
         else:
             self._left = int(length)
             if not self._left:
@@ -68,13 +67,13 @@ class Response:
         """The next bytes of the body; empty at its end. Raises as ``begin`` does."""
         if self._left == 0 and not self._chunked:
             return b""
-        async with asyncio.timeout(self._timeout_s):
+        async with self._wire.within(self._timeout_s):
             if self._chunked and not self._left and not await self._next_chunk():
                 return b""
             if not self._wire.arrived and not await self._wire.more():
                 if self._left is None:
                     return b""
-                raise http.client.IncompleteRead(b"", self._left)
+                raise CutShort
         chunk = self._wire.take(BLOCK_BYTES if self._left is None else min(self._left, BLOCK_BYTES))
         if self._left is not None:
             self._left -= len(chunk)
@@ -88,10 +87,10 @@ class Response:
 
     async def _next_chunk(self) -> bool:
         if self._behind_chunk and await self._line():
-            raise http.client.HTTPException("a chunk is longer than it said")
+            raise NotHttp("a chunk is longer than it said")
         size = (await self._line()).partition(b";")[0].strip()
         if not size or not _HEXADECIMAL.issuperset(size):
-            raise http.client.HTTPException(f"the size of a chunk is {size[:40]!r}")
+            raise NotHttp(f"the size of a chunk is {size[:40]!r}")
         self._left = int(size, 16)
         self._behind_chunk = True
         if self._left:
@@ -105,12 +104,12 @@ class Response:
             raise ConnectionResetError("the server closed the connection without an answer")
         try:
             line = await self._line()
-        except http.client.IncompleteRead:
-            raise http.client.BadStatusLine(bytes(self._wire.arrived[:80]).decode("latin-1")) from None
+        except CutShort:
+            raise BadStatusLine(bytes(self._wire.arrived[:80]).decode("latin-1")) from None
         version, _, rest = line.decode("latin-1").partition(" ")
         status = rest[:3]
         if version not in ("HTTP/1.1", "HTTP/1.0") or not (status.isascii() and status.isdigit() and len(status) == 3):
-            raise http.client.BadStatusLine(line[:80].decode("latin-1"))
+            raise BadStatusLine(line[:80].decode("latin-1"))
         self.status = int(status)
         return version
 
@@ -122,7 +121,7 @@ class Response:
                 return found
             name, _, value = line.partition(":")
             found[name.strip().lower()] = value.strip()
-        raise http.client.HTTPException(f"more than {_MOST_HEADERS} headers")
+        raise NotHttp(f"more than {_MOST_HEADERS} headers")
 
     async def _line(self) -> bytes:
         """The next line, without its end."""
@@ -130,7 +129,7 @@ class Response:
         while (end := self._wire.arrived.find(b"\n", looked_at, _LONGEST_LINE)) < 0:
             looked_at = len(self._wire.arrived)
             if looked_at >= _LONGEST_LINE:
-                raise http.client.LineTooLong("line")
+                raise NotHttp("a line is too long")
             if not await self._wire.more():
-                raise http.client.IncompleteRead(b"")
+                raise CutShort
         return self._wire.take(end + 1).rstrip(b"\r\n")

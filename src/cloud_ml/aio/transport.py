@@ -6,7 +6,6 @@ Each ring adds one concern: ``json`` reads the document, ``send`` turns refusals
 
 from __future__ import annotations
 
-import http.client
 import json
 import random
 from collections.abc import Awaitable, Callable
@@ -21,6 +20,7 @@ from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.failures import error_of_answer, error_of_exception, not_ours
 from cloud_ml.sdk.messages import Request
+from cloud_ml.sdk.protocol import NotHttp
 from cloud_ml.sdk.retries import BUSY_STATUSES, RetryPolicy, Trouble, delay_before_retry, parse_retry_after
 from cloud_ml.sdk.signing import signed
 
@@ -141,7 +141,7 @@ class AsyncTransport:
 
         try:
             response = await exchange(connection, request, target, headers)
-        except (OSError, http.client.HTTPException) as error:
+        except (OSError, NotHttp) as error:
             connection.close()
             return self._broken(error, connected=True, timeout_s=request.read_timeout_s)
         except BaseException:

@@ -66,6 +66,10 @@ class Wire(asyncio.Protocol):
 
     # ── what we call ──────────────────────────────────────────────────────────────────────────
 
+    def within(self, timeout_s: float) -> asyncio.Timeout:
+        """The block must be done within ``timeout_s``; then it raises ``TimeoutError``."""
+        return asyncio.timeout(timeout_s)
+
     async def more(self) -> bool:
         """Wait for bytes; ``False`` when none will come.
 

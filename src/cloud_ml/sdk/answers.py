@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import http.client
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Self
 
 from cloud_ml.errors import CloudMlError
-from cloud_ml.sdk.messages import BLOCK_BYTES
+from cloud_ml.sdk.http1 import Response
+from cloud_ml.sdk.protocol import NotHttp
 
 
 class Answer:
@@ -18,17 +18,13 @@ class Answer:
     """
 
     def __init__(
-        self,
-        response: http.client.HTTPResponse,
-        *,
-        explain: Callable[[Exception], CloudMlError],
-        done: Callable[[bool], None],
+        self, response: Response, *, explain: Callable[[Exception], CloudMlError], done: Callable[[bool], None]
     ) -> None:
         self._response = response
         self._explain = explain
         self._done: Callable[[bool], None] | None = done
         self.status = response.status
-        self.headers: Mapping[str, str] = {name.lower(): value for name, value in response.headers.items()}
+        self.headers = response.headers
 
     def __enter__(self) -> Self:
         return self
@@ -48,16 +44,10 @@ class Answer:
     def read_some(self) -> bytes:
         """The next bytes; empty at the end. Raises as iteration does."""
         try:
-            # What has a length is short or a file: whole blocks will do. Everything else is a stream.
-            read = self._response.read if self._response.length is not None else self._response.read1
-            chunk = read(BLOCK_BYTES)
-        except (OSError, http.client.HTTPException) as error:
+            return self._response.read_some()
+        except (OSError, NotHttp) as error:
             self.close()
             raise self._explain(error) from error
-        if not chunk and self._response.length:  # http.client takes an early end for the end
-            self.close()
-            raise self._explain(http.client.IncompleteRead(b"", self._response.length))
-        return chunk
 
     def read(self) -> bytes:
         """The whole body, after which the connection serves the next request. Raises as iteration does."""
@@ -69,5 +59,4 @@ class Answer:
         """Leave the rest unread."""
         if self._done is not None:
             done, self._done = self._done, None
-            done(self._response.isclosed() and not self._response.will_close)
-            self._response.close()
+            done(self._response.reusable)

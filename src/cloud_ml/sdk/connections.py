@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
-import http.client
+import socket
 from collections import deque
+from collections.abc import Iterator
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from cloud_ml.sdk.endpoint import Endpoint
-from cloud_ml.sdk.messages import FileBody, Request
-from cloud_ml.sdk.sockets import KEEPALIVE, went_stale
+from cloud_ml.sdk.http1 import Response
+from cloud_ml.sdk.messages import FileBody, Request, head_of
+from cloud_ml.sdk.sockets import KEEPALIVE
+from cloud_ml.sdk.wire import Wire
 
-_BLOCK_BYTES = 256 * 1024
+if TYPE_CHECKING:
+    import ssl
+
+
+class Connection:
+    """An open connection to a server."""
+
+    def __init__(self, wire: Wire, host: str) -> None:
+        self.wire = wire
+        self.host = host
+
+    def cut(self) -> None:
+        """From another thread: whoever waits for this connection is told that it broke."""
+        self.wire.sock.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Hang up at once, whatever is under way."""
+        self.wire.close()
 
 
 class ConnectionPool:
@@ -23,82 +45,83 @@ class ConnectionPool:
     def __init__(self, endpoint: Endpoint, *, connect_timeout_s: float) -> None:
         self._endpoint = endpoint
         self._connect_timeout_s = connect_timeout_s
-        self._idle: deque[http.client.HTTPConnection] = deque()
+        self._idle: deque[Connection] = deque()
 
-    def acquire(self, *, read_timeout_s: float) -> http.client.HTTPConnection:
+    def acquire(self, *, read_timeout_s: float) -> Connection:
         """An open connection on which no read or write waits longer than ``read_timeout_s``.
 
         Raises:
             OSError: None could be made.
         """
-        connection = self._reuse() or self._connect()
-        connection.sock.settimeout(read_timeout_s)
+        connection = self._reuse() or Connection(self._connect(), self._endpoint.authority)
+        connection.wire.sock.settimeout(read_timeout_s)
         return connection
 
-    def release(self, connection: http.client.HTTPConnection) -> None:
+    def release(self, connection: Connection) -> None:
         """Take back a connection whose answer was read to its end."""
-        if connection.sock is not None:
-            self._idle.append(connection)
+        self._idle.append(connection)
 
     def close(self) -> None:
         """Close what is idle. What is in use is closed by its user."""
         while self._idle:
             self._idle.pop().close()
 
-    def _reuse(self) -> http.client.HTTPConnection | None:
+    def _reuse(self) -> Connection | None:
         while True:
             try:
                 connection = self._idle.pop()
             except IndexError:
                 return None
-            if not went_stale(connection.sock):
+            if connection.wire.usable:
                 return connection
             connection.close()
 
-    def _connect(self) -> http.client.HTTPConnection:
-        connection = _new(self._endpoint, self._connect_timeout_s)
+    def _connect(self) -> Wire:
+        sock = socket.create_connection((self._endpoint.host, self._endpoint.port), self._connect_timeout_s)
         try:
-            connection.connect()  # sets TCP_NODELAY itself
-            for option in KEEPALIVE:
-                connection.sock.setsockopt(*option)
+            for option in ((socket.IPPROTO_TCP, socket.TCP_NODELAY, 1), *KEEPALIVE):
+                sock.setsockopt(*option)
+            if self._tls is not None:
+                sock = self._tls.wrap_socket(sock, server_hostname=self._endpoint.host)
         except BaseException:
-            connection.close()
+            sock.close()
             raise
-        return connection
+        return Wire(sock)
+
+    @cached_property
+    def _tls(self) -> ssl.SSLContext | None:
+        if not self._endpoint.secure:
+            return None
+        import ssl  # noqa: PLC0415 - only https pays for the context
+
+        return ssl.create_default_context()
 
 
-def _new(endpoint: Endpoint, timeout_s: float) -> http.client.HTTPConnection:
-    if not endpoint.secure:
-        return http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=timeout_s, blocksize=_BLOCK_BYTES)
-    import ssl  # noqa: PLC0415 - only https pays for the context
-
-    return http.client.HTTPSConnection(
-        endpoint.host,
-        endpoint.port,
-        timeout=timeout_s,
-        blocksize=_BLOCK_BYTES,
-        context=ssl.create_default_context(),
-    )
-
-
-def exchange(
-    connection: http.client.HTTPConnection, request: Request, target: str, headers: dict[str, str]
-) -> http.client.HTTPResponse:
+def exchange(connection: Connection, request: Request, target: str, headers: dict[str, str]) -> Response:
     """Send a request and read the head of its answer.
 
     Raises:
-        OSError, http.client.HTTPException: The connection broke, or what came is no HTTP.
+        OSError, NotHttp: The connection broke, or what came is no HTTP.
     """
-    body = request.body.blocks() if isinstance(request.body, FileBody) else request.body or None
+    wire, response = connection.wire, Response(connection.wire, timeout_s=request.read_timeout_s)
+    broken: OSError | None = None
     try:
-        connection.request(request.method, target, body=body, headers=headers)
+        for block in _blocks(request, head_of(connection.host, request, target, headers)):
+            wire.write(block)
     except (BrokenPipeError, ConnectionResetError) as error:
         # A server that refuses an upload may answer and close before it has read it all: the answer
         # says more than the broken pipe.
-        try:
-            response = connection.getresponse()
-        except (OSError, http.client.HTTPException):
-            raise error from None
-        response.will_close = True
-        return response
-    return connection.getresponse()
+        broken = error
+    try:
+        response.begin(request.method, last=broken is not None)
+    except OSError as error:
+        raise broken or error from None
+    return response
+
+
+def _blocks(request: Request, head: bytes) -> Iterator[bytes]:
+    if isinstance(request.body, FileBody):
+        yield head
+        yield from request.body.blocks()
+    else:
+        yield head + request.body

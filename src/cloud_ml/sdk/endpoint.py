@@ -30,10 +30,14 @@ class Endpoint:
         """Whether TLS is spoken."""
         return self.scheme == "https"
 
-    def __str__(self) -> str:
+    @property
+    def authority(self) -> str:
+        """Host and port as they stand in addresses; the usual port of the scheme is left out."""
         host = f"[{self.host}]" if ":" in self.host else self.host
-        usual = self.port == (443 if self.secure else 80)
-        return f"{self.scheme}://{host}{'' if usual else f':{self.port}'}{self.prefix}"
+        return host if self.port == (443 if self.secure else 80) else f"{host}:{self.port}"
+
+    def __str__(self) -> str:
+        return f"{self.scheme}://{self.authority}{self.prefix}"
 
 
 def parse_endpoint(text: str) -> Endpoint:

@@ -9,6 +9,7 @@ from typing import Any
 
 from cloud_ml import errors
 from cloud_ml.sdk.endpoint import Endpoint
+from cloud_ml.sdk.protocol import BadStatusLine
 from cloud_ml.sdk.retries import Trouble
 
 _BY_CODE: dict[str, type[errors.CloudMlError]] = {
@@ -114,7 +115,7 @@ def error_of_exception(
 
     Args:
         endpoint: Whom we talked to.
-        error: An ``OSError`` or an ``http.client.HTTPException``.
+        error: An ``OSError`` or a ``NotHttp``.
         connected: Whether a connection stood, so that the request may have arrived.
         timeout_s: How long was waited, for the message.
     """
@@ -165,7 +166,7 @@ def _tls_error(endpoint: Endpoint, error: Exception) -> errors.TransportError | 
 
 def _looks_like_tls(error: Exception) -> bool:
     # A TLS server tells a plain client off with an alert record (0x15, version 3.x), which is no status line.
-    return type(error).__name__ == "BadStatusLine" and "\x15\x03" in str(getattr(error, "line", ""))
+    return isinstance(error, BadStatusLine) and "\x15\x03" in error.line
 
 
 def _as_object(body: bytes) -> Mapping[str, Any] | None:

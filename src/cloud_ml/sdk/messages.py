@@ -83,6 +83,20 @@ class Request:
         return is_repeatable(self.method, idempotency_key=self.idempotency_key)
 
 
+def head_of(host: str, request: Request, target: str, headers: Mapping[str, str]) -> bytes:
+    """What stands before the body of a request on the wire."""
+    lines = {"Host": host, "Accept-Encoding": "identity", **headers}
+    size = request.body.size if isinstance(request.body, FileBody) else len(request.body)
+    if size or isinstance(request.body, FileBody) or request.method in ("POST", "PUT", "PATCH"):
+        lines["Content-Length"] = str(size)
+    if any(mark in text for line in lines.items() for text in line for mark in "\r\n\0"):
+        raise ValueError("a header has a line break in it")
+    if any(mark in target for mark in "\r\n\0 "):
+        raise ValueError("the target has a space or a line break in it")
+    head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+    return f"{request.method} {target} HTTP/1.1\r\n{head}\r\n".encode("latin-1")
+
+
 def segment(text: str) -> str:
     """``text`` as one segment of a path: everything special is percent-encoded, '/' too."""
     return quote(text, safe="")

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import http.client
 import socket
 import ssl
 from collections.abc import Iterator
@@ -11,6 +10,7 @@ from cloud_ml import errors
 from cloud_ml.api.errors import _WORDS, STATUS
 from cloud_ml.sdk.endpoint import parse_endpoint
 from cloud_ml.sdk.failures import error_of_answer, error_of_document, error_of_exception
+from cloud_ml.sdk.protocol import BadStatusLine, CutShort
 from cloud_ml.sdk.retries import Trouble
 
 PLAIN = parse_endpoint("http://ml.example.com:8471")
@@ -95,11 +95,11 @@ _EXCEPTIONS = [
     (PLAIN, socket.gaierror(-2, "not known"), False, "host ml.example.com is not", "config show", Trouble.FINAL),
     (PLAIN, TimeoutError("timed out"), False, "could not be reached within 7 s", "config show", Trouble.UNSENT),
     (PLAIN, TimeoutError("timed out"), True, "did not answer within 7 s", "may have been carried out", Trouble.LOST),
-    (PLAIN, http.client.RemoteDisconnected("x"), True, "closed the connection", "https://", Trouble.LOST),
+    (PLAIN, ConnectionResetError("no answer"), True, "closed the connection", "https://", Trouble.LOST),
     (PLAIN, ConnectionResetError(104, "reset"), True, "closed the connection", "https://", Trouble.LOST),
     (SECURE, ConnectionResetError(104, "reset"), True, "closed the connection", "restarting", Trouble.LOST),
-    (PLAIN, http.client.BadStatusLine("\x15\x03\x01"), True, "did not answer in HTTP", "https://", Trouble.FINAL),
-    (PLAIN, http.client.IncompleteRead(b""), True, "broke off", "again", Trouble.LOST),
+    (PLAIN, BadStatusLine("\x15\x03\x01"), True, "did not answer in HTTP", "https://", Trouble.FINAL),
+    (PLAIN, CutShort(), True, "broke off", "again", Trouble.LOST),
     (PLAIN, OSError(113, "No route to host"), False, "No route to host", "config show", Trouble.UNSENT),
     (SECURE, _ssl_error("WRONG_VERSION_NUMBER"), False, "cannot agree on TLS", "http://", Trouble.FINAL),
     (SECURE, _ssl_error("NO_SHARED_CIPHER"), False, "NO_SHARED_CIPHER", "config show", Trouble.FINAL),
