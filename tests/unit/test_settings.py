@@ -37,7 +37,7 @@ def test_switches_in_the_environment(text: str, value: bool) -> None:
         ({"CLOUDML_SERVER_PORT": "http"}, ["port", "http", "int"]),
         ({"CLOUDML_SERVER_PORT": "99999"}, ["server.port", "99999", "65535"]),
         ({"CLOUDML_SERVER_BEHIND_PROXY": "perhaps"}, ["behind_proxy", "perhaps", "bool"]),
-        ({"CLOUDML_ENGINE_SANDBOX": "nne"}, ["engine.sandbox", "nne", "auto, require, none"]),
+        ({"CLOUDML_ENGINE_SANDBOX": "nne"}, ["engine.sandbox", "nne", "auto, require, landlock, none"]),
         ({"CLOUDML_ENGINE_CGROUPS": "v2"}, ["engine.cgroups", "v2", "auto, require, none"]),
         ({"CLOUDML_ENGINE_NETWORK": "all"}, ["engine.network", "all", "host, none"]),
         ({"CLOUDML_SERVER_LOG_FORMAT": "xml"}, ["server.log_format", "xml", "text"]),

@@ -189,6 +189,8 @@ class EngineSettings:
     """What must stay free on the server's disk: a job whose files grow when there is less is ended. Empty: nothing."""
     disk_period_s: float = 5.0
     """How often the files of a job are measured, where it has a limit or the disk is nearly full."""
+    max_files: int = 1_000_000
+    """Files and folders that a job may keep in its own folders; buckets are not counted. 0 means no limit."""
 
 
 @dataclass(frozen=True)

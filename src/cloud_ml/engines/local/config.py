@@ -42,6 +42,7 @@ class LocalConfig:
     default_disk_bytes: int = 0
     disk_reserve_bytes: int = 0
     disk_period_s: float = 5.0
+    max_files: int = 0
 
     def user(self, tenant: int) -> tuple[int, int] | None:
         """The (uid, gid) of a tenant's jobs, or ``None`` for the server's own."""

@@ -97,6 +97,7 @@ def probe(
         default_disk_bytes=memory_bytes(settings.default_disk) if settings.default_disk else 0,
         disk_reserve_bytes=memory_bytes(settings.disk_reserve) if settings.disk_reserve else 0,
         disk_period_s=settings.disk_period_s,
+        max_files=settings.max_files,
     )
     return Findings(config, missing)
 

@@ -6,7 +6,7 @@ import contextlib
 import os
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 
@@ -20,10 +20,12 @@ def children(pid: int) -> list[int]:
 
 
 def descendants(pid: int) -> Iterator[int]:
-    """Everything below ``pid``, parents first."""
-    for child in children(pid):
-        yield child
-        yield from descendants(child)
+    """Everything below ``pid``, parents first; of any depth, since a job may start a chain of thousands."""
+    waiting = [pid]
+    while waiting:
+        found = children(waiting.pop())
+        yield from found
+        waiting += found
 
 
 def main_process(pid: int, *, sandboxed: bool) -> int | None:
@@ -41,6 +43,18 @@ def send(pid: int, number: int) -> None:
     """Send a signal; a process that is gone is success."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, number)
+
+
+def bury_orphans(known: Collection[int]) -> None:
+    """Wait for children that have ended, but for ``known`` ones: whose parent went before them is nobody's else.
+
+    Without it a job that starts daemons for hours fills its limit of processes with dead ones.
+    """
+    with contextlib.suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid in known:
+                return
+            os.waitpid(ended.si_pid, 0)
 
 
 def end_all_descendants(limit_s: float = 10.0) -> bool:

@@ -12,6 +12,7 @@ import contextlib
 import gc
 import json
 import os
+import resource
 import select
 import socket
 from collections.abc import Sequence
@@ -90,6 +91,8 @@ class Supervision:
 def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) -> None:
     """In the forked child: get ready, wait for a gang, run it to its end, and wait for another."""
     gc.set_threshold(_GARBAGE)
+    if not config.cgroups:
+        _bound_processes(config.max_processes)
     ledger, hierarchy = Ledger(Path(config.root)), cgroups.restore(dict(config.cgroups))
     exposure = Exposure(needed=config.tenant_uid_base > 0)
     ahead = _settle(config, exposure, groups)
@@ -112,6 +115,13 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
                 return
     if ahead.seat is not None:
         ahead.seat.leave()
+
+
+def _bound_processes(most: int) -> None:
+    """Without control groups, the kernel counts the processes of a user: of all that this one runs."""
+    hard = resource.getrlimit(resource.RLIMIT_NPROC)[1]
+    most = most if hard == resource.RLIM_INFINITY else min(most, hard)
+    resource.setrlimit(resource.RLIMIT_NPROC, (most, most))
 
 
 def rehearse(config: LocalConfig) -> None:

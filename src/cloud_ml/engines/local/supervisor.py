@@ -76,6 +76,7 @@ class Supervisor:
             limit=gang.disk_bytes or config.default_disk_bytes or None,
             reserve=config.disk_reserve_bytes,
             period_s=config.disk_period_s,
+            files=config.max_files,
         )
         self._verdict: Verdict | None = None
         self._kill_at: float | None = None
@@ -207,6 +208,8 @@ class Supervisor:
 
     def _keep_limits(self) -> None:
         now = time.monotonic()
+        if not self._config.bwrap:  # in the sandbox its first process does that
+            proctree.bury_orphans({task.launched.pid for task in self._tasks})
         if self._news_at is not None and now >= self._news_at:
             self._publish()
         if self._deadline is not None and now >= self._deadline:
@@ -221,7 +224,7 @@ class Supervisor:
                 if verdict is not None:
                     self._stop_all(verdict, grace_s=0.0)
         if now >= self._disk.next_look:
-            verdict = self._disk.look(proctree.descendants(os.getpid()))
+            verdict = self._disk.look(lambda: proctree.descendants(os.getpid()))
             if verdict is not None:
                 self._stop_all(verdict, grace_s=0.0)
         if self._kill_at is not None and now >= self._kill_at:
@@ -315,6 +318,8 @@ class Supervisor:
         signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self._on_signal)
         signal.signal(signal.SIGALRM, self._on_alarm)
+        if not self._config.bwrap:  # orphans of the job are buried when they die
+            signal.signal(signal.SIGCHLD, lambda *_: None)
         self._wakeup = (receiver, sender)
         self._selector.register(receiver, selectors.EVENT_READ, (_drain, receiver))
 

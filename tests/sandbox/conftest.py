@@ -1,0 +1,5 @@
+"""A real local engine with every fence that this machine gives."""
+
+from support.engines import engine, engine_settings, findings
+
+__all__ = ["engine", "engine_settings", "findings"]
