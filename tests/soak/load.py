@@ -7,28 +7,16 @@ import os
 import random
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from cloud_ml.client import CloudMlClient
+from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.errors import CloudMlError, NotFound, TransportError, TryAgain
 from cloud_ml.models.train_job import TrainJob
+from support import invariants
 from support.server import RealServer
 
-LINES = 20
-SOURCE = f"""
-import os, pathlib, sys, time
-attempt = os.environ["CLOUDML_ATTEMPT"]
-with open(sys.argv[1], "a") as runs:
-    runs.write(attempt + "\\n")
-for number in range({LINES}):
-    print("line", number, flush=True)
-    time.sleep(0.002)
-if "forever" in sys.argv:
-    time.sleep(3600)
-sys.exit(3 if "fail" in sys.argv and attempt == "1" else 0)
-"""
-_MOST_OPEN = 40
 _KINDS = ("plain", "plain", "plain", "retried", "cancelled")
 
 
@@ -37,22 +25,25 @@ class Load:
 
     Args:
         server: May be killed and started again meanwhile: callers try again.
-        trainer_uri: Of the package made from ``SOURCE``.
+        trainer_uri: Of the package made from ``invariants.WITNESS``.
         rate: Jobs submitted per second.
+        most_open: Nobody submits while so many have not ended.
     """
 
-    def __init__(self, server: RealServer, trainer_uri: str, *, rate: float) -> None:
+    def __init__(self, server: RealServer, trainer_uri: str, *, rate: float, most_open: int = 40) -> None:
         self._server = server
         self._uri = trainer_uri
         self._rate = rate
+        self._most_open = most_open
         self._stop = threading.Event()
         self._finish = threading.Event()
         self._open: list[tuple[str, str]] = []
         self._deleted: set[str] = set()
+        self._orders: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
         self._lock = threading.Lock()
         self.done: Counter[str] = Counter()
         self.wrong: list[str] = []
-        parts = [self._submit, *[self._collect] * 6, self._follow, self._list, self._list, self._store]
+        parts = [self._submit, *[self._collect] * 6, self._follow, self._look, self._list, self._list, self._store]
         self._threads = [threading.Thread(target=self._run, args=(part,), name=part.__name__) for part in parts]
 
     def start(self) -> None:
@@ -78,7 +69,7 @@ class Load:
     # ---- what they do
 
     def _submit(self, client: CloudMlClient) -> None:
-        if len(self._open) >= _MOST_OPEN:
+        if len(self._open) >= self._most_open:
             self._stop.wait(0.1)
             return
         kind = random.choice(_KINDS)
@@ -115,25 +106,27 @@ class Load:
 
     def _check(self, client: CloudMlClient, name: str, kind: str) -> None:
         handle = client.get_train_job(name)
+        if name in self._deleted:  # the answer to the wish to delete was lost
+            handle.wait_until_gone()
+            return
         if kind == "cancelled":
             handle.cancel()
         job = handle.wait(60)
         expected = {"plain": ("Succeeded", 1), "retried": ("Succeeded", 2)}.get(kind)
         if expected and (job.phase, job.attempt) != expected:
             self.wrong.append(f"{name} ({kind}) ended as {job.phase} in attempt {job.attempt}: {job.message}")
-        runs = self._server.bucket(f"run-{name}")
-        attempts = runs.read_text().split() if runs.exists() else []
-        if len(set(attempts)) != len(attempts):
-            self.wrong.append(f"{name} ran an attempt twice: {attempts}")
-        lines = b"".join(handle.logs()).count(b"line ")
-        if expected and lines != LINES * expected[1]:
-            self.wrong.append(f"{name} has {lines} lines in its log")
+        place = self._server.bucket(f"run-{name}")
+        self.wrong += invariants.ran_twice(name, place)
+        attempts = range(1, job.attempt + 1)
+        log = b"".join(handle.logs())
+        self.wrong += invariants.log_incomplete(name, log, attempts, attempts if expected else ())
         if self._server.processes_of(job.uid, job.attempt):
             self.wrong.append(f"{name} has ended and left processes behind")
         self._deleted.add(name)
         handle.delete()
-        with contextlib.suppress(NotFound):
-            client.storage.delete(f"fds://cloudml/run-{name}")
+        for file in ("lock", "runs"):
+            with contextlib.suppress(NotFound):
+                client.storage.delete(f"fds://cloudml/run-{name}/{file}")
         self.done["collected"] += 1
 
     def _follow(self, client: CloudMlClient) -> None:
@@ -147,6 +140,19 @@ class Load:
                 if self._finish.is_set():
                     break
             self.done["followed"] += 1
+
+    def _look(self, client: CloudMlClient) -> None:
+        """At states, which only move forward. One thread does, so that what it is told is in order."""
+        with self._lock:
+            names = [name for name, _ in self._open]
+        for name in names:
+            with contextlib.suppress(NotFound):
+                job = client.describe_train_job(name)
+                order = JobStatus(Phase(job.phase), attempt=job.attempt).order
+                if order < self._orders[name]:
+                    self.wrong.append(f"{name} went backwards: {self._orders[name]}, then {order}")
+                self._orders[name] = order
+        self._finish.wait(0.1)
 
     def _list(self, client: CloudMlClient) -> None:
         for line, _ in zip(client.list_train_jobs(limit=50), range(50), strict=False):

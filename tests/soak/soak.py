@@ -20,9 +20,10 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from soak.load import SOURCE, Load
+from soak.load import Load
 from soak.watch import Sample, Watch, growth
 from support.environments import pack
+from support.invariants import WITNESS
 from support.machine import spawner_pid
 from support.server import RealServer, serving, trainer
 
@@ -41,7 +42,7 @@ def main() -> int:
     with tempfile.TemporaryDirectory(prefix="cloudml-soak-") as folder:
         settings = {"CLOUDML_ENGINE_STOP_GRACE_S": 1, "CLOUDML_CONTROLLER_MAX_RUNNING_JOBS": 4}
         with serving(Path(folder), **settings) as server:
-            file = pack(trainer(Path(folder) / "code", SOURCE), Path(folder) / "soak-1.0.tar.gz")
+            file = pack(trainer(Path(folder) / "code", WITNESS), Path(folder) / "soak-1.0.tar.gz")
             server.client().storage.upload(file, "fds://cloudml/soak-1.0.tar.gz")
             load = Load(server, "fds://cloudml/soak-1.0.tar.gz", rate=RATE)
             load.start()

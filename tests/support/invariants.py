@@ -105,7 +105,9 @@ def log_incomplete(name: str, log: bytes, attempts: Sequence[int], whole: Collec
     for attempt in attempts:
         lines = [int(found) for found in re.findall(rb"^line %d (\d+)$" % attempt, log, re.MULTILINE)]
         if lines != list(range(len(lines))) or (attempt in whole and len(lines) != LINES):
-            wrong.append(f"{name} has these lines of attempt {attempt} in its log: {lines}")
+            wrong.append(
+                f"{name} has these lines of attempt {attempt} in its log: {lines}; it ends with {log[-200:]!r}"
+            )
     return wrong
 
 

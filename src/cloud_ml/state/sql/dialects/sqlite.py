@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from sqlalchemy import URL, Connection, Engine, ExceptionContext, QueuePool, create_engine, event
 from sqlalchemy.pool import ConnectionPoolEntry
@@ -54,7 +55,7 @@ def reader(url: URL) -> Engine:
     with translated(path):
         if not path.exists():
             raise damaged(str(path), "it is missing")
-        check(path, pages=False)
+        check(path, pages=False, read_only=True)
     return _reader(path, pool_size=1)
 
 
@@ -68,13 +69,15 @@ def examine(url: URL, connection: Connection) -> list[str]:
     return [f"All {pages} pages of the file and every index are whole."]
 
 
-def check(path: Path, *, pages: bool, name: str = "") -> str | None:
+def check(path: Path, *, pages: bool, name: str = "", read_only: bool = False) -> str | None:
     """Look whether the file is whole: its header, its schema and, if asked, the structure of all pages.
 
     Args:
         path: The file.
         pages: Whether to read all of it.
         name: How messages call it, if not by its path.
+        read_only: Leave file and log as they are. Otherwise whoever closes a file last moves its log into it,
+            which would finish a damaged one.
 
     Returns:
         The step of ``migrations`` that it stands at.
@@ -82,7 +85,8 @@ def check(path: Path, *, pages: bool, name: str = "") -> str | None:
     Raises:
         Damaged: It is not whole, or lacks our tables.
     """
-    with closing(sqlite3.connect(path, timeout=BUSY_TIMEOUT_S)) as connection:
+    uri = f"file:{quote(str(path))}?mode={'ro' if read_only else 'rw'}"
+    with closing(sqlite3.connect(uri, uri=True, timeout=BUSY_TIMEOUT_S)) as connection:
         tables = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'").fetchall()
         if (migrations.VERSION_TABLE,) not in tables:
             raise damaged(name or str(path), "it has none of Cloud ML's tables")
@@ -151,7 +155,7 @@ def _check_file(path: Path) -> None:
         raise damaged(str(path), "it is empty")
     if path.stat().st_mode & 0o077:
         path.chmod(0o600)
-    check(path, pages=size <= CHECKED_BYTES)
+    check(path, pages=size <= CHECKED_BYTES, read_only=True)
 
 
 def _engine(path: Path, *, pool_size: int, pragmas: tuple[str, ...], **options: Any) -> Engine:
