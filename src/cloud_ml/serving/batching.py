@@ -262,6 +262,8 @@ class Batcher:
 def _send(request: Request, outcome: Outcome, first: int) -> None:
     try:
         request.form.send(request.call, outcome, first, request.rows)
+    except ServingError as error:
+        request.call.fail(error)
     except Exception as error:
         request.call.fail(ModelFailed(f"the answer cannot be written: {type(error).__name__}: {error}"[:2000]))
 

@@ -63,7 +63,7 @@ class Unsupported(ServingError):
 class NotNow(ServingError):
     """The state of the server does not allow this operation: it was not started with it."""
 
-    grpc, http = 9, 412
+    grpc, http = 9, 400
 
 
 class ModelFailed(ServingError):

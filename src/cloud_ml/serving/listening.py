@@ -7,6 +7,9 @@ from typing import Protocol, cast
 
 from cloud_ml.serving.http2.frames import PREFACE
 
+GREETING_S = 30.0
+"""How long a connection may say nothing at all."""
+
 
 class Connection(Protocol):
     """A connection that can be asked to end in order."""
@@ -27,9 +30,11 @@ class Greeting(asyncio.Protocol):
         self._alive = alive
         self._begun = b""
         self._transport: asyncio.Transport | None = None
+        self._seconds = 0.0
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's own class
+        self._alive.add(self)
 
     def data_received(self, data: bytes) -> None:
         data = self._begun + data
@@ -38,33 +43,58 @@ class Greeting(asyncio.Protocol):
             return
         assert self._transport is not None
         connection = (self._http2 if data[:4] == PREFACE[:4] else self._http1)()
+        self._alive.forget(self)
         self._alive.add(connection)
         self._transport.set_protocol(cast("asyncio.BaseProtocol", connection))
         connection.connection_made(self._transport)
         connection.data_received(data)
+
+    def leave(self) -> None:
+        """Nothing was asked yet."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def tick(self, _now: float) -> None:
+        """Cut who says nothing: called every second."""
+        self._seconds += 1
+        if self._seconds > GREETING_S and self._transport is not None:
+            self._transport.abort()
 
 
 class Alive:
     """The connections there are, until each is lost."""
 
     def __init__(self) -> None:
-        self._connections: set[Connection] = set()
+        self._connections: dict[Connection, Callable[[float], None] | None] = {}
         self._none = asyncio.Event()
         self._none.set()
+
+    def __len__(self) -> int:
+        return len(self._connections)
 
     def add(self, connection: Connection) -> None:
         """Keep a connection until it is lost."""
         lost = connection.connection_lost
 
         def forget(exc: Exception | None) -> None:
-            self._connections.discard(connection)
-            if not self._connections:
-                self._none.set()
+            self.forget(connection)
             lost(exc)
 
-        self._connections.add(connection)
+        self._connections[connection] = getattr(connection, "tick", None)
         self._none.clear()
         connection.connection_lost = forget  # type: ignore[method-assign]
+
+    def forget(self, connection: Connection) -> None:
+        """It is lost, or another took its place."""
+        self._connections.pop(connection, None)
+        if not self._connections:
+            self._none.set()
+
+    def tick(self, now: float) -> None:
+        """Let connections look whether their peers are too slow."""
+        for tick in list(self._connections.values()):
+            if tick is not None:
+                tick(now)
 
     async def drain(self, seconds: float) -> None:
         """Ask every connection to end its answers and close; give them this long."""

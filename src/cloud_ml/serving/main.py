@@ -18,6 +18,8 @@ def main() -> None:
     parser.add_argument("--model_base_path", required=True, type=Path, help="folder of its numbered versions")
     parser.add_argument("--port", type=int, default=8500, help="port for gRPC and HTTP")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--rest_api_port", type=int, help="a second port, for clients that want one of their own")
+    parser.add_argument("--rest_api_timeout_in_ms", type=int, default=30_000, help="time for a call over HTTP/1.1")
     parser.add_argument(
         "--tensorflow_engine", choices=["auto", "tensorflow"], default="auto",
         help="auto: onnxruntime runs SavedModels where it gives the same answers faster",
@@ -27,7 +29,13 @@ def main() -> None:
         "--allow_models_that_run_code", action="store_true", help="load formats that run what stands in them"
     )
     told = parser.parse_args()
-    loading = LoadOptions(told.tensorflow_engine, told.conversion_cache, allow_code=told.allow_models_that_run_code)
-    settings = Settings(models={told.model_name: told.model_base_path}, host=told.host, port=told.port, loading=loading)
+    settings = Settings(
+        models={told.model_name: told.model_base_path},
+        host=told.host,
+        port=told.port,
+        rest_port=told.rest_api_port,
+        rest_timeout_s=told.rest_api_timeout_in_ms / 1000,
+        loading=LoadOptions(told.tensorflow_engine, told.conversion_cache, allow_code=told.allow_models_that_run_code),
+    )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     uvloop.run(ModelServer(settings).run())

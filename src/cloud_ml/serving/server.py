@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import signal
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 
 from cloud_ml.serving.batching import Workshop
@@ -10,12 +11,18 @@ from cloud_ml.serving.errors import TooLarge
 from cloud_ml.serving.grpc.calls import status_block
 from cloud_ml.serving.grpc.prediction import Prediction
 from cloud_ml.serving.grpc.service import GrpcService
+from cloud_ml.serving.http1.clock import Clock
+from cloud_ml.serving.http1.connection import Http1Connection
+from cloud_ml.serving.http1.connection import Limits as Http1Limits
+from cloud_ml.serving.http1.heads import Heads
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.stream import Limits
 from cloud_ml.serving.listening import Alive, Connection, Greeting
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.loading import load
+from cloud_ml.serving.rest.door import RestDoor
+from cloud_ml.serving.rest.service import HttpService
 from cloud_ml.serving.settings import Settings
 from cloud_ml.serving.table import ModelTable
 from cloud_ml.serving.turns import Turns
@@ -36,7 +43,7 @@ class ModelServer:
         settings, loop, leave = self._settings, asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, leave.set)
-        turns = Turns(loop)
+        turns, clock = Turns(loop), Clock(loop)
         with ThreadPoolExecutor(settings.threads, "model") as threads:
             await self._load(Workshop(loop, turns, threads))
             methods = {"/tensorflow.serving.PredictionService/Predict": Prediction(self.table).predict}
@@ -46,14 +53,30 @@ class ModelServer:
             def http2() -> Connection:
                 return Http2Connection(service, limits, turns)
 
-            listener = await loop.create_server(
-                lambda: Greeting(http2, http2, self._alive), settings.host, settings.port
-            )
-            host, port = listener.sockets[0].getsockname()[:2]
-            log.info("listening on %s:%s", host, port)
+            http1 = self._http1(turns, clock)
+            ports = [settings.port, *([settings.rest_port] if settings.rest_port is not None else [])]
+            listeners = [
+                await loop.create_server(lambda: Greeting(http1, http2, self._alive), settings.host, port)
+                for port in ports
+            ]
+            for listener in listeners:
+                host, port = listener.sockets[0].getsockname()[:2]
+                log.info("listening on %s:%s", host, port)
+            clock.every_second(self._alive.tick)
+            clock.start()
             await leave.wait()
-            listener.close()
+            for listener in listeners:
+                listener.close()
             await self._alive.drain(settings.drain_s)
+            clock.stop()
+
+    def _http1(self, turns: Turns, clock: Clock) -> Callable[[], Connection]:
+        """Makes connections of HTTP/1.1."""
+        settings = self._settings
+        service = HttpService([RestDoor(self.table)])
+        limits = Http1Limits(body_bytes=settings.max_message_bytes, answer_s=settings.rest_timeout_s)
+        heads = Heads(service.understand)
+        return lambda: Http1Connection(service, heads, limits, turns, clock)
 
     async def _load(self, workshop: Workshop) -> None:
         for name, base in self._settings.models.items():

@@ -14,6 +14,8 @@ class Settings:
     models: Mapping[str, Path] = field(default_factory=dict)
     host: str = "127.0.0.1"
     port: int = 8500
+    rest_port: int | None = None
+    rest_timeout_s: float = 30.0
     threads: int = 2
     max_message_bytes: int = 64 << 20
     loading: LoadOptions = field(default_factory=LoadOptions)

@@ -2,9 +2,18 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 from cloud_ml.serving.errors import BadRequest, ModelNotFound, NotReady
 from cloud_ml.serving.loaded import LoadedVersion
+
+
+class Choice(NamedTuple):
+    """Which version of which model a request wants: see ``ModelTable.find``."""
+
+    name: str
+    number: int | None = None
+    label: str | None = None
 
 
 @dataclass(slots=True)

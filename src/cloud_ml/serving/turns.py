@@ -12,6 +12,7 @@ class Turns:
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
+        self.time = loop.time
         self._work: list[Callable[[], None]] = []
         self._writes: list[Callable[[], None]] = []
         self._armed = False

@@ -2,10 +2,10 @@
 
 import asyncio
 import logging
-import zlib
 from collections.abc import Callable, Mapping
 
-from cloud_ml.serving.errors import BadRequest, ServingError, TooLarge, TooLate, Unsupported
+from cloud_ml.serving.codecs.compression import decompressed
+from cloud_ml.serving.errors import BadRequest, ServingError, TooLate, Unsupported
 from cloud_ml.serving.grpc.calls import PREFIX, GrpcCall, status_block
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.frames import literal
@@ -92,27 +92,8 @@ class GrpcService:
             return body
         if compressed != 1 or head.encoding == b"identity":
             raise BadRequest("the message is marked as compressed, and no grpc-encoding says how")
-        message = decompressed(body[5:], head.encoding, self._max_bytes)
+        message = decompressed(body[5:], head.encoding.decode(), self._max_bytes)
         return PREFIX.pack(0, len(message)) + message
-
-
-def decompressed(data: bytes, encoding: bytes, most: int) -> bytes:
-    """What was compressed, if it is not larger than ``most``.
-
-    Raises:
-        BadRequest: where it is damaged.
-        TooLarge: where it is larger.
-    """
-    reader = zlib.decompressobj(31 if encoding == b"gzip" else 15)
-    try:
-        made = reader.decompress(data, most + 1)
-    except zlib.error as error:
-        raise BadRequest(f"the message is no {encoding.decode()}: {error}") from error
-    if len(made) > most:
-        raise TooLarge(f"the message is larger than {most} bytes when it is decompressed")
-    if not reader.eof or reader.unused_data:
-        raise BadRequest(f"the message is no whole {encoding.decode()}")
-    return made
 
 
 def _refusal(error: ServingError) -> bytes:

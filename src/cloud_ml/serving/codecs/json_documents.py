@@ -1,0 +1,178 @@
+"""JSON that came in: a document, and tensors out of its lists."""
+
+import base64
+import binascii
+import json
+from array import array
+from itertools import chain
+from typing import Any
+
+import numpy as np
+import orjson
+
+from cloud_ml.serving import dtypes
+from cloud_ml.serving.batching import Values
+from cloud_ml.serving.dtypes import DType
+from cloud_ml.serving.errors import BadRequest, Unsupported
+from cloud_ml.serving.signatures import Shape, Signature, TensorSpec
+
+_CODES = {
+    dtypes.FLOAT: "f", dtypes.DOUBLE: "d", dtypes.INT8: "b", dtypes.UINT8: "B", dtypes.INT16: "h",
+    dtypes.UINT16: "H", dtypes.INT32: "i", dtypes.UINT32: "I", dtypes.INT64: "q", dtypes.UINT64: "Q",
+    dtypes.HALF: "f", dtypes.BFLOAT16: "f",
+}  # fmt: skip
+_REALS = frozenset({dtypes.FLOAT, dtypes.DOUBLE, dtypes.HALF, dtypes.BFLOAT16})
+DEEPEST = 32
+"""Lists inside of each other that a tensor may have."""
+_KINDS = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
+
+
+def document(body: bytes, *keys: str) -> dict[str, Any]:
+    """The object that a body holds. NaN, Infinity and -Infinity count as numbers, as in TensorFlow Serving.
+
+    ``keys`` are those whose double would change the meaning: such a body is refused.
+
+    Raises:
+        BadRequest: where it is none.
+    """
+    try:
+        made = orjson.loads(body)
+    except orjson.JSONDecodeError as error:
+        if b"NaN" not in body and b"Infinity" not in body:
+            raise BadRequest(f"the body is no JSON: {error}") from error
+        made = _lenient(body)
+    if type(made) is not dict:
+        raise BadRequest("the body is no JSON object")
+    for key in keys:
+        if body.count(f'"{key}"'.encode()) > 1:
+            _lenient(body)
+            break
+    return made
+
+
+def _lenient(body: bytes) -> Any:
+    """What Python's own reader makes of it; no key may be there twice in an object."""
+    try:
+        return json.loads(body, object_pairs_hook=_once)
+    except (ValueError, RecursionError) as error:
+        raise BadRequest(f"the body is no JSON: {error}") from error
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    made = dict(pairs)
+    if len(made) != len(pairs):
+        keys = [key for key, _ in pairs]
+        raise BadRequest(f"the body has {next(key for key in keys if keys.count(key) > 1)!r} twice in one object")
+    return made
+
+
+def is_base64(value: Any) -> bool:
+    """Whether this is how bytes are written: ``{"b64": "…"}``."""
+    return type(value) is dict and len(value) == 1 and type(value.get("b64")) is str
+
+
+def tensor(value: Any, spec: TensorSpec, signature: Signature, where: str) -> tuple[Shape, Values]:
+    """The tensor of an input, out of a value or lists of lists of values; ``where`` they stand.
+
+    Raises:
+        BadRequest: for ragged lists, values of another type, values out of range; with their place.
+    """
+    if type(value) is not list:
+        return (), values([value], {type(value)}, spec, signature, where)
+    shape, level = [len(value)], value
+    kinds = set(map(type, level))
+    while list in kinds:
+        sizes = set(map(len, level)) if len(kinds) == 1 else ()
+        if len(sizes) != 1 or len(shape) >= DEEPEST:
+            raise BadRequest(f"{_uneven(value, where)}: {signature}")
+        shape.append(sizes.pop())
+        level = list(chain.from_iterable(level))
+        kinds = set(map(type, level))
+    return tuple(shape), values(level, kinds, spec, signature, where)
+
+
+def values(flat: list[Any], kinds: set[type], spec: TensorSpec, signature: Signature, where: str) -> Values:
+    """The elements of a tensor, one after the other. ``kinds`` are their types in Python.
+
+    Raises:
+        BadRequest: where they are not what the input takes.
+    """
+    dtype = spec.dtype
+    code = _CODES.get(dtype)
+    if code is not None:
+        allowed: set[type] = {float, int} if dtype in _REALS else {int}
+        if not kinds <= allowed:
+            raise BadRequest(_foreign(flat, allowed, spec, signature, where))
+        try:
+            made = array(code, flat)
+        except OverflowError as error:
+            raise BadRequest(f"{where} has a value that is no {dtype}: {signature}") from error
+        if dtype.numpy.itemsize != made.itemsize:
+            return np.array(made).astype(dtype.numpy).tobytes()
+        return made.tobytes()
+    if dtype is dtypes.BOOL:
+        if not kinds <= {bool}:
+            raise BadRequest(_foreign(flat, {bool}, spec, signature, where))
+        return bytes(flat)
+    if dtype is dtypes.STRING:
+        return _strings(flat, spec, signature, where)
+    raise Unsupported(f"{dtype} has no form in JSON: {signature}")
+
+
+def shaped(shape: Shape, given: Values, dtype: DType) -> Values:
+    """Strings are arrays, which know their shape; the rest is bytes."""
+    return given.reshape(shape) if isinstance(given, np.ndarray) else given
+
+
+def _strings(flat: list[Any], spec: TensorSpec, signature: Signature, where: str) -> Values:
+    made = np.empty(len(flat), object)
+    for place, value in enumerate(flat):
+        if type(value) is str:
+            try:
+                made[place] = value.encode()
+            except UnicodeEncodeError as error:
+                raise BadRequest(f"{where} has text that is no Unicode") from error
+        elif is_base64(value):
+            made[place] = unpacked(value["b64"], where)
+        else:
+            raise BadRequest(_foreign(flat, {str}, spec, signature, where))
+    return made
+
+
+def unpacked(text: str, where: str) -> bytes:
+    """The bytes of a base64 text, in the usual or the URL alphabet, with or without its padding."""
+    text = text.rstrip("=").replace("-", "+").replace("_", "/")
+    try:
+        return base64.b64decode(text + "=" * (-len(text) % 4), validate=True)
+    except (binascii.Error, ValueError) as error:
+        raise BadRequest(f"{where} has a 'b64' that is no base64") from error
+
+
+def _foreign(flat: list[Any], allowed: set[type], spec: TensorSpec, signature: Signature, where: str) -> str:
+    wrong = next(value for value in flat if type(value) not in allowed and not (str in allowed and is_base64(value)))
+    kind = _KINDS.get(type(wrong), "a number")
+    told = "" if kind == "null" else f" {str(wrong)[:50]!r}" if kind != "a number" else f" {wrong!r}"
+    return f"{where} has {kind}{told}, and {spec.name!r} takes {spec.dtype}: {signature}"
+
+
+def _uneven(value: Any, where: str, depth: int = 0) -> Shape | str:
+    """The shape of lists of lists, or in words where they are not alike."""
+    if type(value) is not list:
+        return ()
+    if depth > DEEPEST:
+        return f"{where} is nested deeper than {DEEPEST}"
+    if list not in set(map(type, value)):
+        return (len(value),)
+    first: Shape = ()
+    for place, each in enumerate(value):
+        shape = _uneven(each, f"{where}[{place}]", depth + 1)
+        if isinstance(shape, str):
+            return shape
+        if place and shape != first:
+            return f"{where} is ragged: {where}[{place}] {_told(each, shape)}, {where}[0] {_told(value[0], first)}"
+        first = shape
+    return (len(value), *first)
+
+
+def _told(value: Any, shape: Shape) -> str:
+    return f"has shape {list(shape)}" if type(value) is list else f"is {str(value)[:50]}"

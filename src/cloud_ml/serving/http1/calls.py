@@ -1,0 +1,76 @@
+"""One request and its answer."""
+
+import zlib
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any
+
+import orjson
+
+from cloud_ml.serving.errors import ServingError
+
+if TYPE_CHECKING:
+    from cloud_ml.serving.http1.connection import Http1Connection
+    from cloud_ml.serving.http1.heads import Head
+
+JSON = b"Content-Type: application/json\r\n"
+TEXT = b"Content-Type: text/plain; charset=utf-8\r\n"
+
+_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
+
+
+class HttpCall:
+    """A request that was read. ``done`` is true once ``parts`` is the whole answer. ``deadline`` is in loop's time."""
+
+    __slots__ = ("_connection", "close", "deadline", "done", "head", "parts", "size")
+
+    def __init__(self, connection: "Http1Connection[Any]", head: "Head", deadline: float) -> None:
+        self._connection = connection
+        self.head = head
+        self.deadline = deadline
+        self.close = head.close
+        self.done = False
+        self.size = 0
+        self.parts: tuple[bytes, ...] = ()
+
+    def waits(self) -> bool:
+        """Whether the caller still waits."""
+        return self._connection.open and not self.done
+
+    def json(self, body: bytes, status: int = 200) -> None:
+        """Answer with a document."""
+        self.reply(status, JSON, body)
+
+    def reply(self, status: int, fields: bytes, body: bytes) -> None:
+        """Answer. ``fields`` are lines of the head: the type of the body, and more."""
+        if self.done or not self._connection.open:
+            return
+        head, connection = self.head, self._connection
+        if len(body) >= connection.limits.compress_bytes and head.accepts:
+            body = _packed(body, head.accepts)
+            fields += b"Content-Encoding: %b\r\nVary: Accept-Encoding\r\n" % head.accepts.encode()
+        if connection.leaving:
+            self.close = True
+        if self.close:
+            fields += b"Connection: close\r\n"
+        elif head.old:
+            fields += b"Connection: keep-alive\r\n"
+        self.parts = (
+            _LINES[status], connection.date, fields, b"Content-Length: %d\r\n\r\n" % len(body),
+            b"" if head.method == "HEAD" else body,
+        )  # fmt: skip
+        self.done = True
+        connection.answered()
+
+    def fail(self, error: ServingError) -> None:
+        """Answer with an error, as TensorFlow Serving and the Open Inference Protocol write it."""
+        self.refuse(error.http, error.message)
+
+    def refuse(self, status: int, why: str, fields: bytes = b"") -> None:
+        """Answer with an error of HTTP's own."""
+        self.reply(status, JSON + fields, orjson.dumps({"error": why.encode("utf-8", "replace").decode()}))
+
+
+def _packed(body: bytes, way: str) -> bytes:
+    packer = zlib.compressobj(1, zlib.DEFLATED, 31 if way == "gzip" else 15)
+    return packer.compress(body) + packer.flush()

@@ -1,0 +1,312 @@
+"""One HTTP/1.1 connection of a client: bytes in, whole requests out, answers back in the order of the requests."""
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+from typing import Generic, Protocol, TypeVar, cast
+
+from cloud_ml.serving.codecs.compression import decompressed
+from cloud_ml.serving.errors import ServingError
+from cloud_ml.serving.http1.calls import CONTINUE, HttpCall
+from cloud_ml.serving.http1.chunks import Chunks
+from cloud_ml.serving.http1.clock import Clock
+from cloud_ml.serving.http1.heads import CHUNKED, Head, HeadFault, Heads
+from cloud_ml.serving.turns import Turns
+
+H = TypeVar("H")
+
+
+class Service(Protocol[H]):
+    """What a connection asks of whoever serves its requests."""
+
+    def understand(self, head: Head) -> H:
+        """What a head means; never raises, an error is a meaning too. May be kept for other requests."""
+
+    def serve(self, call: HttpCall, meaning: H, body: bytes) -> None:
+        """Answer a whole request, now or later."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a peer may make large or slow, in bytes, numbers and seconds.
+
+    A body may take ``body_s`` and a second more for each ``slowest`` bytes of it that came.
+    """
+
+    body_bytes: int = 64 << 20
+    head_bytes: int = 16_384
+    pipelined: int = 64
+    compress_bytes: int = 16_384
+    answer_s: float = 30.0
+    head_s: float = 10.0
+    body_s: float = 20.0
+    slowest: int = 16_384
+    idle_s: float = 300.0
+    linger_s: float = 2.0
+
+
+class Http1Connection(asyncio.Protocol, Generic[H]):
+    """RFC 9112 as a server. ``heads`` may be shared by all connections of one service."""
+
+    def __init__(self, service: Service[H], heads: Heads[H], limits: Limits, turns: Turns, clock: Clock) -> None:
+        self._service = service
+        self._heads = heads
+        self.limits = limits
+        self._turns = turns
+        self._clock = clock
+        self._transport: asyncio.Transport | None = None
+        self._calls: deque[HttpCall] = deque()
+        self._rest = b""
+        self._reading: tuple[Head, H] | None = None  # a request whose body is not whole
+        self._parts: list[bytes] = []
+        self._missing = 0
+        self._weight = 0  # bytes of the bodies that are not answered
+        self._chunks: Chunks | None = None
+        self._since = clock.now
+        self._armed = False
+        self._full = False  # the peer does not read
+        self._held = False  # nothing is taken from the peer
+        self._ended = False  # no request is read any more; what comes is thrown away
+        self.open = False
+        self.leaving = False
+
+    # --- the transport ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's own class
+        self.open = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open = False
+        self._calls.clear()
+        self._parts.clear()
+        self._rest = b""
+
+    def eof_received(self) -> bool:
+        """The peer sends no more; what it asked is answered still."""
+        self._reading, self._rest = None, b""
+        self._finish()
+        return self.open and bool(self._calls)
+
+    def pause_writing(self) -> None:
+        self._full = True
+        self._since = self._clock.now
+        self._hold()
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._go_on()
+
+    @property
+    def date(self) -> bytes:
+        """The line of an answer's head that tells the time."""
+        return self._clock.date
+
+    def leave(self) -> None:
+        """Answer what is under way, take nothing new, close."""
+        self.leaving = True
+        if not self._calls and self._reading is None and not self._rest:
+            self._close()
+
+    def tick(self, now: float) -> None:
+        """Cut who is too slow: called every second."""
+        limits, quiet = self.limits, now - self._since
+        if self._ended and not self._calls:
+            late = quiet > limits.linger_s
+        elif self._full:
+            late = quiet > limits.body_s
+        elif self._calls:
+            return  # it waits for us
+        elif self._reading is not None:
+            came = self._chunks.size if self._chunks is not None else sum(map(len, self._parts))
+            late = quiet > limits.body_s + came / limits.slowest
+        elif self._rest:
+            late = quiet > limits.head_s
+        else:
+            late = quiet > limits.idle_s
+        if late and self._transport is not None:
+            if (self._rest or self._reading) and not self._full and not self._ended:
+                self._refuse(HeadFault(408, "the request did not come in time"))
+            else:
+                self._transport.abort()
+
+    # --- requests in ---
+
+    def data_received(self, data: bytes) -> None:
+        if self._ended:
+            return
+        if self._reading is None:
+            if self._rest:
+                data = self._rest + data
+            else:
+                self._since = self._clock.now
+        try:
+            while data and self._reading is not None and not self._ended:
+                data = self._body(data)
+            if data:
+                self._requests(data)
+        except HeadFault as fault:
+            self._refuse(fault)
+
+    def _requests(self, data: bytes) -> None:
+        """Read as many requests as came; keep what is none yet."""
+        at, end, limits = 0, len(data), self.limits
+        while at < end:
+            if self._ended:
+                break
+            if self._full or len(self._calls) >= limits.pipelined or self._weight > limits.body_bytes:
+                self._hold()
+                break
+            if data[at] == 13:  # an empty line after a body: section 2.2
+                if end - at == 1:
+                    break
+                if data[at + 1] == 10:
+                    at += 2
+                    continue
+            stop = data.find(b"\r\n\r\n", at, at + limits.head_bytes) + 4
+            if stop < 4:
+                if end - at >= limits.head_bytes:
+                    raise HeadFault(431, f"a head of more than {limits.head_bytes} bytes")
+                break
+            head, meaning, length = self._heads.read(data[at:stop])
+            if 0 <= length <= end - stop:
+                at = stop + length
+                if length > limits.body_bytes:
+                    raise HeadFault(413, f"a body of more than {limits.body_bytes} bytes")
+                self._whole(head, meaning, data[stop:at])
+                continue
+            self._begin(head, meaning, length)
+            at = end
+            rest = data[stop:]
+            while rest and self._reading is not None:
+                rest = self._body(rest)
+            if self._reading is None and rest:
+                data, at, end = rest, 0, len(rest)
+        if at:
+            self._since = self._clock.now
+        self._rest = data[at:] if not self._ended else b""
+
+    def _begin(self, head: Head, meaning: H, length: int) -> None:
+        """The head of a request whose body is still to come."""
+        if length > self.limits.body_bytes:
+            raise HeadFault(413, f"a body of more than {self.limits.body_bytes} bytes")
+        self._reading = head, meaning
+        self._rest = b""
+        self._since = self._clock.now
+        if length == CHUNKED:
+            self._chunks = Chunks(self.limits.body_bytes)
+        else:
+            self._missing = length
+        if head.expects:
+            interim = HttpCall(self, head, 0.0)
+            interim.parts, interim.done, interim.close = (CONTINUE,), True, False
+            self._calls.append(interim)
+            self.answered()
+
+    def _body(self, data: bytes) -> bytes:
+        """Take more of a body; what comes after it is given back."""
+        assert self._reading is not None
+        head, meaning = self._reading
+        if self._chunks is not None:
+            rest = self._chunks.feed(data)
+            if rest is None:
+                return b""
+            body, self._chunks = self._chunks.body, None
+        else:
+            if len(data) < self._missing:
+                self._parts.append(data)
+                self._missing -= len(data)
+                return b""
+            self._parts.append(data[: self._missing])
+            body, rest = b"".join(self._parts), data[self._missing :]
+            self._parts = []
+        self._reading = None
+        self._whole(head, meaning, body)
+        return rest
+
+    def _whole(self, head: Head, meaning: H, body: bytes) -> None:
+        """A request is complete."""
+        call = HttpCall(self, head, self._turns.time() + self.limits.answer_s)
+        call.size = len(body)
+        self._weight += call.size
+        self._calls.append(call)
+        if head.close or self.leaving:
+            self._ended = call.close = True
+        if head.encoding and body:
+            try:
+                body = decompressed(body, head.encoding, self.limits.body_bytes)
+            except ServingError as error:
+                call.fail(error)
+                return
+        self._service.serve(call, meaning, body)
+
+    def _refuse(self, fault: HeadFault) -> None:
+        """Answer what breaks the rules, after what was asked before, and end."""
+        self._ended = True
+        self._reading, self._rest, self._parts, self._chunks = None, b"", [], None
+        head = Head("GET", "/", {}, old=False)
+        head.close = True
+        call = HttpCall(self, head, 0.0)
+        self._calls.append(call)
+        call.refuse(fault.status, str(fault))
+
+    def _hold(self) -> None:
+        if not self._held and self._transport is not None and self.open:
+            self._held = True
+            self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Read again, first what came before."""
+        if not self._held or self._full or not self.open or self._transport is None:
+            return
+        self._held = False
+        self._transport.resume_reading()
+        if self._rest and not self._ended:
+            data, self._rest = self._rest, b""
+            try:
+                self._requests(data)
+            except HeadFault as fault:
+                self._refuse(fault)
+
+    # --- answers out ---
+
+    def answered(self) -> None:
+        """A call has its answer: it is written at the end of this turn, if those before have theirs."""
+        if not self._armed:
+            self._armed = True
+            self._turns.write(self._flush)
+
+    def _flush(self) -> None:
+        self._armed = False
+        calls, close = self._calls, False
+        parts: list[bytes] = []
+        while calls and calls[0].done:
+            call = calls.popleft()
+            parts += call.parts
+            self._weight -= call.size
+            close = close or call.close
+        if not self.open or self._transport is None:
+            return
+        if parts:
+            self._since = self._clock.now
+            self._transport.write(b"".join(parts))
+        if close or (self.leaving and not self._rest):
+            self._finish()
+        elif self._held:
+            self._go_on()
+
+    def _finish(self) -> None:
+        """End in order when the last answer is out: what is on its way to us must not destroy it."""
+        if self._calls or self._reading is not None or not self.open or self._transport is None:
+            return
+        self._ended = True
+        self._since = self._clock.now
+        if self._held:
+            self._held = False
+            self._transport.resume_reading()
+        if self._transport.can_write_eof() and not self._transport.is_closing():
+            self._transport.write_eof()
+
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()

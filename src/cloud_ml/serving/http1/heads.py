@@ -1,0 +1,174 @@
+"""The head of a request: RFC 9112, sections 2 to 6, read strictly."""
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+H = TypeVar("H")
+
+CHUNKED = -1
+REMEMBERED = 1024
+"""Heads kept for all connections; when there are more, all are forgotten."""
+
+_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([\x21-\x7e]+) HTTP/1\.([01])")
+_FIELD = re.compile(
+    rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[ \t]*[\x21-\x7e\x80-\xff])*)?)[ \t]*"
+)
+_LENGTH = re.compile(rb"[0-9]{1,18}")
+_ENCODINGS = {"identity": "", "gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
+_ONCE = frozenset({"content-length", "transfer-encoding", "host", "content-encoding", "expect"})
+
+
+class HeadFault(Exception):
+    """A head that is refused, and the connection with it: where one request ends is not certain any more."""
+
+    def __init__(self, status: int, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+
+
+class Head:
+    """What a head says of its message. ``length`` is that of the body, or ``CHUNKED``."""
+
+    __slots__ = ("accepts", "close", "encoding", "expects", "fields", "length", "method", "old", "target")
+
+    def __init__(self, method: str, target: str, fields: Mapping[str, str], *, old: bool) -> None:
+        self.method = method
+        self.target = target
+        self.fields = fields
+        self.old = old
+        self.length = 0
+        self.close = old
+        self.expects = False
+        self.encoding = ""
+        self.accepts = ""
+
+
+def read_head(data: bytes, most_fields: int = 100) -> Head:
+    """Read a head, from the request line to the empty line.
+
+    Raises:
+        HeadFault: where it breaks a rule, with the status to answer.
+    """
+    lines = data[:-4].split(b"\r\n")
+    line = _LINE.fullmatch(lines[0])
+    if line is None:
+        raise HeadFault(400, "the request line is no method, target and HTTP version")
+    if len(lines) - 1 > most_fields:
+        raise HeadFault(431, f"a head of more than {most_fields} fields")
+    method, target, minor = line.groups()
+    fields: dict[str, str] = {}
+    for each in lines[1:]:
+        field = _FIELD.fullmatch(each)
+        if field is None:
+            raise HeadFault(400, "a line of the head is no field")
+        name, value = field[1].decode().lower(), field[2].decode("latin-1")
+        if name in fields:
+            if name in _ONCE:
+                raise HeadFault(400, f"the head has {name} twice")
+            value = f"{fields[name]}, {value}"
+        fields[name] = value
+    head = Head(method.decode(), _origin(target.decode()), fields, old=minor == b"0")
+    if "host" not in fields and not head.old:
+        raise HeadFault(400, "the head has no host")
+    _frame(head)
+    _negotiate(head)
+    return head
+
+
+def _origin(target: str) -> str:
+    """Path and query of a target, which may name the whole address: section 3.2."""
+    if target.startswith("/"):
+        return target
+    if target.lower().startswith(("http://", "https://")):
+        path = target.split("://", 1)[1].partition("/")
+        return f"/{path[2]}"
+    raise HeadFault(400, "the target is no path")
+
+
+def _frame(head: Head) -> None:
+    """Where the message ends: section 6."""
+    coding, length = head.fields.get("transfer-encoding"), head.fields.get("content-length")
+    if coding is not None:
+        if length is not None:
+            raise HeadFault(400, "the head has a content-length and a transfer-encoding")
+        if head.old:
+            raise HeadFault(400, "HTTP/1.0 has no transfer-encoding")
+        if coding.lower() != "chunked":
+            raise HeadFault(501, f"transfer-encoding is {coding[:50]!r}; chunked is read")
+        head.length = CHUNKED
+    elif length is not None:
+        if _LENGTH.fullmatch(length.encode("latin-1")) is None:
+            raise HeadFault(400, "content-length is no number")
+        head.length = int(length)
+
+
+def _negotiate(head: Head) -> None:
+    fields = head.fields
+    for option in fields.get("connection", "").lower().split(","):
+        if option.strip() == "close":
+            head.close = True
+            break
+        if option.strip() == "keep-alive":
+            head.close = False
+    expect = fields.get("expect")
+    if expect is not None and not head.old:
+        if expect.lower() != "100-continue":
+            raise HeadFault(417, "expect is not 100-continue")
+        head.expects = True
+    named = fields.get("content-encoding", "identity").lower()
+    if named not in _ENCODINGS:
+        raise HeadFault(415, f"content-encoding is {named[:50]!r}; gzip and deflate are read")
+    head.encoding = _ENCODINGS[named]
+    head.accepts = _accepted(fields.get("accept-encoding", ""))
+
+
+def _accepted(offers: str) -> str:
+    """The encoding to answer with: gzip or deflate where they are named and not refused."""
+    named = set()
+    for offer in offers.lower().split(","):
+        coding, _, weight = offer.partition(";")
+        if weight.replace(" ", "").rstrip("0") not in ("q=", "q=0", "q=0."):
+            named.add(coding.strip())
+    return next((each for each in ("gzip", "deflate") if each in named), "")
+
+
+class Heads(Generic[H]):
+    """Reads heads, and remembers by their bytes what they mean.
+
+    A client sends the same head again and again, but for the length of the body: that is taken out of what is
+    compared. Reading a head that is known costs a twentieth.
+    """
+
+    def __init__(self, understand: Callable[[Head], H]) -> None:
+        self._understand = understand
+        self._seen: dict[bytes, tuple[Head, H]] = {}
+
+    def read(self, data: bytes) -> tuple[Head, H, int]:
+        """The head, what it means to the server, and the length of the body.
+
+        Raises:
+            HeadFault: see ``read_head``.
+        """
+        key, told = data, -1
+        at = data.find(b"ontent-Length: ")
+        if at < 0:
+            at = data.find(b"ontent-length: ")
+        if at >= 0:
+            start = at + 15
+            end = data.find(b"\r", start)
+            digits = data[start:end]
+            if len(digits) < 19 and digits.isdigit():
+                told = int(digits)
+                key = data[:start] + data[end:]
+        known = self._seen.get(key)
+        if known is not None:
+            head, meaning = known
+            return head, meaning, head.length if told < 0 else told
+        head = read_head(data)
+        meaning = self._understand(head)
+        if told < 0 or head.length == told:
+            if len(self._seen) >= REMEMBERED:
+                self._seen.clear()
+            self._seen[key] = head, meaning
+        return head, meaning, head.length

@@ -1,0 +1,77 @@
+"""What is told of a model: the states of its versions, and its signatures."""
+
+from typing import Any
+
+import orjson
+
+from cloud_ml.serving.errors import ModelNotFound
+from cloud_ml.serving.http1.calls import HttpCall
+from cloud_ml.serving.signatures import Signature, TensorSpec
+from cloud_ml.serving.table import Choice, ModelTable
+
+
+class Status:
+    """Answers with ``GetModelStatusResponse`` as JSON."""
+
+    def __init__(self, table: ModelTable, choice: Choice) -> None:
+        self._table = table
+        self._choice = choice
+
+    def __call__(self, call: HttpCall, _body: bytes) -> None:
+        """See ``rest.service.Answer``."""
+        name, number, label = self._choice
+        model = self._table.models.get(name)
+        if model is None:
+            raise ModelNotFound(f"Could not find any versions of model {name}")
+        if number is None and label is None:
+            numbers = sorted(model.versions, reverse=True)
+        else:
+            numbers = [self._table.find(name, number, label).number]
+        told = [
+            {"version": str(each), "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
+            for each in numbers
+        ]
+        call.json(_pretty({"model_version_status": told}))
+
+
+class Metadata:
+    """Answers with ``GetModelMetadataResponse`` as JSON."""
+
+    def __init__(self, table: ModelTable, choice: Choice) -> None:
+        self._table = table
+        self._choice = choice
+
+    def __call__(self, call: HttpCall, _body: bytes) -> None:
+        """See ``rest.service.Answer``."""
+        version = self._table.find(*self._choice)
+        signatures = {each.name: _signature(each) for each in version.model.signatures.values()}
+        call.json(
+            _pretty(
+                {
+                    "model_spec": {"name": version.name, "signature_name": "", "version": str(version.number)},
+                    "metadata": {"signature_def": {"signature_def": signatures}},
+                }
+            )
+        )
+
+
+def _signature(signature: Signature) -> dict[str, Any]:
+    return {
+        "inputs": {spec.name: _tensor(spec) for spec in signature.inputs},
+        "outputs": {spec.name: _tensor(spec) for spec in signature.outputs},
+        "method_name": signature.method,
+        "defaults": {},
+    }
+
+
+def _tensor(spec: TensorSpec) -> dict[str, Any]:
+    dims = [{"size": str(size), "name": ""} for size in spec.shape or ()]
+    return {
+        "dtype": spec.dtype.tensorflow,
+        "tensor_shape": {"dim": dims, "unknown_rank": spec.shape is None},
+        "name": spec.inner or spec.name,
+    }
+
+
+def _pretty(value: Any) -> bytes:
+    return orjson.dumps(value, option=orjson.OPT_INDENT_2 | orjson.OPT_APPEND_NEWLINE)

@@ -1,0 +1,180 @@
+"""``:predict``: rows (``instances``) or columns (``inputs``) of tensors as JSON."""
+
+from typing import Any
+
+from cloud_ml.serving.batching import Outcome, Request, Values
+from cloud_ml.serving.codecs import json_answers, json_documents
+from cloud_ml.serving.codecs.json_numbers import WORTH, Numbers
+from cloud_ml.serving.errors import BadRequest, ModelNotFound
+from cloud_ml.serving.http1.calls import HttpCall
+from cloud_ml.serving.loaded import LoadedVersion, rows_and_tails
+from cloud_ml.serving.signatures import Shape, Signature
+from cloud_ml.serving.table import Choice, ModelTable
+
+ROWS, COLUMNS = "instances", "inputs"
+SIZES = 1024
+"""Shapes that a plan remembers."""
+
+_numbers = Numbers()
+
+
+class RestPlan:
+    """Requests to one signature in one format: how they are judged, and how their answers are written."""
+
+    __slots__ = ("_known", "_only", "rows", "signature", "version")
+
+    def __init__(self, version: LoadedVersion, signature: Signature, *, rows: bool) -> None:
+        self.version = version
+        self.signature = signature
+        self.rows = rows
+        self._only = signature.outputs[0] if len(signature.outputs) == 1 else None
+        self._known: dict[tuple[Shape, ...], tuple[int, tuple[Shape, ...]]] = {}
+
+    def submit(self, call: HttpCall, shapes: tuple[Shape, ...], tensors: list[Values]) -> None:
+        """Run it.
+
+        Raises:
+            BadRequest: for shapes that the signature does not take.
+        """
+        known = self._known.get(shapes)
+        if known is None:
+            known = self._judge(shapes)
+        self.version.submit(self.signature, Request(call, self, tensors, known[0], call.deadline), known[1])
+
+    def _judge(self, shapes: tuple[Shape, ...]) -> tuple[int, tuple[Shape, ...]]:
+        for spec, shape in zip(self.signature.inputs, shapes, strict=True):
+            self.signature.check_tensor(spec, spec.dtype, shape)
+        if len(self._known) >= SIZES:
+            self._known.clear()
+        known = self._known[shapes] = rows_and_tails(self.signature, shapes)
+        return known
+
+    def send(self, call: HttpCall, outcome: Outcome, first: int, rows: int) -> None:
+        """See ``batching.Form``."""
+        arrays = outcome.arrays
+        if self.signature.batched and len(arrays[0]) != rows:
+            arrays = [array[first : first + rows] for array in arrays]
+        if self._only is not None:
+            head = b'{"predictions":' if self.rows else b'{"outputs":'
+            if self.rows and not arrays[0].ndim:
+                raise BadRequest(f"output {self._only.name!r} has no rows; ask by 'inputs'")
+            call.json(head + json_answers.text(arrays[0], self._only) + b"}")
+        elif self.rows:
+            call.json(self._by_rows(arrays))
+        else:
+            named = [
+                b'"%b":%b' % (_key(spec.name), json_answers.text(array, spec))
+                for spec, array in zip(self.signature.outputs, arrays, strict=True)
+            ]
+            call.json(b'{"outputs":{%b}}' % b",".join(named))
+
+    def _by_rows(self, arrays: Any) -> bytes:
+        outputs = list(zip(self.signature.outputs, arrays, strict=True))
+        sizes = {array.shape[0] if array.ndim else -1 for array in arrays}
+        if len(sizes) != 1 or -1 in sizes:
+            told = ", ".join(f"{spec.name!r} {list(array.shape)}" for spec, array in outputs)
+            raise BadRequest(f"outputs differ in their number of rows: {told}; ask by 'inputs'")
+        keys = [(b'"%b":' % _key(spec.name), spec, array) for spec, array in outputs]
+        made = []
+        for row in range(sizes.pop()):
+            cells = [key + json_answers.text(array[row : row + 1], spec)[1:-1] for key, spec, array in keys]
+            made.append(b"{%b}" % b",".join(cells))
+        return b'{"predictions":[%b]}' % b",".join(made)
+
+
+class Predict:
+    """Answers predictions of one model, version or label."""
+
+    def __init__(self, table: ModelTable, choice: Choice) -> None:
+        self._table = table
+        self._choice = choice
+        self._generation = -1
+        self._plans: dict[tuple[str, str], RestPlan] = {}
+
+    def __call__(self, call: HttpCall, body: bytes) -> None:
+        """See ``rest.service.Answer``."""
+        if self._table.generation != self._generation:
+            self._version = self._table.find(*self._choice)
+            self._plans = {}
+            self._generation = self._table.generation
+        if len(body) >= WORTH:
+            plan = self._plans.get(("", ROWS)) or self._plan("", ROWS)
+            inputs = plan.signature.inputs
+            if len(inputs) == 1 and inputs[0].shape is not None:
+                read = _numbers.read(body, inputs[0].dtype, len(inputs[0].shape))
+                if read is not None:
+                    form, shape, flat = read
+                    if form != ROWS:
+                        plan = self._plans.get(("", form)) or self._plan("", form)
+                    plan.submit(call, (shape,), [flat.reshape(shape)])  # type: ignore[union-attr]
+                    return
+        asked = json_documents.document(body, ROWS, COLUMNS, "signature_name")
+        name = asked.get("signature_name", "")
+        form = ROWS if ROWS in asked else COLUMNS
+        if form not in asked or (form == ROWS and COLUMNS in asked):
+            raise BadRequest("the body has neither or both of 'instances' and 'inputs'; it takes one of them")
+        if type(name) is not str:
+            raise BadRequest("'signature_name' is no string")
+        plan = self._plans.get((name, form)) or self._plan(name, form)
+        shapes, tensors = (by_rows if form == ROWS else by_columns)(plan.signature, asked[form], body)
+        plan.submit(call, shapes, tensors)
+
+    def _plan(self, name: str, form: str) -> RestPlan:
+        try:
+            signature = self._version.signature(name)
+        except ModelNotFound as error:
+            raise BadRequest(error.message) from error  # as TensorFlow Serving's REST says it
+        plan = self._plans[name, form] = RestPlan(self._version, signature, rows=form == ROWS)
+        return plan
+
+
+Tensors = tuple[tuple[Shape, ...], list[Values]]
+
+
+def by_rows(signature: Signature, value: Any, body: bytes) -> Tensors:
+    """Tensors of ``instances``: a value for each row, or an object of values where there are several inputs."""
+    if type(value) is not list or not value:
+        raise BadRequest(f"'instances' is no list of one row or more: {signature}")
+    inputs = signature.inputs
+    first = value[0]
+    if type(first) is not dict or json_documents.is_base64(first):
+        if len(inputs) != 1:
+            raise BadRequest(f"'instances' is a plain list, and there are several inputs to name: {signature}")
+        return _together(signature, [(value, "instances")])
+    for place, row in enumerate(value):
+        if type(row) is not dict:
+            raise BadRequest(f"instances[{place}] is no object, instances[0] is one: {signature}")
+        if len(row) != len(inputs) or any(spec.name not in row for spec in inputs):
+            try:
+                signature.check_names(row)
+            except BadRequest as error:
+                raise BadRequest(f"instances[{place}]: {error.message}") from error
+    for spec in inputs:
+        if body.count(f'"{spec.name}"'.encode()) > len(value):
+            json_documents.document(body, spec.name)
+    return _together(signature, [([row[spec.name] for row in value], f"instances.{spec.name}") for spec in inputs])
+
+
+def by_columns(signature: Signature, value: Any, body: bytes) -> Tensors:
+    """Tensors of ``inputs``: a tensor, or an object of tensors where there are several inputs."""
+    inputs = signature.inputs
+    if type(value) is not dict or json_documents.is_base64(value):
+        if len(inputs) != 1:
+            raise BadRequest(f"'inputs' is a plain value, and there are several inputs to name: {signature}")
+        return _together(signature, [(value, "inputs")])
+    signature.check_names(value)
+    json_documents.document(body, *value) if any(body.count(f'"{key}"'.encode()) > 1 for key in value) else None
+    return _together(signature, [(value.get(spec.name), f"inputs.{spec.name}") for spec in inputs])
+
+
+def _together(signature: Signature, given: list[tuple[Any, str]]) -> Tensors:
+    shapes, tensors = [], []
+    for spec, (value, where) in zip(signature.inputs, given, strict=True):
+        shape, made = json_documents.tensor(value, spec, signature, where)
+        shapes.append(shape)
+        tensors.append(json_documents.shaped(shape, made, spec.dtype))
+    return tuple(shapes), tensors
+
+
+def _key(name: str) -> bytes:
+    return name.replace("\\", "\\\\").replace('"', '\\"').encode()

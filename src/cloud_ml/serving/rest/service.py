@@ -1,0 +1,85 @@
+"""Which request of HTTP goes where."""
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Protocol
+from urllib.parse import unquote
+
+from cloud_ml.serving.errors import BadRequest, ServingError
+from cloud_ml.serving.http1.calls import HttpCall
+from cloud_ml.serving.http1.heads import Head
+
+Answer = Callable[[HttpCall, bytes], None]
+"""Answers a request with this body, now or later; what it raises of ``ServingError`` is told."""
+
+log = logging.getLogger(__name__)
+
+
+class Door(Protocol):
+    """An interface that is served over HTTP."""
+
+    def route(self, method: str, path: str, head: Head) -> Answer | None:
+        """What answers this; None where it is not of this interface. ``method`` is GET or POST.
+
+        Raises:
+            ServingError: where the path is of this interface and means nothing.
+        """
+
+
+class HttpService:
+    """Serves what the doors know. ``extra`` are lines for the head of every answer to OPTIONS."""
+
+    def __init__(self, doors: Sequence[Door]) -> None:
+        self._doors = doors
+
+    def understand(self, head: Head) -> Answer:
+        """See ``http1.connection.Service``."""
+        if head.method not in ("GET", "HEAD", "POST"):
+            return _not_allowed
+        method, path = "GET" if head.method == "HEAD" else head.method, head.target.partition("?")[0]
+        try:
+            for door in self._doors:
+                found = door.route(method, path, head)
+                if found is not None:
+                    return found
+        except ServingError as error:
+            return _Refused(error)
+        return _not_found
+
+    def serve(self, call: HttpCall, meaning: Answer, body: bytes) -> None:
+        """See ``http1.connection.Service``."""
+        try:
+            meaning(call, body)
+        except ServingError as error:
+            call.fail(error)
+        except Exception:
+            log.exception("a request failed")
+            call.fail(ServingError("the server failed; its log says why"))
+
+
+class _Refused:
+    def __init__(self, error: ServingError) -> None:
+        self._error = error
+
+    def __call__(self, call: HttpCall, _body: bytes) -> None:
+        call.fail(self._error)
+
+
+def _not_found(call: HttpCall, _body: bytes) -> None:
+    call.refuse(404, f"there is nothing at {call.head.target[:200]}")
+
+
+def _not_allowed(call: HttpCall, _body: bytes) -> None:
+    call.refuse(405, f"{call.head.method} is not a method of this server", b"Allow: GET, HEAD, POST\r\n")
+
+
+def decoded(part: str) -> str:
+    """A part of a path as it was meant.
+
+    Raises:
+        BadRequest: where it is no text.
+    """
+    try:
+        return unquote(part, errors="strict")
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"the path has {part[:100]!r}, which is no text") from error
