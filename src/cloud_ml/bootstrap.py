@@ -102,7 +102,6 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
     objects = LocalObjectStore(data / "objects", (lambda tenant: tenant_base + tenant) if switches_user else None)
     engine = LocalEngine(
         findings,
-        network=settings.engine.network,
         layers_limit_bytes=settings.environments.layers_limit_bytes,
         tidy_s=settings.environments.tidy_s,
     )
@@ -146,7 +145,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             ),
             trainers=settings.trainers,
             offload=platform.offload,
-            network=settings.engine.network,
+            network=findings.config.network.fence,
         ),
         settings=settings.controller,
         rules=Rules(settings.engine.stop_grace_s, settings.engine.start_timeout_s),

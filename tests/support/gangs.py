@@ -19,7 +19,9 @@ def gang_of(*command: str, attempt: int = 1, uid: str | None = None, **changes: 
     if "variables" in process:
         process["environment"] = process.pop("variables")
     key = GangKey(uid or uuid.uuid4().hex, attempt)
-    return Gang(key=key, tenant=1, processes=(ProcessPlan("master", 0, command, **process),), **changes)
+    return Gang(
+        key=key, tenant=changes.pop("tenant", 1), processes=(ProcessPlan("master", 0, command, **process),), **changes
+    )
 
 
 def shell(script: str, **changes: Any) -> Gang:

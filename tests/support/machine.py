@@ -11,6 +11,8 @@ from cloud_ml.engines.base import GangKey
 from cloud_ml.engines.local import cgroups
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger, is_alive
+from cloud_ml.engines.local.network import TENANT, tenants
+from cloud_ml.engines.local.network.pins import Pins
 
 
 def end_engine(config: LocalConfig) -> None:
@@ -31,6 +33,8 @@ def end_engine(config: LocalConfig) -> None:
             group.kill()
             group.remove()
         hierarchy.remove()
+    if config.network.fence == TENANT:
+        tenants.clear(Pins(config.network.instance))
 
 
 def spawner_pid(root: Path) -> int | None:

@@ -35,7 +35,7 @@ COMMANDS = {
 @click.option("--database-url", help="Another database than SQLite in the data folder.")
 @click.option("--config", "file", type=click.Path(exists=True, dir_okay=False), help="Settings, as TOML.")
 @click.option("--sandbox", type=click.Choice(["auto", "require", "none"]), help="Bubblewrap around jobs.")
-@click.option("--network", type=click.Choice(["host", "none"]), help="What jobs see of the network.")
+@click.option("--network", type=click.Choice(["auto", "tenant", "host", "none"]), help="What jobs see of the network.")
 @click.option("--max-running-jobs", type=int, help="Jobs that run at once.")
 @click.option("--environments-dir", type=click.Path(file_okay=False), help="Layers and caches of environments.")
 @click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate chain, PEM.")

@@ -26,7 +26,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         except CloudMlError as error:
             yield _AREA.problem("required", error.message, error.hint or "")
             return
-        for fence, stands in in_force(found.config, settings.engine.network).items():
+        for fence, stands in in_force(found.config).items():
             yield _AREA.ok(fence.replace("_", " "), stands)
         for sentence in found.missing:
             says, _, remedy = sentence.partition("; ")

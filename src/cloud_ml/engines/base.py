@@ -100,6 +100,8 @@ class ProcessPlan:
 class Gang:
     """Everything an engine needs to run one attempt. ``tenant`` is the organisation's number.
 
+    ``network`` is ``host`` (the machine's), ``tenant`` (the organisation's own) or ``none``.
+
     ``prepare_command`` and ``finish_command`` are shell lines run before and after the user's code,
     with the same limits. ``wall_time_s`` bounds the time from the first process's start, ``disk_bytes``
     what the attempt keeps in folders of its own.

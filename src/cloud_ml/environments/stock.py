@@ -143,7 +143,8 @@ class Stock:
         """The lock, and the uv that can install it.
 
         First on top of the runtime as it is; then with other versions of what the runtime brings; then the
-        same with builds allowed. The last try's words are the ones to read.
+        same with builds allowed. The last try's words are the ones to read, unless they only say that the network of
+        the tenant does not lead where the one of the platform did.
         """
         wider = replace(bare, requires=(*bare.requires, *(one.text for one in needed)))
         on_top = replace(wider, constraints=(*wider.constraints, *resolve.pins(base)))
@@ -151,15 +152,16 @@ class Stock:
         remote = any(one.url for one in needed)
         tries = [(self.shared, on_top), (self.shared, wider), (self.private, on_top), (self.private, wider)]
         tries = tries[2:] if remote else tries
-        for uv, question in tries[:-1]:
-            with contextlib.suppress(resolve.NoSolution):
+        telling: resolve.NoSolution | None = None
+        for uv, question in tries:
+            try:
                 return self._lock(question, uv, interpreter, fresh_s=_FRESH_S, offline_first=known), uv
-        uv, question = tries[-1]
-        try:
-            return self._lock(question, uv, interpreter, fresh_s=_FRESH_S, offline_first=known), uv
-        except resolve.NoSolution as failure:
-            self.log(failure.words)
-            raise
+            except resolve.NoSolution as failure:
+                if telling is None or not _is_of_network(failure):
+                    telling = failure
+        assert telling is not None
+        self.log(telling.words)
+        raise telling
 
     def _lock(
         self, question: resolve.Question, uv: Uv, interpreter: Interpreter, *, fresh_s: float, offline_first: bool
@@ -199,7 +201,7 @@ class Stock:
             try:
                 return resolve.ask(question, uv=uv, interpreter=interpreter, folder=folder)
             except resolve.NoSolution as failure:
-                if offline_first or not any(word in failure.words for word in _NETWORK_WORDS):
+                if offline_first or not _is_of_network(failure):
                     raise
                 with contextlib.suppress(resolve.NoSolution):
                     return resolve.ask(question, uv=uv, interpreter=interpreter, folder=folder, offline=True)
@@ -224,6 +226,10 @@ def _compatible(builds: Mapping[str, str], needed: Sequence[Requirement]) -> dic
     """The builds that the trainer's own pins allow."""
     pins = {one.name: one.specifier for one in needed}
     return {name: version for name, version in builds.items() if satisfies(version, pins.get(name, ""))}
+
+
+def _is_of_network(failure: resolve.NoSolution) -> bool:
+    return any(word in failure.words for word in _NETWORK_WORDS)
 
 
 def _age_s(file: Path) -> float | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
+import ipaddress
 import re
 
 from cloud_ml.models import common
 from cloud_ml.models.quota import limit_of
-from cloud_ml.settings.themes import MIB, Settings
+from cloud_ml.settings import reachable
+from cloud_ml.settings.themes import MIB, EngineSettings, Settings
 
 _WORDS = {
     "server.log_format": ("auto", "text", "json"),
@@ -15,7 +17,7 @@ _WORDS = {
     "trainers.urls": ("public", "none"),
     "engine.sandbox": ("auto", "require", "landlock", "none"),
     "engine.cgroups": ("auto", "require", "none"),
-    "engine.network": ("host", "none"),
+    "engine.network": ("auto", "tenant", "host", "none"),
 }
 _LEAST = {
     "server.database_readers": 1,
@@ -73,3 +75,24 @@ def check(settings: Settings) -> None:
     for name in ("default_memory", "default_disk", "disk_reserve"):
         if size := getattr(settings.engine, name):
             common.check_memory(f"engine.{name}", size)
+    _check_network(settings.engine)
+
+
+def _check_network(engine: EngineSettings) -> None:
+    try:
+        reachable.parse(engine.network_allow)
+    except ValueError as error:
+        raise common.refuse("engine.network_allow", str(error), reachable.ALLOWED) from None
+    for word in engine.network_dns.replace(",", " ").split():
+        try:
+            ipaddress.IPv4Address(word)
+        except ValueError:
+            raise common.refuse("engine.network_dns", word, "IPv4 addresses, with commas between") from None
+    if engine.network_range:
+        allowed = "a range of IPv4 addresses from /8 to /30, such as 10.99.0.0/20"
+        try:
+            wide = 8 <= ipaddress.IPv4Network(engine.network_range).prefixlen <= 30
+        except ValueError:
+            wide = False
+        if not wide:
+            raise common.refuse("engine.network_range", engine.network_range, allowed)

@@ -163,8 +163,20 @@ class EngineSettings:
     bubblewrap; ``landlock``: never bubblewrap; ``none``: no fence at all."""
     cgroups: str = "auto"
     """``auto``, ``require`` or ``none``, likewise for enforced limits."""
-    network: str = "host"
-    """What jobs see of the network: ``host`` (all of it) or ``none`` (loopback of their own)."""
+    network: str = "auto"
+    """What jobs see of the network. ``tenant``: a network of each organisation's own, with a way out to the open
+    internet, or the server does not start; ``host``: the machine's, all of it; ``none``: a loopback of their own;
+    ``auto``: ``tenant`` where this machine gives it, else ``host``, and the server says so."""
+    network_allow: str = ""
+    """What jobs may reach although it is private, separated by commas: ``10.1.0.0/16, 10.2.3.4:5432``. What this
+    machine itself serves is only opened by an address of its with a port."""
+    network_range: str = ""
+    """Addresses for the networks of organisations, two for each that has jobs; empty: a range of /20 that no route
+    of this machine uses."""
+    network_dns: str = ""
+    """Name servers of jobs, separated by commas; empty: this machine's, as far as they are not on its loopback."""
+    network_idle_s: float = 3600.0
+    """How long the network of an organisation is kept without a job; the next one makes it anew in some 30 ms."""
     stop_grace_s: float = 10.0
     """Between SIGTERM and SIGKILL when a job is stopped."""
     start_timeout_s: float = 3600.0

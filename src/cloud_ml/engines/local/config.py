@@ -8,6 +8,26 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
+class Network:
+    """What jobs see of the network: ``fence`` is ``tenant``, ``host`` or ``none``, the rest is about the first.
+
+    ``instance`` names this engine on its machine, ``allow`` is what may be reached although it is private.
+    """
+
+    fence: str = "host"
+    instance: str = ""
+    allow: str = ""
+    range: str = ""
+    dns: tuple[str, ...] = ()
+    idle_s: float = 3600.0
+
+    @property
+    def kept_in_etc(self) -> tuple[str, ...]:
+        """Files of ``/etc`` that are not the machine's: jobs have name servers of their own."""
+        return ("resolv.conf",) if self.fence == "tenant" else ()
+
+
+@dataclass(frozen=True)
 class LocalConfig:
     """How gangs run on this machine. Found out by the server (``probe``), fixed for the spawner's life.
 
@@ -30,6 +50,7 @@ class LocalConfig:
     seat: str = ""
     seccomp: bool = True
     landlock: int = 0
+    network: Network = field(default_factory=Network)
     cgroups: Mapping[str, str] = field(default_factory=dict)
     tenant_uid_base: int = 0
     node: str = "local"

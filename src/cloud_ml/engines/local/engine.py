@@ -22,6 +22,8 @@ from cloud_ml.engines.local import leftovers, linux, probe, proctree, sandbox
 from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogReader
+from cloud_ml.engines.local.network import HOST, TENANT
+from cloud_ml.engines.local.network import tenants as networks
 from cloud_ml.engines.local.probe import Findings
 from cloud_ml.engines.local.runtimes import LocalRuntimes
 from cloud_ml.engines.local.spawner import SOCKET_NAME, TOKEN_NAME
@@ -42,17 +44,13 @@ class LocalEngine(Engine):
 
     Args:
         findings: What the machine gives (see ``probe``).
-        network: ``host`` or ``none``, for ``isolation`` only; each gang names its own.
         layers_limit_bytes: What installed packages may take before unused ones go; 0 means no limit.
         tidy_s: How often that is looked at.
     """
 
-    def __init__(
-        self, findings: Findings, *, network: str = "host", layers_limit_bytes: int = 0, tidy_s: float = 600.0
-    ) -> None:
+    def __init__(self, findings: Findings, *, layers_limit_bytes: int = 0, tidy_s: float = 600.0) -> None:
         self._config = findings.config
         self._missing = findings.missing
-        self._network = network
         self._runtimes = LocalRuntimes(findings.config, limit_bytes=layers_limit_bytes, tidy_s=tidy_s)
         self._root = Path(findings.config.root)
         self._ledger = Ledger(self._root)
@@ -63,7 +61,7 @@ class LocalEngine(Engine):
 
     async def start(self) -> None:
         self._ledger.create()
-        await asyncio.to_thread(Etc(self._config.etc).create)
+        await asyncio.to_thread(Etc(self._config.etc, leave=self._config.network.kept_in_etc).create)
         await asyncio.to_thread(self._ledger.prune)
         await asyncio.to_thread(venvs.clear, self._ledger.venvs)
         await asyncio.to_thread(clear_leftovers, Path(self._config.environments_home))
@@ -177,9 +175,19 @@ class LocalEngine(Engine):
             return []
         return [codec.decode(UsagePoint, json.loads(line)) for line in lines]
 
+    def address(self, tenant: int) -> str | None:
+        """Where this machine reaches ports that an organisation's jobs listen on; ``None`` if nowhere.
+
+        Jobs of one organisation reach each other on their loopback.
+        """
+        if self._config.network.fence == TENANT:
+            found = networks.address_of(self._config, tenant)
+            return str(found) if found else None
+        return "127.0.0.1" if self._config.network.fence == HOST else None
+
     def isolation(self) -> Mapping[str, str]:
         """Each fence and what is in force."""
-        return probe.in_force(self._config, self._network)
+        return probe.in_force(self._config)
 
     def missing(self) -> Sequence[str]:
         """What the machine lacks, and how to get it."""

@@ -11,6 +11,7 @@ import contextlib
 import os
 import shutil
 import stat
+from collections.abc import Sequence
 from pathlib import Path
 
 USER_ID, HOME = 1000, "/work"
@@ -36,11 +37,13 @@ class Etc:
     Args:
         folder: Where the copies are; made if absent.
         source: The machine's.
+        leave: Names that somebody else looks after.
     """
 
-    def __init__(self, folder: Path, source: Path = Path("/etc")) -> None:
+    def __init__(self, folder: Path, source: Path = Path("/etc"), leave: Sequence[str] = ()) -> None:
         self._folder = str(folder)
         self._source = str(source)
+        self._leave = leave
         self._seen: dict[str, _Mark | None] = {}
         self._inside: dict[str, list[str]] = {}
 
@@ -61,7 +64,8 @@ class Etc:
     def refresh(self) -> None:
         """Copy what has changed since the last time. A file that cannot be copied is left as it was."""
         for name in _COPIED:
-            self._renew(name)
+            if name not in self._leave:
+                self._renew(name)
 
     def _renew(self, name: str) -> None:
         path = f"{self._source}/{name}"

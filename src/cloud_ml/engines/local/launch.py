@@ -40,7 +40,8 @@ class Fence:
 class Launched:
     """A command that runs. ``output`` and ``status`` are readable descriptors, ``status`` only with bwrap.
 
-    ``told`` says that ``status`` will carry the wait status as our own init tells it.
+    ``told`` says that ``status`` will carry the wait status as our own init tells it. ``network`` is what the
+    command's process finds its network by.
     """
 
     pid: int
@@ -48,6 +49,7 @@ class Launched:
     output: int
     status: int | None
     told: bool = False
+    network: int | None = None
 
     @property
     def ends(self) -> Sequence[int]:
@@ -60,7 +62,7 @@ class Launched:
 
     def close(self) -> None:
         """Let go of the descriptors."""
-        for descriptor in (self.pidfd, self.output, self.status):
+        for descriptor in (self.pidfd, self.output, self.status, self.network):
             if descriptor is not None:
                 with contextlib.suppress(OSError):
                     os.close(descriptor)
@@ -150,14 +152,18 @@ class Seat:
                 status_fd=self._inner_status,
                 init_fd=self._init,
             )
+        network = None if view.own_network is None else _opened(view.own_network)
+        where = "" if network is None else f"/proc/{os.getpid()}/fd/{network}"
         if self._program:
-            words = init.seat_orders(line, environment, user)
+            words = init.seat_orders(line, environment, user, where)
         else:
-            told = [line, dict(environment), view.folder, user, *_seen(view)]
+            told = [line, dict(environment), view.folder, user, where, *_seen(view)]
             words = json.dumps(told).encode("ascii") + b"\n"
         with os.fdopen(self._orders, "wb") as orders:
             orders.write(words)
-        return Launched(self._pid, self._pidfd, self._output, self._status, told=self._init is not None)
+        return Launched(
+            self._pid, self._pidfd, self._output, self._status, told=self._init is not None, network=network
+        )
 
 
 def launch(
@@ -206,11 +212,13 @@ def _become(fence: Fence, group: Group | None, orders: int, output: int, kept: S
             os.set_inheritable(descriptor, True)
         os.umask(0o022)
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-        line, environment, folder, user, *seen = _read_orders(orders)
+        line, environment, folder, user, network, *seen = _read_orders(orders)
         name = line[0]
         if not fence.bwrap:
             os.chdir(folder)
             linux.forbid_new_privileges()
+        if network:
+            linux.enter_network(os.open(network, os.O_RDONLY | os.O_CLOEXEC))
         if user is not None:
             os.setgroups([])
             os.setresgid(user[1], user[1], user[1])
@@ -288,6 +296,11 @@ def _inner_exit_code(descriptor: int) -> int | None:
             if (code := json.loads(text).get("exit-code")) is not None:
                 return int(code)
     return None
+
+
+def _opened(place: tuple[int, str]) -> int:
+    folder, name = place
+    return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
 
 
 def _memory_file(content: bytes) -> int:

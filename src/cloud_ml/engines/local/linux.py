@@ -7,7 +7,7 @@ import os
 from pathlib import Path
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER, _PR_SET_NO_NEW_PRIVS = 1, 36, 38
-_CLONE_NEWNS = 0x00020000
+_CLONE_NEWNS, _CLONE_NEWNET = 0x00020000, 0x40000000
 _MNT_DETACH = 0x2
 _MS_BIND, _MS_REC, _MS_SLAVE = 0x1000, 0x4000, 0x80000
 _IN_MOVED_TO, _IN_MODIFY, _IN_CREATE, _IN_CLOEXEC, _IN_NONBLOCK = 0x80, 0x2, 0x100, 0o2000000, 0o4000
@@ -58,8 +58,26 @@ def bind_mount(source: Path, target: Path) -> None:
     _check(_libc.mount(os.fsencode(source), os.fsencode(target), None, _MS_BIND | _MS_REC, None))
 
 
+def leave_network() -> None:
+    """Give this process a network of its own, with nothing in it but a loopback that is off.
+
+    Raises:
+        OSError: Not permitted.
+    """
+    _check(_libc.unshare(_CLONE_NEWNET))
+
+
+def enter_network(descriptor: int) -> None:
+    """Move this process into the network of that descriptor.
+
+    Raises:
+        OSError: Not permitted, or it is no network.
+    """
+    _check(_libc.setns(descriptor, _CLONE_NEWNET))
+
+
 def unmount(target: Path) -> None:
-    """Take away what is shown at ``target``, as soon as nobody uses it.
+    """Take away what is mounted at ``target``, as soon as nobody uses it any more.
 
     Raises:
         OSError: Nothing is mounted there, or not permitted.

@@ -15,12 +15,17 @@ import cloud_ml
 from cloud_ml.engines.local import cgroups, init, landlock, sandbox, seccomp
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.exposure import passable
+from cloud_ml.engines.local.network import NONE, TENANT, finding
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.common import memory_bytes
 from cloud_ml.settings import EngineSettings
 
 _INSTEAD = "; Landlock stands in for it: files, signals and abstract sockets are fenced, shared memory is not"
 _INSTEAD_FILES = "; Landlock stands in for it, with this kernel for files only"
+_NETWORKS = {
+    TENANT: "of each organisation's own: outward to the open internet, not to this machine or private ranges",
+    NONE: "loopback only",
+}
 
 
 @dataclass(frozen=True)
@@ -59,6 +64,9 @@ def probe(
     instance = "cloudml-" + hashlib.sha256(str(root).encode()).hexdigest()[:12]
     hierarchy, why = cgroups.find(instance) if settings.cgroups != "none" else (None, "limits are off: by setting")
     _note(why, missing, required=settings.cgroups == "require")
+    network, why, lacking = finding.find(settings, instance.removeprefix("cloudml-"), sandboxed=bool(bwrap))
+    _note(why, missing, required=settings.network == TENANT)
+    missing += lacking
     needed = (root, environments_home, Path(sys.base_prefix))
     closed = next((str(folder) for folder in needed if not passable(folder)), "")
     switch_user = as_root and (bool(bwrap) or not closed)
@@ -85,6 +93,7 @@ def probe(
         init=first,
         seat=seat,
         landlock=inner,
+        network=network,
         cgroups=hierarchy.description() if hierarchy else {},
         tenant_uid_base=settings.tenant_uid_base if switch_user else 0,
         node=socket.gethostname(),
@@ -102,7 +111,7 @@ def probe(
     return Findings(config, missing)
 
 
-def in_force(config: LocalConfig, network: str) -> dict[str, str]:
+def in_force(config: LocalConfig) -> dict[str, str]:
     """Each fence and what stands there, for people."""
     version = config.cgroups.get("version")
     fenced = bool(config.bwrap or config.landlock)
@@ -111,7 +120,7 @@ def in_force(config: LocalConfig, network: str) -> dict[str, str]:
         "system_calls": "filtered" if fenced and seccomp.program() is not None else "all",
         "limits": f"cgroup v{version}: memory, cpu, processes" if version else "memory, by looking every second",
         "user": f"{config.tenant_uid_base} + number of the organisation" if config.tenant_uid_base else _own_user(),
-        "network": "of the machine" if network == "host" or not config.bwrap else "loopback only",
+        "network": _NETWORKS.get(config.network.fence, "of the machine") if config.bwrap else "of the machine",
     }
 
 

@@ -27,6 +27,7 @@ class View:
     """What a command sees.
 
     ``read_only`` and ``writable`` are (source, target) pairs; ``etc`` is the folder that it sees as ``/etc``.
+    ``own_network`` is where a network that is not the machine's is mounted: a folder's descriptor, a name in it.
     """
 
     read_only: Sequence[tuple[str, str]] = ()
@@ -34,6 +35,7 @@ class View:
     folder: str = WORK
     hostname: str = "job"
     network: bool = False
+    own_network: tuple[int, str] | None = None
     etc: str = ""
 
 

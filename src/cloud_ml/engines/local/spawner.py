@@ -22,6 +22,7 @@ import socket
 import sys
 import time
 import traceback
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -34,6 +35,8 @@ from cloud_ml.engines.local.cgroups import Group, Pool
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.ledger import Ledger
+from cloud_ml.engines.local.network import TENANT
+from cloud_ml.engines.local.network.tenants import Networks
 from cloud_ml.engines.local.standby import Supervision, rehearse, stand_by
 from cloud_ml.models import codec
 
@@ -57,7 +60,7 @@ class _Connection:
 class Spawner:
     """Answers the server and looks after the supervisors it has forked."""
 
-    def __init__(self, config: LocalConfig, listener: socket.socket) -> None:
+    def __init__(self, config: LocalConfig, listener: socket.socket, networks: Networks | None = None) -> None:
         self._config = config
         self._ledger = Ledger(Path(config.root))
         hierarchy = cgroups.restore(dict(config.cgroups))
@@ -69,7 +72,10 @@ class Spawner:
         self._selector.register(listener, selectors.EVENT_READ, self._accept)
         self._retired = False
         self._connections = 0
-        self._etc = Etc(config.etc)
+        self._etc = Etc(config.etc, leave=config.network.kept_in_etc)
+        self._networks = networks
+        if networks is not None and networks.changes is not None:
+            self._selector.register(networks.changes, selectors.EVENT_READ, lambda _: self._restore(networks))
         self._wakeup: tuple[socket.socket, socket.socket] | None = None
         self._token = make_token(Path(config.root))
 
@@ -100,6 +106,9 @@ class Spawner:
     def _rest(self) -> None:
         """Nothing has happened during a pause: get a supervisor ready, or leave if nobody is served."""
         self._etc.refresh()
+        if self._networks is not None:
+            with _noted():
+                self._networks.tidy([child.tenant for child in self._children.values() if child.key is not None])
         if self._wanted and self._connections:
             self._wanted = False
             with contextlib.suppress(OSError):  # a gang that needs one will say what is wrong
@@ -115,6 +124,9 @@ class Spawner:
             self._dismiss(spare)
         if self._pool is not None:
             self._pool.close()
+        if self._networks is not None:
+            with _noted():
+                self._networks.leave()
 
     # ---- the server's requests
 
@@ -166,6 +178,8 @@ class Spawner:
             return  # claimed, or about to be
         self._etc.refresh()
         failpoints.here("spawner.fork.before")
+        if gang.network == TENANT:
+            self._need_network(gang.tenant)
         self._bury()  # one that has ended is no help
         self._wanted = True
         processes = len(gang.processes)
@@ -174,6 +188,15 @@ class Spawner:
         if ready is None or not ready.tell(gang.key, document):  # it has ended meanwhile, and will be buried
             self._fork(processes).tell(gang.key, document)
         failpoints.here("spawner.tell.after")
+
+    def _restore(self, networks: Networks) -> None:
+        with _noted():
+            networks.restore()
+
+    def _need_network(self, tenant: int) -> None:
+        if self._networks is None:
+            raise OSError("organisations have no networks of their own here")
+        self._networks.need(tenant)
 
     @property
     def _busy(self) -> bool:
@@ -338,6 +361,26 @@ def _drain(receiver: socket.socket) -> None:
             pass
 
 
+@contextlib.contextmanager
+def _noted() -> Iterator[None]:
+    """What goes wrong with networks is told in the log, and does not end the spawner: each job that needs one tries."""
+    try:
+        yield
+    except OSError:
+        traceback.print_exc()
+
+
+def _networks(config: LocalConfig) -> Networks | None:
+    if config.network.fence != TENANT:
+        return None
+    networks = Networks(config)
+    try:
+        networks.start()
+    except OSError as error:
+        sys.exit(f"cloudml: networks of organisations cannot be had: {error}")
+    return networks
+
+
 def main() -> None:
     """Become the spawner: the configuration comes as JSON on standard input."""
     failpoints.arm(os.environ)
@@ -357,7 +400,7 @@ def main() -> None:
     os.umask(previous)
     os.chdir("/")
     listener.listen(64)
-    spawner = Spawner(config, listener)
+    spawner = Spawner(config, listener, _networks(config))
     print("ready", flush=True)  # noqa: T201 - the server waits for this line
     os.close(1)
     os.open(os.devnull, os.O_WRONLY)

@@ -15,6 +15,7 @@ from cloud_ml.engines.local.exposure import Exposure
 from cloud_ml.engines.local.launch import Seat
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogWriter
+from cloud_ml.engines.local.network import NONE, TENANT
 from cloud_ml.engines.local.sandbox import View
 from cloud_ml.engines.local.tools import ToolSandbox
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared
@@ -60,10 +61,14 @@ class Staged:
 
 @dataclass(frozen=True)
 class Ahead:
-    """What is there before the gang is known; ``seat`` is in the first control group."""
+    """What is there before the gang is known; ``seat`` is in the first control group.
+
+    ``networks`` is the folder in which the networks of organisations are mounted, opened.
+    """
 
     exposure: Exposure
     seat: Seat | None = None
+    networks: int | None = None
 
 
 class Stage:
@@ -79,6 +84,7 @@ class Stage:
         self._exposure = ahead.exposure
         self._seat = ahead.seat
         self._leases = Leases()
+        self._own_network = None if ahead.networks is None else (ahead.networks, str(gang.tenant))
         self.attempt_folder = ledger.attempt_folder(gang.key)
         self._venvs = Venvs(ledger.venvs / str(gang.tenant), self._own_tree)
 
@@ -126,7 +132,7 @@ class Stage:
             venv=self._venv,
             uv=Path(self._config.uv),
             catalog=Catalog.load(Path(self._config.runtimes_dir), tuple(self._config.pythons)),
-            sandbox=ToolSandbox(self.fence, self._exposure, self._group, self._etc),
+            sandbox=ToolSandbox(self.fence, self._exposure, self._group, self._etc, self._tools_network),
             log=self.log,
             python=Path(self._config.python),
             pythons=self._config.pythons,
@@ -163,6 +169,11 @@ class Stage:
     @property
     def _venv(self) -> Path:
         return self.attempt_folder / _VENV
+
+    @property
+    def _tools_network(self) -> tuple[int, str] | None:
+        """A build runs code of the tenant's choice: it has the way out that its jobs have."""
+        return self._own_network if self._gang.network == TENANT else None
 
     @property
     def _etc(self) -> str:
@@ -234,6 +245,7 @@ class Stage:
             writable=[(show(source), target) for source, target in writable],
             folder=sandbox.WORK if self.fence.bwrap else work,
             hostname=self._gang.labels.get("job", "job"),
-            network=self._gang.network == "host",
+            network=self._gang.network != NONE,
+            own_network=self._own_network if self._gang.network == TENANT else None,
             etc=self._etc,
         )

@@ -16,7 +16,7 @@ import resource
 import select
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,8 @@ from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.exposure import Exposure
 from cloud_ml.engines.local.ledger import Ledger
+from cloud_ml.engines.local.network import TENANT
+from cloud_ml.engines.local.network.tenants import Networks
 from cloud_ml.engines.local.stage import Ahead
 from cloud_ml.engines.local.supervisor import Supervisor
 from cloud_ml.environments import pipconfig
@@ -49,6 +51,7 @@ class Supervision:
     line: socket.socket
     groups: list[Group] = field(default_factory=list)
     key: GangKey | None = None
+    tenant: int = 0
     served: int = 0
 
     @property
@@ -58,7 +61,7 @@ class Supervision:
 
     def tell(self, key: GangKey, gang: dict[str, Any]) -> bool:
         """Hand over the gang, as JSON values; false if nobody waits there any more."""
-        self.key, self.served = key, self.served + 1
+        self.key, self.tenant, self.served = key, gang["tenant"], self.served + 1
         return self._say({"gang": gang})
 
     def settle(self, groups: list[Group]) -> bool:
@@ -95,7 +98,8 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
         _bound_processes(config.max_processes)
     ledger, hierarchy = Ledger(Path(config.root)), cgroups.restore(dict(config.cgroups))
     exposure = Exposure(needed=config.tenant_uid_base > 0)
-    ahead = _settle(config, exposure, groups)
+    networks = Networks(config).folder() if config.network.fence == TENANT else None  # in the machine's mount table
+    ahead = _settle(config, Ahead(exposure, networks=networks), groups)
     if not _told(line):
         rehearse(config)
     with line, line.makefile("rb") as messages:
@@ -103,12 +107,12 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
             message = json.loads(words)
             if "groups" in message:
                 groups = [hierarchy.group(name) for name in message["groups"]] if hierarchy is not None else []
-                ahead = _settle(config, exposure, groups)
+                ahead = _settle(config, Ahead(exposure, networks=networks), groups)
                 continue
             gang = codec.decode(Gang, message["gang"], ignore_unknown=True)
             if not Supervisor(gang, config, ledger, groups, ahead).run():
                 return
-            ahead = Ahead(exposure)
+            ahead = Ahead(exposure, networks=networks)
             try:
                 line.sendall(_DONE)
             except OSError:  # the spawner is gone
@@ -134,16 +138,16 @@ def rehearse(config: LocalConfig) -> None:
     launch.tenant_fence(config, user=None)
 
 
-def _settle(config: LocalConfig, exposure: Exposure, groups: Sequence[Group]) -> Ahead:
+def _settle(config: LocalConfig, ahead: Ahead, groups: Sequence[Group]) -> Ahead:
     """Take a mount table and, in a control group, a seat; whatever cannot be had ahead is not missed yet."""
     if not groups:  # nothing to join, so nothing to gain
-        return Ahead(exposure)
+        return ahead
     try:
-        exposure.open()  # a seat sees only what is mounted in a table that it shares
+        ahead.exposure.open()  # a seat sees only what is mounted in a table that it shares
         fence = launch.tenant_fence(config, user=None)
-        return Ahead(exposure, launch.Seat(fence, groups[0]))
+        return replace(ahead, seat=launch.Seat(fence, groups[0]))
     except OSError:
-        return Ahead(exposure)
+        return ahead
 
 
 def _told(line: socket.socket) -> bool:

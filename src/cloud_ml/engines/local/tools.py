@@ -21,11 +21,19 @@ from cloud_ml.environments.base import Bind
 class ToolSandbox:
     """The ``Sandbox`` that the maker of environments is given (see ``environments.base``)."""
 
-    def __init__(self, fence: Fence, exposure: Exposure, group: Group | None, etc: str) -> None:
+    def __init__(
+        self,
+        fence: Fence,
+        exposure: Exposure,
+        group: Group | None,
+        etc: str,
+        own_network: tuple[int, str] | None = None,
+    ) -> None:
         self._fence = fence
         self._exposure = exposure
         self._group = group
         self._etc = etc
+        self._own_network = own_network
 
     @property
     def isolated(self) -> bool:
@@ -54,6 +62,7 @@ class ToolSandbox:
             folder=self._folder(writable),
             hostname="build",
             network=network,
+            own_network=self._own_network if network else None,
             etc=self._etc,
         )
         launched = launch.launch(self._fence, view, command, environment, self._group)

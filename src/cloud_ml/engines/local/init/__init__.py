@@ -62,14 +62,16 @@ def _made(source: Path, folder: Path, tried: Callable[[Path], str]) -> tuple[str
     return str(program), ""
 
 
-def seat_orders(line: Sequence[str], environment: Mapping[str, str], user: tuple[int, int] | None) -> bytes:
-    """What ``seat.c`` reads.
+def seat_orders(
+    line: Sequence[str], environment: Mapping[str, str], user: tuple[int, int] | None, network: str = ""
+) -> bytes:
+    """What ``seat.c`` reads. ``network`` is the file of the network to enter, empty to stay.
 
     Raises:
         OSError: A string has a NUL in it, as no program can be given.
     """
     who = map(str, user) if user is not None else ("", "")
-    strings = [*who, str(len(line)), *line, *(f"{name}={value}" for name, value in environment.items()), "."]
+    strings = [*who, network, str(len(line)), *line, *(f"{name}={value}" for name, value in environment.items()), "."]
     if any("\0" in string for string in strings):
         raise OSError(errno.EINVAL, "a word or variable of the command has a NUL character in it")
     return os.fsencode("".join(f"{string}\0" for string in strings))

@@ -3,15 +3,17 @@
  *   seat ORDERS_FD PARENT SCOPED [DOOR...]
  *
  * DOORs are the files of control groups to which a process writes itself. What to become is read from
- * ORDERS_FD to its end, as strings with a NUL behind each: user and group (both empty to stay who one is),
- * how many words, the words, the variables, and a "." that says that this is all. No orders mean that PARENT,
- * the supervisor, is gone or wants nothing. SCOPED is 1 where Landlock is to keep sockets without a file, and
- * signals, inside (landlock.py has the same for a seat that is a fork).
+ * ORDERS_FD to its end, as strings with a NUL behind each: user and group (both empty to stay who one is), the
+ * file of the network to enter (empty to stay), how many words, the words, the variables, and a "." that says
+ * that this is all. No orders mean that PARENT, the supervisor, is gone or wants nothing. SCOPED is 1 where
+ * Landlock is to keep sockets without a file, and signals, inside (landlock.py has the same for a seat that is
+ * a fork).
  */
 #define _GNU_SOURCE
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <sched.h>
 #include <signal.h>
 #include <stdint.h>
 #include <stdio.h>
@@ -74,6 +76,13 @@ static char *next(void) {
     return found;
 }
 
+static void enter(const char *network) {
+    int file = open(network, O_RDONLY | O_CLOEXEC);
+    if (file < 0 || setns(file, CLONE_NEWNET))
+        fail("the network of the job");
+    close(file);
+}
+
 static char **list(size_t count) {
     char **found = calloc(count + 1, sizeof *found);
     if (!found)
@@ -102,11 +111,13 @@ int main(int count, char **words) {
     for (int number = 4; number < count; number++)
         join(words[number]);
     read_orders(atoi(words[1]));
-    char *user = next(), *group = next();
+    char *user = next(), *group = next(), *network = next();
     size_t number = strtoul(next(), NULL, 10);
     if (number == 0 || number >= left())
         return UNABLE;
     char **command = list(number), **variables = list(left() - 1);
+    if (*network)
+        enter(network);
     if (*user) {
         gid_t gid = strtoul(group, NULL, 10);
         uid_t uid = strtoul(user, NULL, 10);
