@@ -25,7 +25,7 @@ demo: $(VENV)/.server  ## Start a server, train two real models, show what came 
 test: test-fast test-server  ## Run all tests: the fast ones first
 
 test-fast: $(VENV)/.develop  ## Unit tests, in seconds
-	$(PYTEST) tests/unit tests/compat -q -n $(WORKERS) -m "not slow"
+	$(PYTEST) tests/unit tests/compat tests/fuzz/test_registry.py tests/fuzz/test_parsers.py -q -n $(WORKERS) -m "not slow"
 
 test-server: $(VENV)/.develop  ## Contracts, properties, real servers
 	$(PYTEST) tests/contract tests/properties tests/integration tests/acceptance tests/sandbox \
@@ -34,8 +34,11 @@ test-server: $(VENV)/.develop  ## Contracts, properties, real servers
 test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time
 	$(PYTEST) tests/runtimes -q -s -p no:xdist
 
+fuzz: $(VENV)/.all test-api-fuzz  ## Every parser for FUZZ_S seconds (20), guided by coverage; then the API
+	$(BIN)/python tests/fuzz/run.py --workers $(WORKERS)
+
 test-api-fuzz: $(VENV)/.all  ## Requests made up from the OpenAPI document, against a real server (CLOUDML_FUZZ_S=600 for long)
-	$(PYTEST) tests/fuzz -q
+	$(PYTEST) tests/fuzz/test_openapi.py -q
 
 faults: $(VENV)/.develop  ## Kill, stop, starve and deceive real servers, and look what holds (FAULTS_KILLS=1000 for the whole)
 	$(PYTEST) tests/faults -q -n $(WORKERS) --dist loadgroup

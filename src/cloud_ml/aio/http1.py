@@ -11,6 +11,7 @@ from cloud_ml.sdk.protocol import BadStatusLine, CutShort, NotHttp
 _LONGEST_LINE = 64 * 1024
 _MOST_HEADERS = 200
 _HEXADECIMAL = frozenset(b"0123456789abcdefABCDEF")
+_MOST_DIGITS = 18
 _WITHOUT_BODY = frozenset({204, 304})
 
 
@@ -56,7 +57,7 @@ class Response:
             self._chunked = True
         elif length is None:
             self._left, self._stays = None, False
-        elif not (length.isascii() and length.isdigit()):
+        elif not (length.isascii() and length.isdigit() and len(length) <= _MOST_DIGITS):
             raise NotHttp(f"the content length is {length[:40]!r}")
         else:
             self._left = int(length)
@@ -120,7 +121,10 @@ class Response:
             if not line:
                 return found
             name, _, value = line.partition(":")
-            found[name.strip().lower()] = value.strip()
+            name, value = name.strip().lower(), value.strip()
+            if name == "content-length" and found.get(name, value) != value:
+                raise NotHttp("the content length is given twice")
+            found[name] = value
         raise NotHttp(f"more than {_MOST_HEADERS} headers")
 
     async def _line(self) -> bytes:

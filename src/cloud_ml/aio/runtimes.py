@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncGenerator
 
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.models import codec
 from cloud_ml.models.framework import PreparationLine, Runtime, RuntimePage
 from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.pieces import document_of
 
 _PATH = "/api/v1/runtimes"
 
@@ -32,7 +32,7 @@ class AsyncRuntimeCalls:
             async for chunk in answer:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in filter(None, lines):
-                    yield codec.decode(PreparationLine, json.loads(line), ignore_unknown=True)
+                    yield document_of(PreparationLine, line)
 
     async def remove(self, framework: str, version: str | None) -> None:
         """Remove what is installed of a runtime."""

@@ -71,7 +71,7 @@ class AsyncTransport:
             body = await answer.read()
         try:
             return json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise not_ours(self.endpoint, answer.status, answer.headers, body) from None
 
     async def send(self, request: Request) -> AsyncAnswer:

@@ -19,15 +19,16 @@ _ENCODE = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False).encode
 def read(body: bytes) -> Any:
     """The JSON document in ``body``.
 
-    What other readers would understand differently or not at all is refused: a name given twice,
-    ``NaN`` and its like, numbers beyond floating point, halves of surrogate pairs, deep nesting.
+    What other readers would understand differently or not at all is refused: other encodings than
+    UTF-8 and a byte order mark, a name given twice, ``NaN`` and its like, numbers beyond floating
+    point, halves of surrogate pairs, deep nesting.
 
     Raises:
         InvalidRequest: It is none of ours.
     """
     try:
         document = json.loads(
-            body, object_pairs_hook=_without_repeats, parse_constant=_not_a_number, parse_float=_finite
+            body.decode("utf-8"), object_pairs_hook=_without_repeats, parse_constant=_not_a_number, parse_float=_finite
         )
         _check_inside(document)
     except RecursionError:

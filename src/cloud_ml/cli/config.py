@@ -167,7 +167,7 @@ def _read_credentials(file: str) -> dict[str, str]:
     try:
         document = json.loads(Path(file).read_text("utf-8"))
         return {name: str(document[name]) for name in names}
-    except (OSError, ValueError, LookupError, TypeError) as error:
+    except (OSError, ValueError, LookupError, TypeError, RecursionError) as error:
         raise InvalidRequest(
             f"--from {file} cannot be used ({error}); allowed is a JSON file with {', '.join(names)}",
             field="from",

@@ -26,7 +26,7 @@ def read_job_file(path: Path) -> dict[str, Any]:
         raise _bad(path, f"cannot be read: {getattr(error, 'strerror', None) or error}") from error
     try:
         document = _parse(path, text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise _bad(path, f"is malformed: {error}") from error
     if not isinstance(document, dict):
         raise _bad(path, "holds no table of fields such as job_name")

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,6 +18,7 @@ import click
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models.common import check_key, parse_object_uri
 from cloud_ml.sdk.transfers import unreadable
+from cloud_ml.sdk.wildcards import Matcher, matcher
 
 if TYPE_CHECKING:
     from cloud_ml.models.storage import StoredObject
@@ -201,28 +202,10 @@ def _is_folder(target: str) -> bool:
     return target.endswith("/") or Path(target).expanduser().is_dir()
 
 
-def _translated(pattern: str) -> Callable[[str], bool]:
-    parts, at = [], 0
-    while at < len(pattern):
-        char = pattern[at]
-        if pattern.startswith("**", at):
-            parts.append(".*")
-            at += 1
-        elif char == "*":
-            parts.append("[^/]*")
-        elif char == "?":
-            parts.append("[^/]")
-        elif char == "[" and (end := pattern.find("]", at + 2)) > 0:
-            inner = pattern[at + 1 : end].replace("\\", "\\\\").replace("[", "\\[")
-            parts.append(f"[{'^' + inner[1:] if inner.startswith('!') else inner}]")
-            at = end
-        else:
-            parts.append(re.escape(char))
-        at += 1
+def _translated(pattern: str) -> Matcher:
     try:
-        found = re.compile("".join(parts), re.DOTALL)
-    except re.error:
+        return matcher(pattern, whole_folders=False)
+    except ValueError:
         raise InvalidRequest(
             f"{pattern} is no pattern", field="uri", value=pattern, allowed="*, **, ? and [a-z]"
         ) from None
-    return lambda text: found.fullmatch(text) is not None

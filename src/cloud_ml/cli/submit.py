@@ -105,7 +105,7 @@ def _roles(cluster_spec: str | None, distributed: bool, fields: dict[str, Any]) 
         return {}
     try:
         return {"cluster_spec": json.loads(cluster_spec)}
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidRequest(
             f"cluster_spec is no JSON: {error}",
             field="cluster_spec",

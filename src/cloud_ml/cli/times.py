@@ -17,11 +17,11 @@ def moment(option: str, text: str | None, now: datetime | None = None) -> dateti
     """
     if text is None:
         return None
-    if seconds := common.duration_seconds(text):
-        return (now or datetime.now(UTC)) - timedelta(seconds=seconds)
     try:
+        if seconds := common.duration_seconds(text):
+            return (now or datetime.now(UTC)) - timedelta(seconds=seconds)
         return datetime.fromisoformat(text).astimezone()
-    except ValueError:
+    except (ValueError, OverflowError):
         raise click.UsageError(
             f"{option} is {text!r}; allowed is how long ago, such as 2h or 1d12h, "
             "or a time such as 2026-01-31 or 2026-01-31T12:00"

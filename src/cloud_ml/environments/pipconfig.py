@@ -7,6 +7,7 @@ travel in environment variables, never in arguments: they may hold credentials.
 from __future__ import annotations
 
 import configparser
+import contextlib
 import functools
 import os
 import re
@@ -150,7 +151,10 @@ def read(environ: Mapping[str, str] | None = None, files: Iterable[Path] | None 
 
 def without_credentials(url: str) -> str:
     """``https://user:secret@host/simple`` without the part before the host."""
-    parts = urlsplit(url)
+    try:
+        parts = urlsplit(url)
+    except ValueError:  # such as a bracket that is not closed: nobody can ask there, and nobody shall read it
+        return re.sub(r"//[^/]*@", "//", url)
     return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else url
 
 
@@ -196,7 +200,8 @@ def _parsed(file: Path, facts: tuple[int, ...]) -> dict[str, str]:
 def _local(place: str) -> Path | None:
     """The folder that ``place`` names, if it is one of this machine."""
     if place.startswith("file:"):
-        return Path(unquote(urlsplit(place).path))
+        with contextlib.suppress(ValueError):
+            return Path(unquote(urlsplit(place).path))
     return Path(place) if place.startswith("/") else None
 
 

@@ -59,7 +59,7 @@ def _known(file: Path, pythons: tuple[str, ...], state: tuple[int, int, int]) ->
 def _made(file: Path, text: str, python: str) -> Runtime:
     try:
         document = tomllib.loads(text.replace("{python}", python))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BadRuntime(f"{file}: {error}") from error
     if unknown := sorted(set(document) - set(KEYS)):
         raise BadRuntime(f"{file}: unknown key {unknown[0]!r}; allowed: {', '.join(KEYS)}")
@@ -89,7 +89,10 @@ def _is_requirement(text: str) -> bool:
 
 
 def _is_index(text: str) -> bool:
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        return False
     return parts.scheme == "file" or (parts.scheme in ("https", "http") and bool(parts.hostname))
 
 

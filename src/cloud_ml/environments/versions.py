@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 
-_RELEASE = re.compile(r"^\s*v?(?:\d+!)?(\d+(?:\.\d+)*)(.*)$")
+_RELEASE = re.compile(r"^\s*v?(?:\d+!)?(\d{1,18}(?:\.\d{1,18})*)(?!\d)(.*)$", re.ASCII)
 _CLAUSE = re.compile(r"^\s*(~=|===|==|!=|<=|>=|<|>)\s*([^\s]+)\s*$")
 
 
@@ -32,6 +32,8 @@ def _meets(have: tuple[int, ...], clause: str) -> bool:
     if not found:
         return True
     operator, wanted = found.groups()
+    if not release(wanted):
+        return True
     if wanted.endswith(".*"):
         prefix = release(wanted[:-2])
         return (_padded(have, len(prefix))[: len(prefix)] == prefix) == (operator != "!=")

@@ -18,6 +18,7 @@ is real) and ends inside. All that follows goes down, or through a link of which
 
 import argparse
 import bz2
+import errno
 import gzip
 import itertools
 import json
@@ -337,9 +338,9 @@ def _unpack_into(tree: _Tree, file: "IO[bytes]") -> None:
     except _DAMAGE as error:
         raise _refused(tree.where, "damaged, cut off or no %s (%s)" % (FORMATS, error)) from error
     except OSError as error:
-        if error.errno is not None:
+        if error.errno not in (None, errno.EINVAL):
             raise
-        # gzip and bz2 raise a bare OSError over bytes that make no sense.
+        # gzip and bz2 raise a bare OSError over bytes that make no sense; zipfile asks for places before the start.
         raise _refused(tree.where, "damaged, cut off or no %s (%s)" % (FORMATS, error)) from error
 
 

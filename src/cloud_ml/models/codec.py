@@ -12,7 +12,7 @@ from __future__ import annotations
 import dataclasses
 import enum
 import functools
-import math
+import sys
 import types
 import typing
 from collections.abc import Callable, Mapping
@@ -67,7 +67,10 @@ def parse_time(text: str) -> datetime:
         return moment
     if moment.tzinfo is None:
         raise ValueError("the time has no offset")
-    return moment.astimezone(UTC)
+    try:
+        return moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("the time is before the first year or after the last") from None
 
 
 _PLAIN = frozenset({str, int, float, bool, type(None)})
@@ -224,9 +227,9 @@ def _read_int(value: Any, path: str) -> int:
 
 
 def _read_float(value: Any, path: str) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not math.isfinite(value):
-        raise _wrong(path, value, "a number")
-    return float(value)
+    if not isinstance(value, bool) and isinstance(value, (int, float)) and abs(value) <= sys.float_info.max:
+        return float(value)
+    raise _wrong(path, value, "a number")
 
 
 _SCALARS: dict[Any, Decoder] = {str: _read_str, bool: _read_bool, int: _read_int, float: _read_float}
@@ -238,7 +241,7 @@ def _wrong(path: str, value: Any, allowed: str) -> InvalidRequest:
 
 
 def _unknown(path: str, name: str, value: Any, known: list[str]) -> InvalidRequest:
-    where = f"{path}.{name}" if path else name
+    where = f"{path}.{name}" if path else name or '""'
     near = get_close_matches(name, known, n=3)
     return InvalidRequest(
         f"{where} is not a known field" + (f"; did you mean {' or '.join(near)}?" if near else ""),

@@ -17,6 +17,7 @@ NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 NAME_ALLOWED = "lower-case letters, digits and '-', starting and ending with a letter or digit, at most 63 characters"
 _CPU = re.compile(r"[0-9]+(\.[0-9]{1,2})?")
 _MEMORY = re.compile(r"([0-9]+(?:\.[0-9]{1,2})?)([KMG])")
+_LONGEST_S = 100 * 366 * 86400
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
@@ -70,8 +71,15 @@ def check_text(field: str, value: Any, *, limit: int = 4096, allow_empty: bool =
 
 def check_cpu(field: str, value: Any) -> str:
     """Cores as decimal text with at most two decimals, above zero. Numbers are accepted and turned to text."""
-    text = f"{value:g}" if isinstance(value, (int, float)) and not isinstance(value, bool) else value
-    if not isinstance(text, str) or not _CPU.fullmatch(text) or Decimal(text) == 0 or Decimal(text) > 4096:
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) <= 4096
+    text = f"{value:g}" if number else value
+    if (
+        not isinstance(text, str)
+        or len(text) > 32
+        or not _CPU.fullmatch(text)
+        or Decimal(text) == 0
+        or Decimal(text) > 4096
+    ):
         raise refuse(field, value, "cores above 0 with at most two decimals, such as 0.5 or 2", meant=meant.cpu(value))
     return text
 
@@ -117,14 +125,19 @@ def check_duration(field: str, value: Any) -> str:
     text = str(value) if isinstance(value, int) and not isinstance(value, bool) else value
     if isinstance(text, str) and text.isascii() and text.isdigit():
         text += "s"
-    if not isinstance(text, str) or len(text) > 32 or not _DURATION.fullmatch(text) or duration_seconds(text) <= 0:
-        raise refuse(field, value, "a duration above 0 such as 90s, 30m, 2h or 1d12h", meant=meant.duration(value))
+    if not isinstance(text, str) or len(text) > 32 or not 0 < duration_seconds(text) <= _LONGEST_S:
+        raise refuse(
+            field,
+            value,
+            "a duration above 0 and below 100 years, such as 90s, 30m, 2h or 1d12h",
+            meant=meant.duration(value),
+        )
     return text
 
 
 def duration_seconds(text: str) -> int:
     """``"1d12h"`` is 129600; text that is no duration is 0."""
-    match = _DURATION.fullmatch(text)
+    match = _DURATION.fullmatch(text) if len(text) <= 32 else None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0, 0)
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
 

@@ -31,21 +31,28 @@ def module(value: Any) -> str:
 
 def memory(value: Any) -> str:
     """``100MB`` may be ``100M``, and a bare number is in megabytes."""
-    match = _AMOUNT.fullmatch(str(value)[:40])
+    match = _AMOUNT.fullmatch(str(value)) if _is_short(value) else None
     if not match or float(match[1]) == 0:
         return ""
     if match[2] in ("t", "T"):
-        return f"{float(match[1]) * 1024:g}G"
+        return f"{float(match[1]) * 1024:.2f}".rstrip("0").rstrip(".") + "G"
     return match[1] + (match[2].upper() or "M")
 
 
 def cpu(value: Any) -> str:
     """``500m`` may be ``0.5``."""
-    match = _MILLIS.fullmatch(str(value)[:40])
+    match = _MILLIS.fullmatch(str(value)) if _is_short(value) else None
     return f"{int(match[1]) / 1000:.2f}".rstrip("0").rstrip(".") if match and int(match[1]) >= 10 else ""
 
 
 def duration(value: Any) -> str:
     """``2 hours`` may be ``2h``."""
-    match = _DURATION.fullmatch(str(value)[:40])
-    return match[1] + match[2][0].lower() if match and int(match[1]) else ""
+    match = _DURATION.fullmatch(str(value)) if _is_short(value) else None
+    return match[1] + match[2][0].lower() if match and 0 < int(match[1]) < 10_000 else ""
+
+
+def _is_short(value: Any) -> bool:
+    """Whether a value is short enough to be an amount that somebody typed."""
+    if isinstance(value, int):
+        return abs(value) < 10**18
+    return isinstance(value, (str, float)) and len(str(value)) <= 20

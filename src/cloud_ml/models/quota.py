@@ -18,6 +18,7 @@ KINDS = ("train", "model", "dev", "total")
 SERVICES = ("jobs", "models", "dev")
 """What applications are for, in the words of the original client."""
 UNLIMITED = -1
+_TOO_MUCH = 2**63
 _CPU = re.compile(r"[0-9]{1,6}(\.[0-9]{1,2})?")
 _SIZE = re.compile(r"[0-9]{1,12}(\.[0-9]{1,2})?[KMG]")
 _COUNT = re.compile(r"[0-9]{1,9}")
@@ -129,10 +130,14 @@ def limit_of(field: str, resource: str, text: str) -> int | None:
     if text == "unlimited":
         return UNLIMITED
     if resource == "cpu":
-        return int(Decimal(_matching(field, text, _CPU, "cores such as 4 or 0.5")) * 1000)
-    if resource in ("memory", "storage"):
-        return memory_bytes(_matching(field, text, _SIZE, "a number followed by K, M or G, such as 16G"))
-    return int(_matching(field, text, _COUNT, "a whole number"))
+        amount = int(Decimal(_matching(field, text, _CPU, "cores such as 4 or 0.5")) * 1000)
+    elif resource in ("memory", "storage"):
+        amount = memory_bytes(_matching(field, text, _SIZE, "a number followed by K, M or G, such as 16G"))
+    else:
+        amount = int(_matching(field, text, _COUNT, "a whole number"))
+    if amount >= _TOO_MUCH:
+        raise refuse(field, text, "an amount that a machine could have; or unlimited, or default")
+    return amount
 
 
 def _matching(field: str, text: str, pattern: re.Pattern[str], allowed: str) -> str:

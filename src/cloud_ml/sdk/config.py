@@ -140,7 +140,7 @@ def read_configuration(path: Path) -> Configuration:
         return Configuration(str(document.get("current") or "default"), contexts)
     except FileNotFoundError:
         return Configuration()
-    except (OSError, ValueError, AttributeError, TypeError) as error:
+    except (OSError, ValueError, AttributeError, TypeError, RecursionError) as error:
         raise InvalidRequest(
             f"the settings file {path} cannot be read: {error}",
             field="config",

@@ -172,6 +172,6 @@ def _looks_like_tls(error: Exception) -> bool:
 def _as_object(body: bytes) -> Mapping[str, Any] | None:
     try:
         document = json.loads(body)
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return document if isinstance(document, dict) else None

@@ -12,6 +12,7 @@ from cloud_ml.sdk.wire import Wire
 _LONGEST_LINE = 64 * 1024
 _MOST_HEADERS = 200
 _HEXADECIMAL = frozenset(b"0123456789abcdefABCDEF")
+_MOST_DIGITS = 18
 _WITHOUT_BODY = frozenset({204, 304})
 
 
@@ -57,7 +58,7 @@ class Response:
             self._chunked = True
         elif length is None:
             self._left, self._stays = None, False
-        elif not (length.isascii() and length.isdigit()):
+        elif not (length.isascii() and length.isdigit() and len(length) <= _MOST_DIGITS):
             raise NotHttp(f"the content length is {length[:40]!r}")
         else:
             self._left = int(length)
@@ -121,7 +122,10 @@ class Response:
             if not line:
                 return found
             name, _, value = line.partition(":")
-            found[name.strip().lower()] = value.strip()
+            name, value = name.strip().lower(), value.strip()
+            if name == "content-length" and found.get(name, value) != value:
+                raise NotHttp("the content length is given twice")
+            found[name] = value
         raise NotHttp(f"more than {_MOST_HEADERS} headers")
 
     def _line(self) -> bytes:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.sdk.wildcards import Matcher, matcher
 
 IGNORE_FILE = ".cloudmlignore"
 """In the folder's root: a pattern on each line, as in ``.gitignore`` but without ``!``."""
@@ -21,7 +21,7 @@ DEFAULT_PATTERNS = (
 
 @dataclass(frozen=True, slots=True)
 class _Pattern:
-    regex: re.Pattern[str]
+    matches: Matcher
     folders_only: bool
 
 
@@ -33,7 +33,7 @@ class IgnoreRules:
     matches folders only. What is in an ignored folder is ignored.
 
     Raises:
-        InvalidRequest: A pattern begins with ``!``.
+        InvalidRequest: A pattern begins with ``!``, or cannot be read.
     """
 
     def __init__(self, patterns: Iterable[str]) -> None:
@@ -41,11 +41,7 @@ class IgnoreRules:
 
     def ignores(self, path: str, *, folder: bool) -> bool:
         """Whether ``path`` (relative to the root, with '/') stays behind."""
-        return any(
-            pattern.regex.fullmatch(path) is not None
-            for pattern in self._patterns
-            if folder or not pattern.folders_only
-        )
+        return any(pattern.matches(path) for pattern in self._patterns if folder or not pattern.folders_only)
 
 
 def _compile(pattern: str) -> _Pattern:
@@ -58,18 +54,13 @@ def _compile(pattern: str) -> _Pattern:
         )
     body = pattern.rstrip("/")
     anchored = "/" in body
-    text = "".join(_TRANSLATION.get(part) or _literal(part) for part in _PARTS.findall(body.lstrip("/")))
-    return _Pattern(re.compile(("" if anchored else "(?:.*/)?") + text, re.DOTALL), pattern.endswith("/"))
-
-
-_PARTS = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]/]+\]|.", re.DOTALL)
-_TRANSLATION = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*", "?": "[^/]"}
-
-
-def _literal(part: str) -> str:
-    if len(part) > 1:  # a set of characters
-        inside = part[1:-1]
-        negated = inside[0] in "!^" and len(inside) > 1
-        body = (inside[1:] if negated else inside).replace("\\", r"\\").replace("[", r"\[")
-        return f"[{'^' if negated else ''}{body}]"
-    return re.escape(part)
+    try:
+        matches = matcher(("" if anchored else "**/") + body.lstrip("/"), whole_folders=True)
+    except ValueError as error:
+        raise InvalidRequest(
+            f"{IGNORE_FILE} has the pattern {pattern!r}, which cannot be read: {error}",
+            field=IGNORE_FILE,
+            value=pattern,
+            allowed="*, **, ? and sets such as [a-z]",
+        ) from None
+    return _Pattern(matches, pattern.endswith("/"))

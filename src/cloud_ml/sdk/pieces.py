@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import json
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import TypeVar
+
+from cloud_ml.errors import InvalidRequest, TransportError
+from cloud_ml.models import codec
+
+T = TypeVar("T")
+
+
+_MOST_DIGITS = 20
+"""Of the number of an event."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +46,21 @@ class EventReader:
             if "data" in fields:
                 number = fields.get("id", [""])[-1]
                 kind = fields.get("event", ["message"])[-1]
-                yield ServerEvent(int(number) if number.isdigit() else None, kind, "\n".join(fields["data"]))
+                known = number.isascii() and number.isdigit() and len(number) < _MOST_DIGITS
+                yield ServerEvent(int(number) if known else None, kind, "\n".join(fields["data"]))
+
+
+def document_of(kind: type[T], text: str | bytes) -> T:
+    """A document that came as a piece of a stream.
+
+    Raises:
+        TransportError: It is none, so the stream is not one of ours.
+    """
+    try:
+        return codec.decode(kind, json.loads(text), ignore_unknown=True)
+    except (ValueError, RecursionError, InvalidRequest):
+        start = ascii(text)[:60]
+        raise TransportError(f"the stream holds what no Cloud ML server sends: {start}", hint="Try again.") from None
 
 
 class LastLines:

@@ -51,6 +51,6 @@ def time_of(header: str | None) -> datetime:
     """The time in a header such as ``Last-Modified``; 1970 where there is none."""
     try:
         moment = parsedate_to_datetime(header or "")
-    except ValueError:
+    except (ValueError, OverflowError):
         return datetime.fromtimestamp(0, UTC)
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)

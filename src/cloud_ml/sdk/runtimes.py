@@ -3,12 +3,12 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Generator
 
 from cloud_ml.models import codec
 from cloud_ml.models.framework import PreparationLine, Runtime, RuntimePage
 from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.pieces import document_of
 from cloud_ml.sdk.transport import Transport
 
 _PATH = "/api/v1/runtimes"
@@ -33,7 +33,7 @@ class RuntimeCalls:
             for chunk in answer:
                 *lines, rest = (rest + chunk).split(b"\n")
                 for line in filter(None, lines):
-                    yield codec.decode(PreparationLine, json.loads(line), ignore_unknown=True)
+                    yield document_of(PreparationLine, line)
 
     def remove(self, framework: str, version: str | None) -> None:
         """Remove what is installed of a runtime."""

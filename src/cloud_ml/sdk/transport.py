@@ -72,7 +72,7 @@ class Transport:
             body = answer.read()
         try:
             return json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             raise not_ours(self.endpoint, answer.status, answer.headers, body) from None
 
     def send(self, request: Request) -> Answer:

@@ -3,17 +3,15 @@
 
 from __future__ import annotations
 
-import json
 import random
 from collections.abc import Callable, Generator, Iterable
 from contextlib import AbstractContextManager
 
 from cloud_ml.errors import TooMany, TransportError, TryAgain
-from cloud_ml.models import codec
 from cloud_ml.models.job import JobChange
 from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.patience import PATIENCE
-from cloud_ml.sdk.pieces import EventReader
+from cloud_ml.sdk.pieces import EventReader, document_of
 from cloud_ml.sdk.retries import RetryPolicy
 
 Open = Callable[[int | None], AbstractContextManager[Iterable[bytes]]]
@@ -45,9 +43,10 @@ def follow_changes(
                 reader = EventReader()
                 for chunk in chunks:
                     for event in reader.feed(chunk):
+                        change = document_of(JobChange, event.data) if event.kind in ("job", "gone") else None
                         failures = 0
-                        if event.kind in ("job", "gone"):
-                            yield codec.decode(JobChange, json.loads(event.data), ignore_unknown=True)
+                        if change is not None:
+                            yield change
                         # Kept only now: who is cut off while the caller works on an event gets the next one.
                         after = after if event.id is None else event.id
         except TooMany:  # it has been asked a few times, and whoever has too many knows best which to close

@@ -47,7 +47,7 @@ def _from_file(file: Path | None) -> Mapping[str, Mapping[str, Any]]:
         return {}
     try:
         document = tomllib.loads(file.read_text("utf-8"))
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise InvalidRequest(f"the settings file {file} cannot be read: {error}", field="config") from error
     for theme, values in document.items():
         if not isinstance(values, dict):

@@ -83,7 +83,10 @@ def _web(text: str) -> WebTrainer:
 
 
 def _file(text: str, settings: TrainerSettings) -> FileTrainer:
-    parts = urlsplit(text)
+    try:
+        parts = urlsplit(text)
+    except ValueError:
+        raise common.refuse(_FIELD, text, _allowed(settings)) from None
     path = PurePosixPath(unquote(parts.path))
     inside = any(path.is_relative_to(folder.strip()) for folder in settings.folders.split(",") if folder.strip())
     if parts.netloc not in ("", "localhost") or parts.query or parts.fragment or ".." in path.parts or not inside:

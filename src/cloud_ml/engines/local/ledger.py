@@ -29,9 +29,12 @@ from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.engines.base import GangKey
 from cloud_ml.environments.removing import remove
+from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
 
 _GATES_KEPT = timedelta(days=7)
+_DAMAGED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
+"""What comes of reading a file that a power cut has torn."""
 
 
 @dataclass(frozen=True)
@@ -86,11 +89,15 @@ class Ledger:
         return gate is None or not gate.claimed
 
     def gate(self, key: GangKey) -> Gate | None:
-        """The gang's gate, or ``None`` while it is open."""
+        """The gang's gate, or ``None`` while it is open. One that cannot be read bars the gang like any other."""
         try:
-            return Gate(**json.loads((self.gates / str(key)).read_text("utf-8")))
+            document = json.loads((self.gates / str(key)).read_bytes())
+            groups = [str(name) for name in document.get("groups", ())]
+            return Gate(int(document["pid"]), int(document["started"]), str(document["boot"]), groups)
         except FileNotFoundError:
             return None
+        except _DAMAGED:
+            return Gate(pid=-1)
 
     def _make_gate(self, key: GangKey, gate: Gate) -> bool:
         draft = _draft(self.gates / str(key))
@@ -116,11 +123,14 @@ class Ledger:
         _replace(self.stops / str(key), str(grace_s))
 
     def stop_requested(self, key: GangKey) -> float | None:
-        """Seconds of grace if the gang is to stop, else ``None``."""
+        """Seconds of grace if the gang is to stop, else ``None``. A wish that cannot be read leaves none."""
         try:
-            return float((self.stops / str(key)).read_text("utf-8"))
+            grace_s = float((self.stops / str(key)).read_bytes())
         except FileNotFoundError:
             return None
+        except ValueError:
+            return 0.0
+        return grace_s if 0 <= grace_s < float("inf") else 0.0
 
     # ---- reports
 
@@ -130,12 +140,12 @@ class Ledger:
         _replace(self.reports / name, json.dumps(codec.encode(gang), separators=(",", ":")))
 
     def read_report(self, key: GangKey) -> ObservedGang | None:
-        """What was last published, or ``None``."""
+        """What was last published, or ``None``; also where a power cut has left nothing that can be read."""
         try:
-            document = json.loads((self.reports / f"{key}.json").read_text("utf-8"))
-        except FileNotFoundError:
+            document = json.loads((self.reports / f"{key}.json").read_bytes())
+            return codec.decode(ObservedGang, document, ignore_unknown=True)
+        except (FileNotFoundError, InvalidRequest, *_DAMAGED):
             return None
-        return codec.decode(ObservedGang, document, ignore_unknown=True)
 
     def observe(self, key: GangKey) -> ObservedGang | None:
         """The gang as it is: the report, corrected by whether its supervisor lives."""

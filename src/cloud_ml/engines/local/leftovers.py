@@ -24,10 +24,10 @@ def group_names(ledger: Ledger, key: GangKey) -> list[str]:
     if gate is not None and gate.groups:
         return list(gate.groups)
     try:  # where a supervisor of an older version has them
-        names: list[str] = json.loads((ledger.attempt_folder(key) / "groups").read_text("utf-8"))
-    except (OSError, ValueError):
+        names = json.loads((ledger.attempt_folder(key) / "groups").read_bytes())
+    except (OSError, ValueError, RecursionError):
         return []
-    return names
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def clear(ledger: Ledger, key: GangKey) -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import time
 from collections import deque
 from collections.abc import Iterator
@@ -23,6 +24,8 @@ from cloud_ml.engines.local.lastwords import TAIL_BYTES
 _TAIL_FILES = 8
 _MARK_PERIOD_S = 1.0
 _MARKS_PER_PERIOD = 4096
+_MARK = re.compile(rb"(\d{1,12}\.\d{1,6}) (\d{1,18})")
+_TAIL = re.compile(r"\d{20}")
 
 
 class LogWriter:
@@ -191,12 +194,12 @@ def _period_s(marks: int) -> float:
 
 
 def _marks(path: Path) -> list[tuple[float, int]]:
-    """Times and how much had been written; a line that was cut off is none."""
+    """Times and how much had been written; a line that was cut off, or torn by a power cut, is none."""
     try:
-        lines = path.read_text("ascii").split("\n")[:-1]
+        lines = path.read_bytes().split(b"\n")[:-1]
     except OSError:
         return []
-    return [(float(at), int(written)) for at, _, written in (line.partition(" ") for line in lines)]
+    return [(float(found[1]), int(found[2])) for found in map(_MARK.fullmatch, lines) if found]
 
 
 def _parts(folder: Path, name: str) -> list[_Part]:
@@ -204,7 +207,8 @@ def _parts(folder: Path, name: str) -> list[_Part]:
     if not head.exists():
         return []
     prefix = f"{name}.tail-"
-    tails = (_Part(int(path.name[len(prefix) : -len(".log")]), path) for path in folder.glob(f"{prefix}*.log"))
+    found = ((path.name[len(prefix) : -len(".log")], path) for path in folder.glob(f"{prefix}*.log"))
+    tails = (_Part(int(start), path) for start, path in found if _TAIL.fullmatch(start))
     return [_Part(0, head), *sorted(tails)]
 
 

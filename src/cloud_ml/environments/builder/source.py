@@ -53,6 +53,8 @@ def read_project(folder: Path) -> Project:
     system = _pyproject(folder, strict=True).get("build-system")
     if system is None:
         return Project()
+    if not isinstance(system, dict):
+        raise ValueError("pyproject.toml: build-system is no table")  # noqa: TRY004 - the file is wrong, not the caller
     requires = system.get("requires", ["setuptools"])
     path = system.get("backend-path", [])
     backend = system.get("build-backend", _LEGACY)
@@ -77,7 +79,7 @@ def _pyproject(folder: Path, *, strict: bool = False) -> dict[str, dict[str, obj
         return tomllib.loads((folder / "pyproject.toml").read_text("utf-8"))
     except FileNotFoundError:
         return {}
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         if strict:
             raise ValueError(f"pyproject.toml: {error}") from error
         return {"build-system": {}}

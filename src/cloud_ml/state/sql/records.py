@@ -145,7 +145,7 @@ def decode_spec(kind: Kind[S, T], row: Row[Any]) -> S:
 def _decoded(decoder: Callable[[Any], D], text: str, what: str) -> D:
     try:
         return _remembered(decoder, text) if len(text) <= _KEPT_CHARACTERS else decoder(json.loads(text))
-    except (ValueError, InvalidRequest) as error:
+    except (ValueError, RecursionError, InvalidRequest) as error:
         raise Damaged(
             f"{what} cannot be read: {error}",
             hint="Restore a backup with 'cloudml server restore'.",

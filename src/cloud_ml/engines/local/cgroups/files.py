@@ -31,7 +31,7 @@ def numbers(path: Path) -> list[int]:
     """The numbers in a file; none where it cannot be read."""
     try:
         return [int(word) for word in path.read_text("ascii").split()]
-    except OSError:
+    except (OSError, ValueError):
         return []
 
 
@@ -39,9 +39,9 @@ def table(path: Path) -> dict[str, int]:
     """The ``name number`` lines of a file; none where it cannot be read."""
     try:
         pairs = [line.split() for line in path.read_text("ascii").splitlines()]
-    except OSError:
+        return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+    except (OSError, ValueError):
         return {}
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
 
 
 def subfolders(folder: Path) -> list[str]:

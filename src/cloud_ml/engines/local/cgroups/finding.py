@@ -22,9 +22,8 @@ def find(instance: str, *, root: Path = Path("/sys/fs/cgroup"), own: str | None 
         own: The content of ``/proc/self/cgroup``.
     """
     lines = (own if own is not None else Path("/proc/self/cgroup").read_text("ascii")).splitlines()
-    places = {
-        name: path for line in lines for _, controllers, path in [line.split(":", 2)] for name in controllers.split(",")
-    }
+    entries = [line.split(":", 2) for line in lines if line.count(":") >= 2]
+    places = {name: path for _, controllers, path in entries for name in controllers.split(",")}
     try:
         if "memory" in places:
             return _find_v1(instance, root, places), ""

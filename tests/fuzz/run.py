@@ -1,0 +1,140 @@
+"""Every harness for a while: guided by coverage where atheris is installed, else by chance. `make fuzz`.
+
+::
+
+    python tests/fuzz/run.py [--seconds 20] [--workers 2] [target ...]
+
+What breaks a parser is added to ``tests/fuzz/corpus/<target>.txt``, where `make test` finds it from then on. What was
+learnt about coverage stays in ``.cache/fuzz`` and serves the next run. Exit code 1: something broke.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+sys.path[0] = str(ROOT / "tests")  # not this folder: its modules are fuzz.…
+WORK = ROOT / ".cache" / "fuzz"
+LONGEST = 4096
+SLOW_S = 10
+MEMORY_MB = 1024
+
+
+def guided(name: str, module: str, seconds: float) -> None:
+    """Run one harness under libFuzzer; ends the process."""
+    import atheris
+
+    from fuzz.harness import load
+
+    with atheris.instrument_imports(include=["cloud_ml"]):
+        one = load(module)[name]
+    folder = WORK / name
+    (folder / "corpus").mkdir(parents=True, exist_ok=True)
+    for number, data in enumerate(one.inputs()):
+        (folder / "corpus" / f"known-{number}").write_bytes(data)
+    words = "".join('"' + "".join(f"\\x{byte:02x}" for byte in word) + '"\n' for word in one.words)
+    (folder / "words").write_text(words)
+    options = [
+        f"-max_total_time={max(1, round(seconds))}", f"-timeout={SLOW_S}", f"-rss_limit_mb={MEMORY_MB}",
+        f"-max_len={LONGEST}", f"-dict={folder / 'words'}", f"-artifact_prefix={folder}/broke-", "-print_final_stats=1",
+    ]  # fmt: skip
+    atheris.Setup([sys.argv[0], *options, str(folder / "corpus")], one.run)
+    atheris.Fuzz()
+
+
+def by_chance(name: str, module: str, seconds: float) -> None:
+    """Run one harness over changed inputs; the first that breaks it is left in its folder."""
+    import random
+
+    from fuzz.harness import load
+
+    one, folder = load(module)[name], WORK / name
+    folder.mkdir(parents=True, exist_ok=True)
+    known, until, runs = one.inputs(), time.monotonic() + seconds, 0
+    luck = random.Random()
+    while time.monotonic() < until:
+        data = bytearray(luck.choice(known))
+        for _ in range(luck.randint(0, 6)):
+            at = luck.randint(0, len(data))
+            piece = luck.choice([*one.words, luck.randbytes(luck.randint(1, 4)), b""])
+            data[at : at + luck.randint(0, 4)] = piece
+        try:
+            one.run(bytes(data[:LONGEST]))
+        except BaseException:
+            (folder / f"broke-{time.time_ns()}").write_bytes(data)
+            raise
+        runs += 1
+    print(f"stat::number_of_executed_units: {runs}")
+
+
+def fuzzed(name: str, seconds: float) -> tuple[str, bool, str]:
+    """One harness in a process of its own: its name, whether all is well, and what there is to say."""
+    from fuzz.harness import TARGETS, escaped
+
+    module = TARGETS[name].run.__module__.rpartition(".")[2]
+    for old in (WORK / name).glob("broke-*"):
+        old.unlink()
+    limit = seconds + 60 + 3 * SLOW_S
+    command = [sys.executable, __file__, "--one", f"{module}/{name}", "--seconds", str(seconds)]
+    try:
+        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=limit, check=False)
+        lines = (ran.stdout + ran.stderr).splitlines()
+        code, told = ran.returncode, "\n".join(line for line in lines if "INFO: Instrumenting" not in line)
+    except subprocess.TimeoutExpired:
+        code, told = 1, f"it has not ended after {limit:.0f} s"
+    found = [file.read_bytes() for file in sorted((WORK / name).glob("broke-*"))]
+    if code == 0 and not found:
+        runs = next((line.split()[-1] for line in told.splitlines() if "number_of_executed_units" in line), "?")
+        return name, True, f"{runs} runs"
+    kept = TARGETS[name].kept
+    lines = kept.read_text("ascii").splitlines() if kept.exists() else []
+    kept.write_text("".join(f"{line}\n" for line in dict.fromkeys([*lines, *map(escaped, found)])), "ascii")
+    return (
+        name,
+        False,
+        told[max(0, told.find("Uncaught Python exception")) :][:4000]
+        + "".join(f"\nkept in {kept.name}: {escaped(one)[:400]}" for one in found),
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Give every parser what nobody would write.")
+    parser.add_argument("targets", nargs="*", help="all, if none is named")
+    parser.add_argument("--seconds", type=float, default=float(os.environ.get("FUZZ_S", "20")), help="for each target")
+    parser.add_argument("--workers", type=int, default=int(os.environ.get("WORKERS", "2")))
+    parser.add_argument("--one", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    try:
+        import atheris  # noqa: F401
+
+        run = guided
+    except ImportError:
+        run = by_chance
+    if options.one:
+        module, _, name = options.one.partition("/")
+        run(name, module, options.seconds)
+        return 0
+    from fuzz.harness import load
+
+    known = load()
+    if run is by_chance:
+        print(
+            "atheris is not installed (it has wheels for Linux on x86-64): inputs are changed by chance, not by coverage"
+        )
+    broken = 0
+    with ThreadPoolExecutor(options.workers) as pool:
+        names = options.targets or sorted(known)
+        for name, well, told in pool.map(lambda one: fuzzed(one, options.seconds), names):
+            print(f"{'ok     ' if well else 'BROKEN '} {name}: {told}", flush=True)
+            broken += not well
+    return 1 if broken else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,1 @@
+"""The harnesses, by what they read; ``fuzz.harness.load`` gives them."""

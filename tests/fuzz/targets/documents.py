@@ -1,0 +1,147 @@
+"""JSON, and the documents that travel in it."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+from datetime import UTC, datetime
+from types import SimpleNamespace
+from typing import Any
+
+from cloud_ml.api import documents
+from cloud_ml.api.v1_compat import quotas as original
+from cloud_ml.domain.jobs import spec
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.errors import Damaged, InvalidRequest
+from cloud_ml.models import admin, codec, framework, job, quota, storage, train_job
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.state import rules
+from cloud_ml.state.sql import records
+from fuzz.harness import target
+
+KINDS: list[Any] = [
+    value
+    for module in (admin, framework, job, quota, storage, train_job)
+    for value in vars(module).values()
+    if isinstance(value, type) and dataclasses.is_dataclass(value) and value.__module__ == module.__name__
+]
+HUGE = b"9" * 400
+JOB = {
+    "job_name": "linear", "module_name": "trainer.task", "trainer_uri": "fds://bucket/trainer-1.0.tar.gz",
+    "job_args": "--a 'b c'", "cpu_limit": 0.5, "memory_limit": "100M", "gpu_limit": 0, "environment": {"A": "b"},
+    "labels": {"k": "v"}, "cluster_spec": {"worker": {"count": 2, "cpu_limit": "1"}}, "wall_time_limit": "1d12h",
+    "hyperparameters": {"x": [1, 2.5, None, {"y": "z"}]}, "max_retries": 3, "disk_limit": "1G", "worker_count": "2",
+}  # fmt: skip
+_FIELDS = [f'"{field.name}":' for field in dataclasses.fields(TrainJob)]
+
+
+@target(
+    "api.documents",
+    seeds=['{"a": [1, 2.5, "x", null, true]}', "[" * 40, '{"a": 1, "a": 2}', "NaN", '"\\ud800"', "1e999", b"\xef\xbb\xbf{}",
+           '{"a": 1}'.encode("utf-16"), '{"a": 1}'.encode("utf-32"), '{"a": 1}'.encode("utf-16-le"), b"9" * 5000, "-0.0"],
+    words=["{", "[", '"', "\\u", "\\ud800", "\\udc00", "NaN", "-Infinity", "1e999", "\ufeff", "\0", "true", "-0", "1E-400"],
+)  # fmt: skip
+def json_body(data: bytes) -> None:
+    """Refused; or UTF-8 that every reader takes for the same, and that comes back when it is written."""
+    try:
+        found = documents.read(data)
+    except InvalidRequest as error:
+        assert len(str(error)) < 600  # noqa: PT017
+        return
+    assert found == json.loads(data.decode("utf-8"))
+    if isinstance(found, dict):
+        assert documents.read_object(data) == found
+        assert documents.read(bytes(documents.answer(found).body)) == found
+
+
+@target(
+    "models.codec",
+    "models.common",
+    "models.train_job",
+    "state.rules",
+    seeds=[json.dumps(JOB), json.dumps({**JOB, "job_args": ["a", "b"]}), b'{"job_name":"a","module_name":"b","trainer_uri":"c","cpu_limit":' + HUGE + b"}",
+           b'{"job_name":"a","module_name":"b","trainer_uri":"c","wall_time_limit":' + HUGE + b"}"],
+    words=[*_FIELDS, '"fds://', "1e308", HUGE, '"\\u0000"', '"0.001"', '"1d"', "{}", "[]", "null", "-1", '"default"'],
+)  # fmt: skip
+def train_job_document(data: bytes) -> None:
+    """Refused with its field; or a job that comes back when it is written, and that can be stored."""
+    try:
+        document = documents.read_object(data)
+        made = codec.decode(TrainJob, document)
+        normal = spec.from_wire(made)
+    except InvalidRequest as error:
+        assert error.field  # noqa: PT017
+        return
+    again = codec.decode(TrainJob, json.loads(json.dumps(codec.encode(made))))
+    assert again == made
+    assert spec.from_wire(again) == normal
+    rules.to_text(TRAIN_JOB.decode_spec, normal)
+
+
+@target(
+    "models.codec",
+    seeds=[bytes([number]) + content for number, content in enumerate(
+        [b"{}", b'{"items": []}', b'{"created_at": "0001-01-01T00:00:00+23:59"}', b'{"cpu": 1' + b"0" * 400 + b"}"] * 12)],
+    words=sorted({f'"{field.name}":' for kind in KINDS for field in dataclasses.fields(kind)})
+    + ["null", "[]", "{}", "1", '"x"', "true", '"2026-01-31T12:00:00Z"', '"0001-01-01T00:00:00+23:59"', HUGE, "1.5"],
+)  # fmt: skip
+def wire_document(data: bytes) -> None:
+    """Any document as any type of the wire, lenient as clients are: refused, or it comes back when it is written."""
+    kind = KINDS[data[0] % len(KINDS)] if data else KINDS[0]
+    try:
+        document = json.loads(data[1:])
+    except (ValueError, RecursionError):
+        return
+    try:
+        made = codec.decode(kind, document, ignore_unknown=True)
+    except InvalidRequest as error:
+        assert error.field  # noqa: PT017
+        return
+    assert codec.decode(kind, codec.encode(made)) == made
+
+
+@target(
+    "state.sql.records",
+    seeds=["{}", "[", '{"roles": []}', "[" * 3000, "9" * 5000, '{"a": "' + "x" * 3000 + '"}'],
+    words=['"roles"', '"phase"', "[", "{", "null"],
+)
+def stored_record(data: bytes) -> None:
+    """What a damaged database holds is said to be damaged."""
+    row = SimpleNamespace(spec=data.decode("utf-8", "replace"), uid="u")
+    with contextlib.suppress(Damaged):
+        records.decode_spec(TRAIN_JOB, row)  # type: ignore[arg-type]
+
+
+@target(
+    "api.v1_compat.quotas",
+    seeds=['{"org_mail": "a@b"}', '{"org_mail": 5}', "[" * 3000, b"\xff", '{"org_mail": "' + "a" * 300 + '"}'],
+    words=['"org_mail"', ":", "{", "\\u0000"],
+)
+def original_question(data: bytes) -> None:
+    """A mail address or nothing."""
+    mail = original.mail_in(data)
+    assert len(mail) <= 254
+    assert mail == "" or (mail.isascii() and mail.isprintable())
+
+
+@target(
+    "models.codec",
+    "usecases.finding",
+    seeds=["2026-01-31T12:00:00Z", "0001-01-01T00:00:00+23:59", "9999-12-31T23:59:59-23:59", "2026-W01-1", "20260131T000000Z"],
+    words=["T", "Z", "+", "-", ":", ".", "W", "24:00", "\u0662"],
+)  # fmt: skip
+def wire_time(data: bytes) -> None:
+    """A time with its offset comes back; anything else is refused."""
+    from cloud_ml.usecases import finding
+
+    value = data.decode("utf-8", "replace")
+    with contextlib.suppress(InvalidRequest):
+        finding.Filters(name=value, created_after=value, labels=[value], user=value, framework=value).match()
+    with contextlib.suppress(InvalidRequest):
+        finding.phases_of(value)
+    try:
+        moment = finding.read_time("t", value) or datetime.now(UTC)
+    except InvalidRequest:
+        return
+    assert codec.parse_time(codec.format_time(moment)) == moment

@@ -1,0 +1,171 @@
+"""From a trainer's files, an operator's files and an installer's words to an environment."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import re
+
+from packaging.requirements import InvalidRequirement
+from packaging.requirements import Requirement as Reference
+from packaging.specifiers import InvalidSpecifier, SpecifierSet
+from packaging.utils import canonicalize_name
+
+from cloud_ml.engines.local import lastwords
+from cloud_ml.environments import detect, files, pipconfig, requirements, resolve, runtimefile, versions
+from cloud_ml.environments.builder import source
+from cloud_ml.environments.interpreter import from_answer
+from cloud_ml.environments.runtime import BadRuntime
+from fuzz.harness import pieces, scratch, target, text
+
+_PLAIN = re.compile(r"\d{1,6}(\.\d{1,6}){0,4}", re.ASCII)
+_PLAIN_CLAUSE = re.compile(r"(~=|==|!=|<=|>=|<|>)\d{1,6}(\.\d{1,6}){0,4}", re.ASCII)
+
+
+@target(
+    "environments.requirements",
+    seeds=["numpy>=1.2,<3 # x\ntorch==2.1 ; python_version < '3'\n-r other.txt\n--index-url=https://u:p@h/s\n",
+           "a @ https://u:secret@host/x.whl\nb[c,d] (>=1) \\\n --hash=sha256:00", "git+https://h/x", "a @ file:///etc"],
+    words=["==", ">=", "~=", "@ ", "https://", "git+ssh://", "-e ", "--hash", ";", "[", "]", "\\\n", "#", "user:pw@"],
+)  # fmt: skip
+def requirement_lines(data: bytes) -> None:
+    """Refused with a reason that holds no secret, or lines that name packages, as the reference reads them."""
+    try:
+        lines, _ = requirements.from_file_text(text(data))
+    except requirements.BadRequirement as error:
+        assert requirements.without_secrets(str(error)) == str(error)  # noqa: PT017
+        return
+    for one in requirements.parse_all(lines):
+        assert not one.text.startswith("-")
+        assert one.name == requirements.normalised(one.name)
+        with contextlib.suppress(InvalidRequirement):
+            reference = Reference(one.text)
+            assert canonicalize_name(reference.name) == one.name
+            assert bool(reference.url) == one.url
+
+
+@target(
+    "environments.versions",
+    "environments.requirements",
+    seeds=["1.2.3\0>=1.0,<2", "2.21.0rc1\0~=2.1", "1!2\0==1.*,!=1.5", "v1\0===1", "1\0>\u0661", "1\0==" + "9" * 5000],
+    words=["==", ">=", "<=", "~=", "!=", ".*", ",", "rc1", "+local", "1!"],
+)  # fmt: skip
+def version_words(data: bytes) -> None:
+    """Never an error; where a specifier is plain, the answer is the reference's."""
+    version, specifier = map(text, pieces(data, 2))
+    requirements.locked(specifier)
+    versions.release(version)
+    met = versions.satisfies(version, specifier)
+    if _PLAIN.fullmatch(version) and all(_PLAIN_CLAUSE.fullmatch(one) for one in specifier.split(",")):
+        with contextlib.suppress(InvalidSpecifier):
+            assert met == SpecifierSet(specifier).contains(version, prereleases=True)
+
+
+@target(
+    "environments.pipconfig",
+    seeds=["[global]\nindex-url = https://user:secret@host/simple\nextra-index-url = a b\nno-index = true\n",
+           "[install]\nfind-links = file:///x /opt\ncert=/x\nproxy=http://u:p@h\n\0torch-2.1+cpu-cp311-cp311-linux.whl",
+           "[global]\nindex-url = http://[\n"],
+    words=["[global]", "index-url", "extra-index-url", "find-links", "://", "user:secret@", "%", "file:", "[", "]"],
+)  # fmt: skip
+def pip_settings(data: bytes) -> None:
+    """Never an error, and no secret for processes of tenants."""
+    content, wheel = pieces(data, 2)
+    with scratch() as folder:
+        file = folder / "pip.conf"
+        file.write_bytes(content)
+        links = folder / "links"
+        links.mkdir()
+        with contextlib.suppress(OSError):
+            (links / text(wheel).replace("/", "").replace("\0", "")).touch()
+        read = pipconfig.read({"PIP_FIND_LINKS": str(links), "UV_X": "y"}, [file])
+        hidden = (*read.uv_environment(secrets=False).values(), *read.job_environment().values())
+        assert not any(re.search(r"://[^/\s]*:secret@", value) for value in hidden)
+        read.uv_environment(secrets=True)
+        assert read.fingerprint == pipconfig.read({"PIP_FIND_LINKS": str(links), "UV_X": "y"}, [file]).fingerprint
+        assert all(read.paths)
+        read.local_builds("cp311")
+
+
+@target(
+    "environments.runtimefile",
+    seeds=['name = "x"\nversion = "1"\nrequires = ["numpy>={python}"]\nbase_memory = "1G"\n[environment]\nA = "b"\n',
+           'name="x"\nversion="1"\npython="*"\nindexes=["https://h/s"]\nrank=5\nimports=["a+b"]\nthreads=["T"]',
+           'name="x"\nversion="1"\nindexes=["http://["]', "a=" + "[" * 2000],
+    words=["name", "version", "python", "requires", "indexes", "base_memory", "environment", "[[", "]]", '"""', "1e999"],
+)  # fmt: skip
+def runtime_file(data: bytes) -> None:
+    """Refused with the name of the file, or runtimes that are complete."""
+    with scratch() as folder:
+        (folder / "one.toml").write_bytes(data)
+        try:
+            found = runtimefile.read(folder / "one.toml", ("3.10", "3.12"))
+        except BadRuntime as error:
+            assert "one.toml" in str(error)  # noqa: PT017
+            return
+        assert all(one.name and one.version for one in found)
+
+
+@target(
+    "environments.detect",
+    seeds=["import tensorflow as tf\ntf.Session()\nfrom torch import nn\nos.environ['KERAS_BACKEND']='jax'\n",
+           "print 'python 2'\nimport tensorflow\ntf.placeholder(1)", "x = " + "(" * 500, "a" + ".a" * 300, "\ufeffimport keras"],
+    words=["import ", "from ", "tensorflow", "tf.", "as ", "KERAS_BACKEND", "(", "\\\n", "\0", "# -*- coding: x -*-", "\t"],
+)  # fmt: skip
+def trainer_code(data: bytes) -> None:
+    """Never an error; nothing is run, nothing grows without bounds."""
+    with scratch() as folder:
+        (folder / "task.py").write_bytes(data)
+        found = detect.read(folder)
+        assert detect.read(folder) == found
+        assert len(found.packages) <= 1000
+        assert max(map(len, (found.classic, found.modern, found.unreadable))) <= 20
+
+
+@target(
+    "environments.builder.source",
+    seeds=['[build-system]\nrequires = ["setuptools"]\nbuild-backend = "x"\n', "build-system = 5", "[project]\nname='x'",
+           "a=" + "[" * 2000],
+    words=["[build-system]", "requires", "build-backend", "backend-path", "project", "[", "]", "="],
+)  # fmt: skip
+def build_project(data: bytes) -> None:
+    """One kind of error, or a backend with what it needs."""
+    with scratch() as folder:
+        (folder / "pyproject.toml").write_bytes(data)
+        source.is_project(folder)
+        try:
+            project = source.read_project(folder)
+        except ValueError as error:
+            assert str(error).startswith("pyproject.toml: ")  # noqa: PT017
+            return
+        assert all(isinstance(one, str) for one in itertools.chain(project.requires, project.backend_path))
+
+
+@target(
+    "environments.resolve",
+    "environments.interpreter",
+    "engines.local.lastwords",
+    seeds=["error: a\n  cause: Request failed after 3 retries\n  cause: b\nhint: c", "  ╰─▶ x fatal: y\n/usr\n3.11.7",
+           'Traceback\n  File "/x/site/a.py", line 3\nSyntaxError: bad', "a.b.Error: c", "/usr\n3.11", "/\n²"],
+    words=["error: ", " cause: ", " hint: ", "╰─▶ ", " fatal: ", "Error: ", "python3: No module named ", "line "],
+)  # fmt: skip
+def last_words(data: bytes) -> None:
+    """One line of bounded length, whatever was printed."""
+    told = lastwords.of(data)
+    assert len(told) <= 300
+    assert told == "" or told.isprintable()
+    assert len(resolve.first_reason(text(data))) <= 1000
+    with contextlib.suppress(ValueError, OSError):
+        from_answer(files.Path("/bin/sh"), text(data))
+
+
+@target(
+    "environments.files",
+    seeds=['{"a": [1, 2.5, null, "x"]}', "[" * 3000, "NaN", '"\\ud800"', "9" * 5000],
+    words=["[", "{", '"', "\\u", ":", "1e999", "NaN"],
+)
+def report(data: bytes) -> None:
+    """What a tenant's build left is JSON, or nothing."""
+    with scratch() as folder:
+        (folder / "report.json").write_bytes(data)
+        files.read_json(folder / "report.json")

@@ -1,0 +1,92 @@
+"""No parser without a harness: whoever writes one hears of it here."""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from fuzz.harness import CORPUS, escaped, load
+from fuzz.reading import PACKAGE, modules
+
+TARGETS = load()
+
+_OURS = "reads what this very program wrote, over its own pipe or in its own private folder, whole or not at all"
+_KERNEL = "reads names that the kernel gives"
+_THROUGH = "asks another module that has a harness, or makes a decision on a word that was checked before"
+
+NOT_FUZZED = {
+    "aio.connections": "the host of an endpoint that was parsed; tells an address from a name",
+    "aio.transport": "the answer of a server as JSON; see the harness `refusals` for the rest of it",
+    "sdk.transport": "the twin of aio.transport",
+    "api.auth": "a length that the HTTP parser has checked",
+    "api.routes.monitoring": "the address of a connection, from the kernel",
+    "api.routes.watching": "digits of a header; `test_watching.py` has the table of them",
+    "cli.config": "a file of one document; the harness `user_settings` reads the same with the same errors",
+    "cli.server": "a URL of the operator, to blot its password out",
+    "cli.submit": "one option as JSON, beside `job_file`",
+    "cli.watching": "a pattern of our own on words of our own",
+    "controller.downloads": _OURS,
+    "doctor.network": "the endpoint that was parsed",
+    "doctor.reach": "a URL of the operator's database, for a message",
+    "engines.local.engine": _OURS,
+    "engines.local.launch": _OURS,
+    "engines.local.proctree": _KERNEL,
+    "engines.local.runtimes": _OURS,
+    "engines.local.spawner": _OURS,
+    "engines.local.standby": _OURS,
+    "environments.ahead": _OURS,
+    "objects.local.multipart": _OURS,
+    "sdk.downloads": "a length that http.client has checked",
+    "sdk.packaging": "writes archives; opens them to write",
+    "sdk.transfers": "digits of a list of parts; its tests have the table of them",
+    "api.direct": "the expressions of the framework's own routes",
+    "server": "the address to listen at, as the operator wrote it",
+    "state.sql.dialects.drafts": _OURS,
+    "state.memory": "reads what it wrote, in memory",
+    "usecases.identities": _THROUGH,
+    "usecases.train_jobs": _THROUGH,
+    "usecases.uploads": _THROUGH,
+}
+"""Module → why nobody needs to give it bytes of strangers."""
+
+TO_COME = ("serving.",)
+"""The server of models is being built: its HTTP/1.1, HTTP/2, numbers and tensors get harnesses with it."""
+
+
+def test_every_module_that_reads_has_a_harness_or_a_reason() -> None:
+    covered = {module for one in TARGETS.values() for module in one.covers}
+    reading = {module for module in modules() if not module.startswith(TO_COME)}
+    missing = reading - covered - set(NOT_FUZZED)
+    calls = {module: sorted(modules()[module]) for module in sorted(missing)}
+    assert not missing, f"no harness in tests/fuzz/targets and no reason in NOT_FUZZED: {calls}"
+    assert not covered & set(NOT_FUZZED), "there is a harness and a reason for none"
+    gone = [module for module in NOT_FUZZED if module not in reading]
+    assert not gone, f"these read nothing any more: {gone}"
+
+
+@pytest.mark.parametrize("name", sorted(TARGETS))
+def test_a_harness_drives_the_modules_that_it_says(name: str) -> None:
+    wanted = {module: f"{PACKAGE}/{module.replace('.', '/')}" for module in TARGETS[name].covers}
+    met: set[str] = set()
+
+    def profile(frame: FrameType, event: str, _argument: Any) -> None:
+        if event == "call":
+            met.add(frame.f_code.co_filename)
+
+    sys.setprofile(profile)
+    try:
+        for data in TARGETS[name].inputs()[:6]:
+            TARGETS[name].run(data)
+    finally:
+        sys.setprofile(None)
+    for module, path in wanted.items():
+        assert {f"{path}.py", f"{path}/__init__.py"} & met, f"{name} calls nothing in {module}"
+
+
+def test_names_of_corpora_are_names_of_harnesses() -> None:
+    assert {file.stem for file in CORPUS.glob("*.txt")} <= set(TARGETS)
+    for one in TARGETS.values():
+        assert all(len(escaped(data)) < 200_000 for data in one.inputs()), one.name
