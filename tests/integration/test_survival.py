@@ -133,7 +133,7 @@ def test_a_running_job_is_adopted_again_with_the_same_process_and_a_complete_log
     job.speak()
     assert (job.supervisor, job.processes) == (supervisor, processes)
     server.start()
-    assert job.handle.refresh().phase == Phase.RUNNING
+    eventually(lambda: job.handle.refresh().phase == Phase.RUNNING, "its status says that it runs")
     job.go()
     ended = job.handle.wait(30)
     assert (ended.phase, ended.attempt) == (Phase.SUCCEEDED, 1)

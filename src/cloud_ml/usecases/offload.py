@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
+from cloud_ml.usecases.crew import Crew
+
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -23,7 +25,7 @@ class Offload:
     """
 
     def __init__(self, threads: int = 8, *, long_threads: int = 16, share: int = 4) -> None:
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="blocking")
+        self._crew = Crew(threads, "blocking")
         self._long = ThreadPoolExecutor(long_threads, thread_name_prefix="long")
         self._share = share
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
@@ -34,8 +36,7 @@ class Offload:
 
         A caller that is cancelled stops waiting; the call itself runs to its end.
         """
-        call = functools.partial(function, *args, **kwargs)
-        return await asyncio.get_running_loop().run_in_executor(self._executor, call)
+        return await self._crew.do(functools.partial(function, *args, **kwargs))
 
     async def long(self, whose: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same for what may take long: reading or copying whole objects, walking folders, waiting for locks.
@@ -66,4 +67,4 @@ class Offload:
         """Let calls under way end and the threads go."""
         self._stopping.set()
         self._long.shutdown(wait=True, cancel_futures=True)
-        self._executor.shutdown(wait=True)
+        self._crew.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -10,6 +11,7 @@ from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.decide import JobRecord, Rules, decide
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
@@ -60,17 +62,20 @@ class TrainJobReconciler:
             TryAgain: A part does not answer at present.
         """
         job = await self._offload(self._store.get, TRAIN_JOB, uid)
+        observed: Sequence[ObservedGang] | None = None
         while job is not None:
             self._slots.sync(job)
-            step = await self._step(job)
+            if observed is None:
+                observed = await self._engine.observed(uid)
+            step = await self._step(job, observed)
             if not isinstance(step, _Committed):
                 return Looked(job.revision, step)
-            job = step.job
+            # The picture of a moment ago will do for the next pass: actions are for any that may be outdated.
+            job, observed = step.job, None if step.stale else observed
         self._slots.forget(uid)
         return Looked()
 
-    async def _step(self, job: JobRecord) -> _Committed | datetime | None:
-        observed = await self._engine.observed(job.key.uid)
+    async def _step(self, job: JobRecord, observed: Sequence[ObservedGang]) -> _Committed | datetime | None:
         queued = job.status.phase is Phase.QUEUED
         has_slot = queued and self._slots.take(job)
         waits_for = self._slots.waits_for(job) if queued and not has_slot else ""
@@ -88,7 +93,7 @@ class TrainJobReconciler:
                     events=decision.events,
                 )
             except StaleRevision:  # somebody wrote in between: look at that first
-                return _Committed(await self._offload(self._store.get, TRAIN_JOB, job.key.uid))
+                return _Committed(await self._offload(self._store.get, TRAIN_JOB, job.key.uid), stale=True)
             return _Committed(committed)
         for action in decision.actions:
             if not await self._executor.perform(job, action, self._fence):
@@ -99,5 +104,6 @@ class TrainJobReconciler:
 class _Committed:
     """The pass ended with a commit: the next pass follows at once, on this record."""
 
-    def __init__(self, job: JobRecord | None) -> None:
+    def __init__(self, job: JobRecord | None, *, stale: bool = False) -> None:
         self.job = job
+        self.stale = stale

@@ -107,18 +107,23 @@ class LocalEngine(Engine):
         return found
 
     async def changes(self) -> AsyncIterator[str]:
-        watch = linux.Watch()
+        watch, news, loop = linux.Watch(), asyncio.Event(), asyncio.get_running_loop()
         try:
             watch.arrivals(self._ledger.reports)
+            loop.add_reader(watch.descriptor, news.set)
             for uid in await asyncio.to_thread(self._unfinished):
                 yield uid
             while True:
-                await _readable(watch.descriptor, _POLL_S)
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_S):
+                        await news.wait()
+                news.clear()
                 names = watch.names()
                 uids = {name.removesuffix(".json").rpartition(".")[0] for name in names if name.endswith(".json")}
                 for uid in uids or self._with_dead_supervisors():
                     yield uid
         finally:
+            loop.remove_reader(watch.descriptor)
             watch.close()
 
     async def forget(self, job_uid: str) -> None:

@@ -39,8 +39,9 @@ _NEWS_S = 0.3
 """A stage is told with the next one unless that takes longer: most follow each other within milliseconds."""
 
 
-_RUNNING_S = 0.1
-"""That a gang runs is told then, unless it has ended: for one that ends at once, one report does."""
+_RUNNING_S, _SPOKEN_S = 0.1, 0.02
+"""That a gang runs is told so long after its start or its first words, unless it has ended: for one that ends at
+once, one report does."""
 
 
 class StopRequested(BaseException):
@@ -243,6 +244,7 @@ class Supervisor:
             task.log.write(data)
             if self._report.state is GangState.RUNNING and "output" not in self._report.stages:
                 self._reach("output")
+                self._tell_within(_SPOKEN_S)
         else:
             self._selector.unregister(task.launched.output)
 
