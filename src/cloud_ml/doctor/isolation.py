@@ -8,6 +8,7 @@ from pathlib import Path
 
 from cloud_ml.bootstrap import find_uv
 from cloud_ml.doctor.findings import Area, Finding
+from cloud_ml.engines.local.network.finding import leftovers
 from cloud_ml.engines.local.probe import in_force, probe
 from cloud_ml.errors import CloudMlError
 from cloud_ml.settings import Settings
@@ -28,6 +29,9 @@ def examine(settings: Settings) -> Iterator[Finding]:
             return
         for fence, stands in in_force(found.config).items():
             yield _AREA.ok(fence.replace("_", " "), stands)
+        for gone in leftovers():
+            says = f"networks of a server are still there whose data folder is gone: {gone}"
+            yield _AREA.warning("left over", says, "the next start of any server on this machine takes them away")
         for sentence in found.missing:
             says, _, remedy = sentence.partition("; ")
             yield _AREA.warning("missing", says, remedy)

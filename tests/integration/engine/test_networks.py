@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import dataclasses
 import errno
+import ipaddress
 import os
 import shutil
 import signal
@@ -29,6 +30,8 @@ from cloud_ml.engines.local import proctree
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.network import pins
+from cloud_ml.engines.local.network.finding import leftovers
+from cloud_ml.engines.local.network.tenants import Networks
 from cloud_ml.engines.local.probe import Findings, probe
 from cloud_ml.errors import Unavailable
 from cloud_ml.settings import EngineSettings
@@ -283,6 +286,50 @@ async def test_a_build_has_the_network_of_its_organisation(
         await ended(engine, gang.key)
 
 
+async def test_a_job_that_fails_on_the_way_is_told_where_the_way_leads(engine: LocalEngine, far: Outside) -> None:
+    attempt = f"import socket; socket.create_connection(({far.private!r}, 9))"
+    for network, told in (("tenant", True), ("host", False)):
+        seen, _ = await run(engine, gang_of(PYTHON, "-c", attempt, network=network))
+        assert ("engine.network_allow" in seen.processes[0].message) is told, seen.processes[0].message
+    seen, _ = await run(engine, shell("true", network="tenant", prepare_command=f"{PYTHON} -c {attempt!r}"))
+    assert "OSError" in seen.message
+    assert "engine.network_allow" in seen.message
+
+
+async def test_networks_that_nobody_uses_go_and_come_back(far: Outside, tmp_path: Path) -> None:
+    config = networked(tmp_path, network_idle_s=0).config
+    networks = Networks(config)
+    networks.start()
+    try:
+        networks.need(1)
+        networks.need(2)
+        with within(networks.pins.path(2), lambda: subprocess.Popen(["sleep", "600"])) as living:
+            networks.tidy([])
+            assert list(networks.pins.slots()) == [2], "a process is in it"
+            living.kill()
+        networks.tidy([])
+        assert networks.pins.slots() == {}
+        networks.need(1)
+        assert networks.pins.slots() == {1: 0}
+    finally:
+        networks.leave()
+
+
+async def test_a_range_is_used_up_and_one_that_is_in_use_is_refused(far: Outside, tmp_path: Path) -> None:
+    networks = Networks(networked(tmp_path, network_range="172.30.99.0/30").config)
+    networks.start()
+    try:
+        for tenant in (1, 2):
+            networks.need(tenant)
+        with pytest.raises(OSError, match=r"engine.network_range has no more addresses"):
+            networks.need(3)
+    finally:
+        networks.leave()
+    taken = str(ipaddress.ip_network(f"{far.private}/24", strict=False))
+    with pytest.raises(OSError, match=f"{taken} overlaps"):
+        Networks(networked(tmp_path, network_range=taken).config).start()
+
+
 # ---- coming and going
 
 
@@ -360,6 +407,7 @@ async def test_a_killed_predecessors_networks_are_gone_on_with_by_its_own_and_cl
 
     end_engine(dataclasses.replace(findings.config, network=dataclasses.replace(findings.config.network, fence="host")))
     shutil.rmtree(tmp_path / "engine")
+    assert str(tmp_path / "engine") in leftovers(), "the doctor tells"
     other = tmp_path / "other"
     other.mkdir()
     async with running(networked(other)):

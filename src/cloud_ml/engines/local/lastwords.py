@@ -7,6 +7,11 @@ import re
 TAIL_BYTES = 4096
 """How much of the end of an output is looked at."""
 _LIMIT = 300
+_REFUSED_BY_NETWORK = b"No route to host"
+_LEADS_OUT = (
+    "jobs reach the open internet, and nothing that is private or this server's unless its administrator opens it "
+    "(engine.network_allow)"
+)
 _RAISED = re.compile(r"^(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*(?:Error|Exception|Interrupt|Exit|Warning|Timeout)(?:: .*)?$")
 _REFUSED = re.compile(r"^\S*python[\d.]*: ((?:No module named|can't open file|Error while finding).*)$")
 _PLACE = re.compile(r'^\s*File "(?:.*/site/)?([^"]+)", line (\d+)')
@@ -23,6 +28,11 @@ def of(tail: bytes) -> str:
         if lines[number] == line and _RAISED.match(line):
             return _cut(_with_place(line, lines[:number]) if line.startswith(_GRAMMAR) else _with_help(line))
     return ""
+
+
+def about_network(tail: bytes) -> str:
+    """What to know about the network of an organisation, if ``tail`` tells of a connection that it refused."""
+    return _LEADS_OUT if _REFUSED_BY_NETWORK in tail else ""
 
 
 def _with_place(line: str, before: list[str]) -> str:

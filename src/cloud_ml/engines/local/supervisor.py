@@ -29,6 +29,7 @@ from cloud_ml.engines.local.disk import DiskWatch
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.limits import Limiter, Verdict, signal_name
 from cloud_ml.engines.local.logfile import LogWriter
+from cloud_ml.engines.local.network import TENANT
 from cloud_ml.engines.local.stage import WRITABLE, Ahead, Stage, Staged
 from cloud_ml.engines.local.watched import WatchedTree
 from cloud_ml.environments.base import EnvironmentFailed
@@ -280,7 +281,9 @@ class Supervisor:
         with contextlib.suppress(OSError):
             task.log.write(os.read(task.launched.output, 1 << 18))
         error = lastwords.of(task.log.tail)
-        return replace(verdict, message=f"{verdict.message}: {error}") if error else verdict
+        message = f"{verdict.message}: {error}" if error else verdict.message
+        about = lastwords.about_network(task.log.tail) if self._gang.network == TENANT else ""
+        return replace(verdict, message=f"{message}; {about}" if about else message)
 
     def _stop_all(self, verdict: Verdict, grace_s: float) -> None:
         if self._verdict is None:
