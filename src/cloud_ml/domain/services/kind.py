@@ -1,0 +1,32 @@
+"""The kinds under which model services and their replicas are stored."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, label_tag
+from cloud_ml.domain.jobs.phases import JobStatus
+from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.records import Kind
+from cloud_ml.domain.services.spec import SERVICE_LABEL, ServiceSpec
+from cloud_ml.domain.services.status import ServiceStatus
+
+
+def service_tag(uid: str) -> str:
+    """The tag of the replicas of a service."""
+    return label_tag(SERVICE_LABEL, uid)
+
+
+def name_of(model_name: str, version: str) -> str:
+    """The name of the record of a service. No two services share one: neither part has a slash."""
+    return f"{model_name}/{version}"
+
+
+def _labels(spec: ServiceSpec) -> Collection[str]:
+    return {label_tag(name, value) for name, value in (spec.submitted.labels or {}).items()}
+
+
+MODEL_SERVICE = Kind("model_service", ServiceSpec, ServiceStatus, spec_tags=_labels)
+REPLICA: Kind[JobSpec, JobStatus] = Kind(
+    "replica", JobSpec, JobStatus, spec_tags=TRAIN_JOB.spec_tags, status_tags=TRAIN_JOB.status_tags
+)

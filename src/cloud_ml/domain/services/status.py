@@ -1,0 +1,56 @@
+"""How a model service stands."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class ServicePhase(StrEnum):
+    """``Running`` is a service of which enough replicas answer; ``Failed`` one whose replicas cannot be started."""
+
+    SAVED = "Saved"
+    STARTING = "Starting"
+    RUNNING = "Running"
+    DEGRADED = "Degraded"
+    FAILED = "Failed"
+    STOPPING = "Stopping"
+    STOPPED = "Stopped"
+
+
+WIRE_STATES: Mapping[ServicePhase, str] = {
+    ServicePhase.SAVED: "initial",
+    ServicePhase.STARTING: "creating",
+    ServicePhase.RUNNING: "running",
+    ServicePhase.DEGRADED: "processing",
+    ServicePhase.FAILED: "failed",
+    ServicePhase.STOPPING: "deleting",
+    ServicePhase.STOPPED: "initial",
+}
+
+
+@dataclass(frozen=True)
+class Wish:
+    """A replica that is to be there: its number, which no other of the service ever has, and its template."""
+
+    number: int
+    template: int
+
+
+@dataclass(frozen=True)
+class ServiceStatus:
+    """What was decided about a service, and what was seen of it.
+
+    ``wishes`` are the replicas that are to be there; whatever else carries the service's label is to go. ``next`` is
+    the number of the next one. ``port`` is where the gateway answers for the service, 0 while it has none.
+    """
+
+    phase: ServicePhase = ServicePhase.STARTING
+    reason: str = ""
+    message: str = ""
+    wishes: tuple[Wish, ...] = ()
+    next: int = 1
+    ready: int = 0
+    serving_template: int = 0
+    port: int = 0

@@ -1,0 +1,140 @@
+"""A model service as it travels over HTTP: flat, friendly, and compatible with the first generation of clients."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, field
+from typing import Any
+
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import common
+
+VERSION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
+_MOST_REPLICAS = 1000
+
+
+@dataclass
+class ModelService:
+    """A trained model that is to answer requests.
+
+    Args:
+        model_name: Unique with the version: lower-case letters, digits and ``-``, at most 63.
+        model_version: Any short word, such as ``v1``. What it serves are the numbered versions below ``model_uri``.
+        model_uri: ``fds://bucket/folder`` with one folder for each number (``1``, ``2``…), which holds the model.
+        model_args: Further flags of the model server, as a list or as one string in shell quoting.
+        replicas: How many processes answer.
+        max_replicas: With a number above ``replicas``, more are started while requests pile up, up to this many.
+        idle_scale_down: With a duration, such as ``"30m"``, all but one replica end after so long without a request.
+        cpu_limit: Cores of each replica, such as ``"0.5"``.
+        memory_limit: Of each replica, such as ``"500M"``; what the runtime itself needs is added by the platform.
+        framework: ``tensorflow``, ``pytorch`` and others; found out from the files when left out.
+        access: ``key``: who calls needs a key of the organisation; ``open``: whoever reaches the port may call.
+        save_mode: Keep it without running it.
+
+    Raises:
+        InvalidRequest: At construction and by ``validate``; names the field, its value and what is allowed.
+    """
+
+    model_name: str
+    model_version: str
+    model_uri: str
+    model_args: str | list[str] | None = field(default=None, kw_only=True)
+    replicas: int | str = field(default=1, kw_only=True)
+    max_replicas: int | str | None = field(default=None, kw_only=True)
+    idle_scale_down: str | int | None = field(default=None, kw_only=True)
+    cpu_limit: str | float | None = field(default=None, kw_only=True)
+    memory_limit: str | None = field(default=None, kw_only=True)
+    gpu_limit: int | str | None = field(default=None, kw_only=True)
+    framework: str | None = field(default=None, kw_only=True)
+    framework_version: str | None = field(default=None, kw_only=True)
+    docker_image: str | None = field(default=None, kw_only=True)
+    docker_command: str | None = field(default=None, kw_only=True)
+    prepare_command: str | None = field(default=None, kw_only=True)
+    finish_command: str | None = field(default=None, kw_only=True)
+    environment: dict[str, str] | None = field(default=None, kw_only=True)
+    labels: dict[str, str] | None = field(default=None, kw_only=True)
+    fds_endpoint: str | None = field(default=None, kw_only=True)
+    fds_bucket: str | None = field(default=None, kw_only=True)
+    node_selector_key: str | None = field(default=None, kw_only=True)
+    node_selector_value: str | None = field(default=None, kw_only=True)
+    debug: int | None = field(default=None, kw_only=True)
+    tensorflow_service_http: bool | None = field(default=None, kw_only=True)
+    service_schema: str | None = field(default=None, kw_only=True)
+    use_seldon: Any = field(default=None, kw_only=True)
+    engine_cpu: str | None = field(default=None, kw_only=True)
+    engine_mem: str | None = field(default=None, kw_only=True)
+    run_class_name: str | None = field(default=None, kw_only=True)
+    initial_delay_sec: str | None = field(default=None, kw_only=True)
+    pod_replicas: str | None = field(default=None, kw_only=True)
+    access: str = field(default="key", kw_only=True)
+    enable_rank: int = field(default=0, kw_only=True)
+    save_mode: bool = field(default=False, kw_only=True)
+
+    def __post_init__(self) -> None:
+        self.validate()
+
+    def validate(self) -> None:
+        """Check every field and bring values into their canonical form.
+
+        Raises:
+            InvalidRequest: The first field that is wrong.
+        """
+        common.check_name("model_name", self.model_name)
+        if not isinstance(self.model_version, str) or not VERSION.fullmatch(self.model_version):
+            raise common.refuse("model_version", self.model_version, "letters, digits, '.', '_' and '-', at most 63")
+        common.parse_object_uri("model_uri", self.model_uri)
+        self._validate_arguments()
+        self.replicas = common.check_count("replicas", self.replicas, most=_MOST_REPLICAS)
+        if self.max_replicas is not None:
+            self.max_replicas = common.check_count("max_replicas", self.max_replicas, most=_MOST_REPLICAS)
+            if self.max_replicas < self.replicas:
+                raise common.refuse("max_replicas", self.max_replicas, f"replicas ({self.replicas}) or more")
+        if self.idle_scale_down is not None:
+            self.idle_scale_down = common.check_duration("idle_scale_down", self.idle_scale_down)
+        if self.cpu_limit is not None:
+            self.cpu_limit = common.check_cpu("cpu_limit", self.cpu_limit)
+        if self.memory_limit is not None:
+            self.memory_limit = common.check_memory("memory_limit", self.memory_limit)
+        if self.gpu_limit is not None:
+            self.gpu_limit = common.check_count("gpu_limit", self.gpu_limit, least=0, most=1024)
+        for name in _TEXT_FIELDS:
+            if (value := getattr(self, name)) is not None:
+                common.check_text(name, value, allow_empty=True)
+        if self.environment is not None:
+            common.check_environment("environment", self.environment)
+        for key, value in (self.labels or {}).items():
+            common.check_text(f"labels.{key}", value, limit=256, allow_empty=True)
+        if self.fds_bucket:
+            common.check_bucket("fds_bucket", self.fds_bucket)
+        if self.access not in ("key", "open"):
+            raise common.refuse("access", self.access, "key or open")
+        if self.enable_rank not in (0, 1):
+            raise common.refuse("enable_rank", self.enable_rank, "0 or 1")
+
+    def arguments(self) -> list[str]:
+        """``model_args`` as a list, split as a POSIX shell splits words (nothing is expanded)."""
+        return shlex.split(self.model_args) if isinstance(self.model_args, str) else list(self.model_args or ())
+
+    def _validate_arguments(self) -> None:
+        if isinstance(self.model_args, list):
+            for place, argument in enumerate(self.model_args):
+                common.check_text(f"model_args[{place}]", argument, limit=65_536, allow_empty=True)
+        elif self.model_args is not None:
+            common.check_text("model_args", self.model_args, limit=65_536, allow_empty=True)
+            try:
+                shlex.split(self.model_args)
+            except ValueError as error:
+                raise InvalidRequest(
+                    f"model_args cannot be split into words: {str(error).lower()}",
+                    field="model_args",
+                    value=self.model_args,
+                    allowed="words in shell quoting, or a list of strings",
+                ) from None
+
+
+_TEXT_FIELDS = (
+    "framework", "framework_version", "docker_image", "docker_command", "prepare_command", "finish_command",
+    "fds_endpoint", "node_selector_key", "node_selector_value", "service_schema", "engine_cpu", "engine_mem",
+    "run_class_name", "initial_delay_sec", "pod_replicas",
+)  # fmt: skip

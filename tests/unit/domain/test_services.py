@@ -1,0 +1,238 @@
+"""What follows from a look at a service: simulated with replicas that start, fail and end as they like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.jobs.spec import Desired
+from cloud_ml.domain.records import Key, Record
+from cloud_ml.domain.services import spec as specs
+from cloud_ml.domain.services.decide import DropReplica, ForgetService, MakeReplica, SeenReplica, decide
+from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
+from cloud_ml.models.model_service import ModelService
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def service_of(replicas: int = 2, **fields: object) -> ModelService:
+    return ModelService("m", "v1", "fds://bucket/m", replicas=replicas, **fields)
+
+
+class World:
+    """A service and its replicas, moved by decisions as the controller moves them."""
+
+    def __init__(self, service: ModelService) -> None:
+        self.record = Record(
+            Key("model_service", "o", "m/v1", "u"), "me", 1, 1, NOW, NOW, specs.from_wire(service), ServiceStatus()
+        )
+        self.replicas: dict[int, SeenReplica] = {}
+        self.gone = False
+        self.made: list[int] = []
+
+    @property
+    def status(self) -> ServiceStatus:
+        return self.record.status
+
+    def change(self, **fields: object) -> None:
+        submitted = replace(self.record.spec.submitted, **fields)
+        self.record = replace(self.record, spec=self.record.spec.updated(submitted))
+
+    def want(self, desired: Desired) -> None:
+        self.record = replace(self.record, spec=self.record.spec.with_desired(desired))
+
+    def delete(self) -> None:
+        self.record = replace(self.record, delete_requested_at=NOW)
+
+    def step(self) -> bool:
+        """One look; false when nothing follows from it."""
+        decision = decide(self.record, list(self.replicas.values()), NOW)
+        assert decision.status is None or not decision.actions
+        if decision.status is not None:
+            assert decision.status.next >= self.status.next
+            self.record = replace(self.record, status=decision.status)
+            return True
+        for action in decision.actions:
+            if isinstance(action, MakeReplica):
+                number = action.wish.number
+                assert number not in self.made, "a number is used once"
+                self.made.append(number)
+                self.replicas[number] = SeenReplica(f"r{number}", number, action.wish.template, Phase.QUEUED)
+            elif isinstance(action, DropReplica):
+                (number,) = [key for key, each in self.replicas.items() if each.uid == action.uid]
+                self.replicas[number] = replace(self.replicas[number], deleting=True, ready=False)
+            else:
+                assert isinstance(action, ForgetService)
+                assert not self.replicas
+                self.gone = True
+        return bool(decision.actions) and not self.gone
+
+    def settle(self) -> None:
+        for _ in range(100):
+            if not self.step():
+                return
+        raise AssertionError("it does not come to rest")
+
+    def answer(self, which: Callable[[SeenReplica], bool] = lambda _: True) -> None:
+        """Replicas that live and fit become ready; those that were dropped go."""
+        for number, each in list(self.replicas.items()):
+            if each.deleting:
+                del self.replicas[number]
+            elif not each.phase.terminal and which(each):
+                self.replicas[number] = replace(each, phase=Phase.RUNNING, ready=True)
+
+    def ready(self) -> int:
+        return sum(each.ready for each in self.replicas.values())
+
+    def run(self) -> None:
+        """Until nothing changes any more, every replica being well."""
+        for _ in range(200):
+            before = (self.record, dict(self.replicas))
+            self.settle()
+            self.answer()
+            if before == (self.record, self.replicas):
+                return
+        raise AssertionError("it does not end")
+
+
+def running(replicas: int = 2) -> World:
+    world = World(service_of(replicas))
+    world.run()
+    assert world.status.phase is ServicePhase.RUNNING
+    assert world.ready() == replicas
+    return world
+
+
+def test_replicas_come_and_go_with_their_number() -> None:
+    world = running(2)
+    world.change(replicas=4)
+    world.run()
+    assert world.ready() == 4
+    world.change(replicas=1)
+    world.run()
+    assert world.ready() == 1
+    assert world.record.spec.template == 1, "a number makes no new template"
+
+
+def test_a_change_is_rolled_out_and_never_fewer_answer() -> None:
+    world = running(3)
+    world.change(memory_limit="500M")
+    for _ in range(50):
+        world.settle()
+        assert world.ready() >= 3
+        assert len(world.replicas) <= 5, "one more than wanted, and one that is going"
+        world.answer()
+    assert {each.template for each in world.replicas.values()} == {2}
+    assert world.status.phase is ServicePhase.RUNNING
+
+
+def test_a_change_that_cannot_start_leaves_the_old_ones_answering_and_is_not_tried_for_ever() -> None:
+    world = running(2)
+    world.change(framework="tensorflow")
+    for _ in range(20):
+        world.settle()
+        for number, each in world.replicas.items():
+            if each.template == 2:
+                world.replicas[number] = replace(
+                    each, phase=Phase.FAILED, reason=Reason.ENVIRONMENT_FAILED, message="no such package"
+                )
+        world.answer()
+    assert world.ready() == 2
+    assert world.status.phase is ServicePhase.RUNNING
+    assert world.status.message == "no such package"
+    assert len(world.made) == 3
+    world.change(framework=None)
+    world.run()
+    assert world.ready() == 2
+    assert world.status.message == ""
+
+
+def test_a_service_that_cannot_start_has_failed_and_says_why() -> None:
+    world = World(service_of(1))
+    world.settle()
+    (number,) = world.replicas
+    world.replicas[number] = replace(
+        world.replicas[number], phase=Phase.FAILED, reason=Reason.TRAINER_INVALID, message="no model there"
+    )
+    world.settle()
+    assert (world.status.phase, world.status.message) == (ServicePhase.FAILED, "no model there")
+    assert len(world.made) == 1
+
+
+def test_a_replica_that_ended_by_itself_is_replaced() -> None:
+    world = running(1)
+    (number,) = world.replicas
+    world.replicas[number] = replace(world.replicas[number], phase=Phase.SUCCEEDED, ready=False)
+    world.run()
+    assert world.ready() == 1
+    assert number not in world.replicas
+
+
+def test_a_saved_service_waits_and_a_deleted_one_is_forgotten_last() -> None:
+    world = World(service_of(1, save_mode=True))
+    world.run()
+    assert world.status.phase is ServicePhase.SAVED
+    assert not world.made
+    world.want(Desired.RUN)
+    world.run()
+    assert world.ready() == 1
+    world.want(Desired.STOPPED)
+    world.run()
+    assert world.status.phase is ServicePhase.STOPPED
+    world.want(Desired.RUN)
+    world.run()
+    world.delete()
+    world.settle()
+    assert not world.gone
+    world.answer()
+    world.settle()
+    assert world.gone
+
+
+STEPS = st.lists(
+    st.one_of(
+        st.tuples(st.just("replicas"), st.integers(1, 4)),
+        st.tuples(st.just("memory"), st.sampled_from(["100M", "200M"])),
+        st.tuples(st.just("look"), st.integers(1, 3)),
+        st.tuples(st.just("answer"), st.integers(0, 3)),
+        st.tuples(st.just("end"), st.integers(0, 5)),
+        st.tuples(st.just("silence"), st.integers(0, 5)),
+        st.tuples(st.just("want"), st.sampled_from([Desired.RUN, Desired.STOPPED])),
+    ),
+    max_size=40,
+)
+
+
+@given(STEPS)
+@settings(max_examples=300)
+def test_whatever_happens_it_ends_as_it_is_wanted(steps: list[tuple[str, object]]) -> None:
+    world = World(service_of(2))
+    for step, value in steps:
+        numbers = sorted(world.replicas)
+        chosen = numbers[int(value) % len(numbers)] if numbers and isinstance(value, int) else None
+        if step == "replicas":
+            world.change(replicas=value)
+        elif step == "memory":
+            world.change(memory_limit=value)
+        elif step == "want":
+            world.want(Desired(value))
+        elif step == "look":
+            for _ in range(int(str(value))):
+                world.step()
+        elif step == "answer":
+            world.answer(lambda each, value=value: each.number % 4 == value)
+        elif chosen is not None:
+            each = world.replicas[chosen]
+            phase = Phase.SUCCEEDED if step == "end" else each.phase
+            world.replicas[chosen] = replace(each, phase=phase, ready=False)
+    world.run()
+    wanted = world.record.spec.replicas
+    assert world.ready() == wanted == len(world.replicas)
+    assert {each.template for each in world.replicas.values()} <= {world.record.spec.template}
+    assert world.status.phase is (ServicePhase.RUNNING if wanted else ServicePhase.STOPPED)
