@@ -16,8 +16,16 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.manager import Controller
+from cloud_ml.controller.model_server import ModelServerPackage, ModelServers
 from cloud_ml.controller.packages import Packages
+from cloud_ml.controller.services import Services
+from cloud_ml.controller.trainers import Files, Trainers
 from cloud_ml.domain.jobs.decide import Rules
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.phases import JobStatus
+from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.records import Kind
+from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import probe
@@ -126,29 +134,52 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
     first_start = bootstrap(platform.identities, platform.storage, access_key=access_key, secret=secret)
     packages = Packages(objects, data / "packages", size_limit=settings.trainers.size_limit_bytes)
     packages.clear_leftovers()
-    controller = Controller(
-        store=store,
-        engine=engine,
-        executor=Executor(
+    life = Rules(settings.engine.stop_grace_s, settings.engine.start_timeout_s)
+
+    def executor(files: Files, kind: Kind[JobSpec, JobStatus]) -> Executor:
+        return Executor(
             store=store,
             objects=objects,
             storage=platform.storage,
-            uploads=platform.uploads,
             engine=engine,
             recipe=SingleProcess(),
-            packages=packages,
-            downloads=Downloads(
-                data / "packages",
-                settings.trainers,
-                platform.offload,
-                user=_NOBODY if os.geteuid() == 0 else 0,
-            ),
-            trainers=settings.trainers,
+            files=files,
             offload=platform.offload,
             network=findings.config.network.fence,
+            kind=kind,
+        )
+
+    controller = Controller(
+        store=store,
+        engine=engine,
+        executor=executor(
+            Trainers(
+                storage=platform.storage,
+                uploads=platform.uploads,
+                packages=packages,
+                downloads=Downloads(
+                    data / "packages", settings.trainers, platform.offload, user=_NOBODY if os.geteuid() == 0 else 0
+                ),
+                settings=settings.trainers,
+                offload=platform.offload,
+            ),
+            TRAIN_JOB,
         ),
         settings=settings.controller,
-        rules=Rules(settings.engine.stop_grace_s, settings.engine.start_timeout_s),
+        rules=life,
+        services=Services(
+            store=store,
+            engine=engine,
+            doors=engine,
+            executor=executor(
+                ModelServers(objects, platform.storage, ModelServerPackage(data / "packages"), platform.offload),
+                REPLICA,
+            ),
+            rules=life,
+            settings=settings.controller,
+            clock=system_clock,
+            offload=platform.offload,
+        ),
         holder=f"{os.uname().nodename}:{data}",
         clock=system_clock,
         offload=platform.offload,

@@ -48,6 +48,10 @@ def job(name: str) -> dict[str, Any]:
     return {"job_name": name, "module_name": "trainer.task", "trainer_uri": TRAINER}
 
 
+def model(name: str) -> dict[str, Any]:
+    return {"model_name": name, "model_version": "v1", "model_uri": "fds://cloudml/models"}
+
+
 def member(target: str, **more: Any) -> Row:
     return Row(target, Role.MEMBER, changes=True, **more)
 
@@ -86,6 +90,14 @@ ROWS: Mapping[str, Row] = {
     "GET /api/v1/jobs/{name}/tasks": Row("/api/v1/jobs/{job}/tasks"),
     "GET /api/v1/jobs/{name}/logs": Row("/api/v1/jobs/{job}/logs"),
     "GET /api/v1/jobs/{name}/watch": Row("/api/v1/jobs/{job}/watch", streams=True),
+    "GET /api/v1/models": Row("/api/v1/models"),
+    "POST /api/v1/models": member("/api/v1/models", body=model("fresh")),
+    "GET /api/v1/models/{name}/{version}": Row("/api/v1/models/{model}/v1"),
+    "PATCH /api/v1/models/{name}/{version}": member("/api/v1/models/{model}/v1", body={"replicas": 2}),
+    "DELETE /api/v1/models/{name}/{version}": member("/api/v1/models/{model}/v1"),
+    "POST /api/v1/models/{name}/{version}/start": member("/api/v1/models/{model}/v1/start"),
+    "POST /api/v1/models/{name}/{version}/stop": member("/api/v1/models/{model}/v1/stop"),
+    "GET /api/v1/models/{name}/{version}/events": Row("/api/v1/models/{model}/v1/events"),
     "GET /api/v1/storage": Row(STORAGE),
     "GET /api/v1/storage/-/usage": Row(STORAGE + "/-/usage"),
     "GET /api/v1/storage/-/usage/{bucket}": Row(STORAGE + "/-/usage/{bucket}"),
@@ -241,6 +253,7 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
     await made("POST", "/api/v1/jobs", {**job("mine"), "save_mode": starts})
     for bucket in ("furniture", "hollow"):
         await made("PUT", f"{STORAGE}/{bucket}")
+    await made("POST", "/api/v1/models", {**model("served"), "save_mode": True})
     await made("PUT", f"{STORAGE}/furniture/chair", body=b"wood")
     upload = (await made("POST", f"{UPLOADS}/furniture", {"key": "big"}))["id"]
     await made("PUT", f"{UPLOADS}/furniture/{upload}/parts/1", body=b"part")
@@ -251,13 +264,15 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
     await made("POST", f"{ADMIN}/orgs", {"name": "idle"})
     await made("PATCH", f"{ADMIN}/orgs/idle", {"enabled": False})
     return {
-        "job": "mine", "bucket": "furniture", "empty": "hollow", "key": "chair", "upload": upload, "user": "tim",
+        "job": "mine", "model": "served",
+        "bucket": "furniture", "empty": "hollow", "key": "chair", "upload": upload, "user": "tim",
         "access_key": key, "application": application, "org": "default", "number": "1", "own": "furniture",
     }  # fmt: skip
 
 
 ABSENT = {
-    "job": "none", "bucket": "nofurnitu", "empty": "nollow", "key": "nhair", "user": "nim", "org": "nefault",
+    "job": "none", "model": "nerved",
+    "bucket": "nofurnitu", "empty": "nollow", "key": "nhair", "user": "nim", "org": "nefault",
     "number": "9", "access_key": "AK" + "0" * 20,
 }  # fmt: skip
 """Names of the same lengths that nobody has; an upload and an application are made up of zeros."""

@@ -12,7 +12,19 @@ from cloud_ml.api.direct import Direct
 from cloud_ml.api.fds.door import Door
 from cloud_ml.api.middleware import Envelope
 from cloud_ml.api.platform import Platform
-from cloud_ml.api.routes import admin, audit, jobs, monitoring, quota, runtimes, server, storage, uploads, watching
+from cloud_ml.api.routes import (
+    admin,
+    audit,
+    jobs,
+    models,
+    monitoring,
+    quota,
+    runtimes,
+    server,
+    storage,
+    uploads,
+    watching,
+)
 
 _DESCRIPTION = "Train jobs and storage. Every error is one JSON document; see the schema `Error`."
 
@@ -43,7 +55,7 @@ def create_app(platform: Platform) -> FastAPI:
         default_response_class=Response,
     )
     app.state.platform = platform
-    modern = (watching, jobs, uploads, storage, admin, audit, quota, server, runtimes, monitoring)
+    modern = (watching, jobs, models, uploads, storage, admin, audit, quota, server, runtimes, monitoring)
     routers = [room.router for room in modern]
     for router in (*routers, v1_compat.router):
         app.include_router(router)

@@ -23,6 +23,7 @@ from cloud_ml.usecases.identities import Identities
 from cloud_ml.usecases.keys import Keys
 from cloud_ml.usecases.limits import QuotaLimits, defaults_of
 from cloud_ml.usecases.logs import Logs
+from cloud_ml.usecases.model_services import ModelServices
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.organisations import Organisations
 from cloud_ml.usecases.quotas import Quotas
@@ -65,6 +66,7 @@ class Platform:
     audit: AuditLog = field(init=False)
     quotas: Quotas = field(init=False)
     jobs: TrainJobs = field(init=False)
+    services: ModelServices = field(init=False)
     uploads: Uploads = field(init=False)
     hub: ChangeHub = field(init=False)
     feed: JobFeed = field(init=False)
@@ -104,6 +106,7 @@ class Platform:
             quota_of=limits,
             trainers=self.trainer_settings,
         )
+        self.services = ModelServices(self.store, self.storage, self.clock)
         self.hub = ChangeHub(self.store, self.offload)
         self.feed = JobFeed(self.store, self.offload)
         self.metrics.add(JobFigures(self.store).families())

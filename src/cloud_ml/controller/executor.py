@@ -6,23 +6,20 @@ import logging
 from pathlib import Path
 
 from cloud_ml import failpoints
-from cloud_ml.controller.downloads import Downloads
-from cloud_ml.controller.packages import Packages
+from cloud_ml.controller.trainers import Files
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.records import Action, EnsureGang, Forget, StopGang
+from cloud_ml.domain.jobs.phases import JobStatus
+from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.records import Action, EnsureGang, Forget, Kind, StopGang
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.engines.base import Engine, Gang, GangKey, Mount, Places, TrainerSource
-from cloud_ml.errors import InvalidRequest, Unavailable
-from cloud_ml.models.common import ObjectUri
+from cloud_ml.errors import Unavailable
 from cloud_ml.objects.base import LocalFolders, ObjectStore
 from cloud_ml.recipes.base import PlanContext, Recipe
-from cloud_ml.settings import TrainerSettings
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.storage import Storage
-from cloud_ml.usecases.trainer_uris import FileTrainer, WebTrainer, parse_trainer_uri
-from cloud_ml.usecases.uploads import Uploads
 
 logger = logging.getLogger(__name__)
 
@@ -36,26 +33,22 @@ class Executor:
         store: StateStore,
         objects: ObjectStore,
         storage: Storage,
-        uploads: Uploads,
         engine: Engine,
         recipe: Recipe,
-        packages: Packages,
-        downloads: Downloads,
-        trainers: TrainerSettings,
+        files: Files,
         offload: Offload,
         network: str,
+        kind: Kind[JobSpec, JobStatus] = TRAIN_JOB,
     ) -> None:
         self._store = store
         self._objects = objects
         self._storage = storage
-        self._uploads = uploads
         self._engine = engine
         self._recipe = recipe
-        self._packages = packages
-        self._downloads = downloads
-        self._trainers = trainers
+        self._files = files
         self._offload = offload
         self._network = network
+        self._kind = kind
 
     async def perform(self, job: JobRecord, action: Action, fence: Fence) -> bool:
         """Do what was decided; ``False`` when something is on its way that it needs: look again soon.
@@ -65,16 +58,17 @@ class Executor:
         """
         key = job.key
         if isinstance(action, EnsureGang):
-            trainer = await self._trainer(job)
-            if trainer is None:
+            provided = await self._files.provide(job)
+            if provided is None:
                 return False
+            job, trainer = provided
             places = self._engine.places(key.uid)
             gang = await self._offload(self._plan, job, action.attempt, places, trainer)
             failpoints.here("controller.ensure.before")
             await self._engine.ensure(gang)
             failpoints.here("controller.ensure.after")
         elif isinstance(action, StopGang):
-            self._downloads.forget(key.uid)
+            self._files.forget(key.uid)
             failpoints.here("controller.stop.before")
             await self._engine.stop(GangKey(key.uid, action.attempt), action.grace_s)
             failpoints.here("controller.stop.after")
@@ -82,15 +76,14 @@ class Executor:
             failpoints.here("controller.forget.before")
             await self._engine.forget(key.uid)
             failpoints.here("controller.forget.between")
-            await self._offload(self._store.delete, TRAIN_JOB, key.uid, fence=fence)
+            await self._offload(self._store.delete, self._kind, key.uid, fence=fence)
             failpoints.here("controller.forget.after")
             logger.info("job deleted", extra={"job": key.name, "uid": key.uid})
         return True
 
     async def tidy(self) -> None:
-        """Drop copies of trainers that nobody has used for long, and uploads that nobody went on with."""
-        await self._offload(self._packages.prune)
-        await self._offload(self._uploads.sweep)
+        """Drop what nobody has used for long."""
+        await self._files.tidy()
 
     def _plan(self, job: JobRecord, attempt: int, places: Places, trainer: TrainerSource) -> Gang:
         organisation = self._store.find(ORGANISATION, SYSTEM, job.key.org)
@@ -119,22 +112,3 @@ class Executor:
         if own in names and own is not None:
             mounts.append(Mount(str(objects.folder(own)), places.fds, writable=True))
         return tuple(mounts)
-
-    async def _trainer(self, job: JobRecord) -> TrainerSource | None:
-        """The trainer's file; ``None`` while it is on its way. The rules are those of today, not of the submit."""
-        text = job.spec.submitted.trainer_uri
-        try:
-            uri = parse_trainer_uri(text, self._trainers)
-        except InvalidRequest as error:
-            return TrainerSource("", "trainer", error.message)
-        if isinstance(uri, WebTrainer):
-            return await self._downloads.get(job.key.org, job.key.uid, uri)
-        if isinstance(uri, FileTrainer):
-            return await self._offload.long(job.key.org, self._packages.from_file, uri.path, self._trainers)
-        return await self._offload.long(job.key.org, self._stored, job, text, uri)
-
-    def _stored(self, job: JobRecord, text: str, uri: ObjectUri) -> TrainerSource:
-        """Read with the tenant's eyes: another's bucket is as absent as none."""
-        if not self._storage.owns(job.key.org, uri.bucket):
-            return TrainerSource("", "trainer", f"the trainer {text} does not exist")
-        return self._packages.fetch(uri)

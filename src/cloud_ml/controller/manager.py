@@ -6,15 +6,16 @@ import asyncio
 import contextlib
 import logging
 import os
-import time
 from collections.abc import Mapping
 
 from cloud_ml import failpoints
+from cloud_ml.controller.crew import Crew, Reconciler
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.leader import Leader
 from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.controller.quotas import QuotaBook
 from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
+from cloud_ml.controller.services import Services
 from cloud_ml.controller.slots import Slots
 from cloud_ml.controller.sources import EngineSource, StoreSource
 from cloud_ml.domain.jobs.decide import JobRecord, Rules
@@ -22,7 +23,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.quotas import QUOTA, QuotaSpec
 from cloud_ml.engines.base import Engine
-from cloud_ml.errors import FenceLost, TryAgain
+from cloud_ml.errors import TryAgain
 from cloud_ml.observability.metrics import Family, Metrics, Reading
 from cloud_ml.settings import ControllerSettings
 from cloud_ml.state.base import Fence, StateStore
@@ -53,6 +54,7 @@ class Controller:
         offload: Offload,
         default_quota: QuotaSpec = _UNLIMITED,
         metrics: Metrics | None = None,
+        services: Services | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -62,7 +64,7 @@ class Controller:
         self._default_quota = default_quota
         self._clock = clock
         self._offload = offload
-        self._failures: dict[str, int] = {}
+        self._services = services
         self._queue: KeyedQueue | None = None
         self._metrics = metrics or Metrics()
         self._metrics.add(self._figures())
@@ -86,7 +88,8 @@ class Controller:
                 slots.quota_changed(org)
 
         slots = await self._slots(queue, book)
-        reconciler = self._reconciler(slots, fence)
+        crew = self._crew(queue, self._reconciler(slots, fence))
+        services = self._services.lead(fence, self._crew) if self._services is not None else []
         source = StoreSource(
             self._store,
             queue,
@@ -99,7 +102,8 @@ class Controller:
             asyncio.create_task(source.run()),
             asyncio.create_task(EngineSource(self._engine, queue).run()),
             asyncio.create_task(self._prune()),
-            *(asyncio.create_task(self._work(queue, reconciler)) for _ in range(self._settings.workers)),
+            *(asyncio.create_task(crew.work()) for _ in range(self._settings.workers)),
+            *(asyncio.create_task(each) for each in services),
         ]
         over = asyncio.create_task(lost.wait())
         try:
@@ -147,33 +151,15 @@ class Controller:
             fence=fence,
         )
 
-    async def _work(self, queue: KeyedQueue, reconciler: TrainJobReconciler) -> None:
-        """Reconcile key after key; one that fails waits longer each time, the others do not wait for it."""
-        while True:
-            uid, seen = await queue.take(), 0
-            began, outcome = time.perf_counter(), "error"
-            try:
-                looked = await reconciler.reconcile(uid)
-            except FenceLost:
-                self._leader.lose()
-                return
-            except Exception as error:
-                self._failures[uid] = self._failures.get(uid, 0) + 1
-                delay_s = self._backoff(self._failures[uid])
-                queue.add_after(uid, delay_s)
-                logger.warning(
-                    "reconcile failed", exc_info=not isinstance(error, TryAgain),
-                    extra={"uid": uid, "again_in_s": delay_s, "error": str(error)},
-                )  # fmt: skip
-            else:
-                outcome = "ok"
-                self._failures.pop(uid, None)
-                seen = looked.revision
-                if looked.again is not None:
-                    queue.add_after(uid, (looked.again - self._clock()).total_seconds())
-            finally:
-                self._metrics.reconciles.observe(time.perf_counter() - began, outcome)
-                queue.done(uid, seen)
+    def _crew(self, queue: KeyedQueue, reconciler: Reconciler) -> Crew:
+        return Crew(
+            queue,
+            reconciler,
+            settings=self._settings,
+            clock=self._clock,
+            lost=self._leader.lose,
+            observe=self._metrics.reconciles.observe,
+        )
 
     def _figures(self) -> list[Family]:
         def depth() -> Mapping[tuple[str, ...], float]:
@@ -193,7 +179,3 @@ class Controller:
                 await self._offload(self._store.prune, self._clock())
                 await self._executor.tidy()
             await asyncio.sleep(_PRUNE_PERIOD_S)
-
-    def _backoff(self, failures: int) -> float:
-        settings = self._settings
-        return min(settings.backoff_longest_s, settings.backoff_first_s * 2.0 ** min(failures - 1, 20))

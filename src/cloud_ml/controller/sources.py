@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import TERMINAL, Phase
+from cloud_ml.domain.records import Kind
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import CloudMlError
 from cloud_ml.state.base import StateStore
@@ -18,11 +20,13 @@ from cloud_ml.state.matching import EVERYTHING, Match
 from cloud_ml.usecases.offload import Offload
 
 _PAGE = 1000
+_PHASES = tuple(phase.value for phase in Phase)
+_ENDED = tuple(phase.value for phase in TERMINAL)
 logger = logging.getLogger(__name__)
 
 
 class StoreSource:
-    """Queues every job that changed: woken by commits, polling regardless.
+    """Queues every record of a kind that changed: woken by commits, polling regardless.
 
     Args:
         store: Whose feed is followed.
@@ -30,6 +34,8 @@ class StoreSource:
         offload: Runs the store's calls.
         poll_s: The longest a change of another server stays unnoticed.
         others: What to do with the uid of a record of another kind that changed.
+        kind: Which records; of these, those are queued at the start that are in one of ``phases`` and none of
+            ``resting``, and those that are being deleted.
         prepare: Called once, on a thread, when nothing can be missed any more: changes from here on are followed.
     """
 
@@ -42,8 +48,13 @@ class StoreSource:
         *,
         others: Mapping[str, Callable[[str], Awaitable[None]]] = MappingProxyType({}),
         prepare: Callable[[], None] = lambda: None,
+        kind: Kind[Any, Any] = TRAIN_JOB,
+        resting: Collection[str] = _ENDED,
+        phases: Collection[str] = _PHASES,
     ) -> None:
         self._store = store
+        self._kind = kind
+        self._unfinished = [phase for phase in phases if phase not in resting]
         self._queue = queue
         self._offload = offload
         self._poll_s = poll_s
@@ -80,7 +91,7 @@ class StoreSource:
             changes = await self._offload(self._store.changes, cursor, limit=_PAGE)
             for change in changes:
                 cursor = change.revision
-                if change.kind == TRAIN_JOB.name:
+                if change.kind == self._kind.name:
                     self._queue.add(change.uid, change.revision)
                 elif (notice := self._others.get(change.kind)) is not None:
                     await notice(change.uid)
@@ -88,14 +99,14 @@ class StoreSource:
                 return cursor
 
     async def _queue_unfinished(self) -> None:
-        await self._queue_listed([phase.value for phase in Phase if phase not in TERMINAL], EVERYTHING)
+        await self._queue_listed(self._unfinished, EVERYTHING)
         await self._queue_listed(None, Match(deleting=True))
 
     async def _queue_listed(self, indexes: list[str] | None, match: Match) -> None:
         after: int | None = None
         while True:
             page = await self._offload(
-                self._store.list, TRAIN_JOB, indexes=indexes, match=match, after=after, limit=_PAGE
+                self._store.list, self._kind, indexes=indexes, match=match, after=after, limit=_PAGE
             )
             for summary in page.items:
                 self._queue.add(summary.key.uid)

@@ -20,6 +20,7 @@ the machine restarts                   state ``Lost``, reason ``NodeLost``
 from __future__ import annotations
 
 import abc
+import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -178,6 +179,18 @@ class Isolation(Protocol):
 
     def missing(self) -> Sequence[str]:
         """Sentences: what the machine lacks, and how to get it."""
+
+
+@runtime_checkable
+class Doors(Protocol):
+    """An engine whose jobs can be called: they listen on sockets in their working folders."""
+
+    def connect(self, job_uid: str, name: str) -> socket.socket:
+        """A connection, not blocking, to what a job listens on.
+
+        Raises:
+            Unavailable: Nobody answers there now.
+        """
 
 
 @dataclass(frozen=True)

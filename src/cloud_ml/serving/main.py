@@ -18,6 +18,7 @@ def main() -> None:
     parser.add_argument("--model_base_path", required=True, type=Path, help="folder of its numbered versions")
     parser.add_argument("--port", type=int, default=8500, help="port for gRPC and HTTP")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
+    parser.add_argument("--unix_socket", type=Path, help="listen here for gRPC and HTTP, and on no port")
     parser.add_argument("--rest_api_port", type=int, help="a second port, for clients that want one of their own")
     parser.add_argument("--rest_api_timeout_in_ms", type=int, default=30_000, help="time for a call over HTTP/1.1")
     parser.add_argument(
@@ -34,6 +35,7 @@ def main() -> None:
         host=told.host,
         port=told.port,
         rest_port=told.rest_api_port,
+        unix_socket=told.unix_socket,
         rest_timeout_s=told.rest_api_timeout_in_ms / 1000,
         loading=LoadOptions(told.tensorflow_engine, told.conversion_cache, allow_code=told.allow_models_that_run_code),
     )

@@ -54,14 +54,7 @@ class ModelServer:
                 return Http2Connection(service, limits, turns)
 
             http1 = self._http1(turns, clock)
-            ports = [settings.port, *([settings.rest_port] if settings.rest_port is not None else [])]
-            listeners = [
-                await loop.create_server(lambda: Greeting(http1, http2, self._alive), settings.host, port)
-                for port in ports
-            ]
-            for listener in listeners:
-                host, port = listener.sockets[0].getsockname()[:2]
-                log.info("listening on %s:%s", host, port)
+            listeners = await self._listen(lambda: Greeting(http1, http2, self._alive))
             clock.every_second(self._alive.tick)
             clock.start()
             await leave.wait()
@@ -69,6 +62,22 @@ class ModelServer:
                 listener.close()
             await self._alive.drain(settings.drain_s)
             clock.stop()
+
+    async def _listen(self, greet: Callable[[], asyncio.Protocol]) -> list[asyncio.AbstractServer]:
+        """Take connections from now on."""
+        settings, loop = self._settings, asyncio.get_running_loop()
+        if settings.unix_socket is not None:
+            settings.unix_socket.unlink(missing_ok=True)  # one of a predecessor
+            listener = await loop.create_unix_server(greet, str(settings.unix_socket))
+            log.info("listening on %s", settings.unix_socket)
+            return [listener]
+        made: list[asyncio.AbstractServer] = []
+        for port in (settings.port, settings.rest_port):
+            if port is not None:
+                bound = await loop.create_server(greet, settings.host, port)
+                log.info("listening on %s:%s", *bound.sockets[0].getsockname()[:2])
+                made.append(bound)
+        return made
 
     def _http1(self, turns: Turns, clock: Clock) -> Callable[[], Connection]:
         """Makes connections of HTTP/1.1."""

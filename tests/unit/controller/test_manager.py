@@ -14,6 +14,7 @@ from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.manager import Controller
 from cloud_ml.controller.packages import Packages
+from cloud_ml.controller.trainers import Trainers
 from cloud_ml.domain.jobs.decide import JobRecord, Rules
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import Phase
@@ -65,11 +66,14 @@ class World:
     @contextlib.asynccontextmanager
     async def controller(self, holder: str = "one", **settings: object) -> AsyncIterator[asyncio.Task[None]]:
         """A controller that runs for the length of the block, and is then dropped as by a crash."""
+        files = Trainers(
+            storage=self.storage, packages=Packages(self.objects, self._folder / "packages"), offload=self.offload,
+            downloads=Downloads(self._folder / "packages", TrainerSettings(), self.offload), settings=TrainerSettings(),
+            uploads=Uploads(self.storage, self.store, self.objects, system_clock, StorageSettings()),
+        )  # fmt: skip
         executor = Executor(
             store=self.store, objects=self.objects, storage=self.storage, engine=self.engine, recipe=SingleProcess(),
-            packages=Packages(self.objects, self._folder / "packages"), offload=self.offload, network="none",
-            downloads=Downloads(self._folder / "packages", TrainerSettings(), self.offload), trainers=TrainerSettings(),
-            uploads=Uploads(self.storage, self.store, self.objects, system_clock, StorageSettings()),
+            files=files, offload=self.offload, network="none",
         )  # fmt: skip
         controller = Controller(
             store=self.store, engine=self.engine, executor=executor, settings=replace(SETTINGS, **settings),  # type: ignore[arg-type]

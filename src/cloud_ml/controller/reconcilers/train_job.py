@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cloud_ml.controller.executor import Executor
+from cloud_ml.controller.reconcilers import Looked
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.decide import JobRecord, Rules, decide
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.observed import ObservedGang
+from cloud_ml.domain.records import Kind
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
@@ -22,16 +24,8 @@ _SOON = timedelta(seconds=1)
 """When to look again for what is on its way, such as a trainer from the web."""
 
 
-@dataclass(frozen=True)
-class Looked:
-    """How a look ended: the revision that nothing more is to be done about, and when to look again, if at all."""
-
-    revision: int = 0
-    again: datetime | None = None
-
-
 class TrainJobReconciler:
-    """Moves jobs one step at a time towards what is wanted."""
+    """Moves jobs one step at a time towards what is wanted: train jobs, and whatever else has their life."""
 
     def __init__(
         self,
@@ -44,6 +38,7 @@ class TrainJobReconciler:
         clock: Clock,
         offload: Offload,
         fence: Fence,
+        kind: Kind[JobSpec, JobStatus] = TRAIN_JOB,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -53,6 +48,7 @@ class TrainJobReconciler:
         self._clock = clock
         self._offload = offload
         self._fence = fence
+        self._kind = kind
 
     async def reconcile(self, uid: str) -> Looked:
         """Take steps until there is nothing to commit.
@@ -61,7 +57,7 @@ class TrainJobReconciler:
             FenceLost: Another controller has taken over.
             TryAgain: A part does not answer at present.
         """
-        job = await self._offload(self._store.get, TRAIN_JOB, uid)
+        job = await self._offload(self._store.get, self._kind, uid)
         observed: Sequence[ObservedGang] | None = None
         while job is not None:
             self._slots.sync(job)
@@ -84,7 +80,7 @@ class TrainJobReconciler:
             try:
                 committed = await self._offload(
                     self._store.commit_status,
-                    TRAIN_JOB,
+                    self._kind,
                     job.key.uid,
                     decision.status,
                     expected_revision=job.revision,
@@ -93,7 +89,7 @@ class TrainJobReconciler:
                     events=decision.events,
                 )
             except StaleRevision:  # somebody wrote in between: look at that first
-                return _Committed(await self._offload(self._store.get, TRAIN_JOB, job.key.uid), stale=True)
+                return _Committed(await self._offload(self._store.get, self._kind, job.key.uid), stale=True)
             return _Committed(committed)
         for action in decision.actions:
             if not await self._executor.perform(job, action, self._fence):

@@ -7,6 +7,7 @@ import contextlib
 import json
 import os
 import select
+import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
@@ -17,8 +18,8 @@ from typing import Any
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.engines.base import Capacity, Engine, Gang, GangKey, Places, RuntimeState, UsagePoint
+from cloud_ml.engines.local import doors, leftovers, linux, probe, proctree, sandbox
 from cloud_ml.engines.local import ledger as ledgers
-from cloud_ml.engines.local import leftovers, linux, probe, proctree, sandbox
 from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogReader
@@ -189,6 +190,10 @@ class LocalEngine(Engine):
             found = networks.address_of(self._config, tenant)
             return str(found) if found else None
         return "127.0.0.1" if self._config.network.fence == HOST else None
+
+    def connect(self, job_uid: str, name: str) -> socket.socket:
+        """A connection to a socket in the job's working folder; see ``engines.base.Doors``."""
+        return doors.connect(self._ledger.work_folder(job_uid), name)
 
     def isolation(self) -> Mapping[str, str]:
         """Each fence and what is in force."""

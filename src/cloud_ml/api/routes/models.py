@@ -1,0 +1,119 @@
+"""``/api/v1/models``."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query
+from starlette.responses import Response
+
+from cloud_ml.api import documents
+from cloud_ml.api.auth import Call, Signed
+from cloud_ml.api.openapi import answers, body_of, known
+from cloud_ml.api.routes import CHECKED, Here
+from cloud_ml.domain.jobs.spec import Desired
+from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.models import codec, common
+from cloud_ml.models.job import JobEvents
+from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.service import Service, ServicePage, ServiceUpdate
+from cloud_ml.usecases import service_views, views
+
+router = APIRouter(prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED)
+
+
+@router.post("", status_code=201, responses=answers(Service, 201), openapi_extra=body_of(ModelService))
+async def create(
+    here: Here, call: Signed, idempotency_key: Annotated[str | None, Header(max_length=255)] = None
+) -> Response:
+    """Take a service. The same ``Idempotency-Key`` makes one service and always answers with it."""
+    common.check_idempotency_key(idempotency_key)
+    asked = codec.decode(ModelService, documents.read_object(call.body))
+    record = await here.offload(
+        here.services.create, call.caller, asked, idempotency_key=idempotency_key, once=call.once
+    )
+    return documents.answer(service_views.service(record), 201)
+
+
+@router.get("", responses=known(ServicePage))
+async def list_services(
+    here: Here,
+    call: Signed,
+    *,
+    limit: Annotated[int, Query(ge=1)] = 50,
+    after: int | None = None,
+    name: Annotated[str | None, Query(max_length=63)] = None,
+    org_id: str | None = None,
+) -> Response:
+    """Newest first; ``name`` is that of a model, of which all versions are given."""
+    if limit > (most := here.settings.list_page_limit):
+        raise common.refuse("limit", limit, f"1 to {most}")
+
+    def page() -> ServicePage:
+        scope = here.identities.scope(call.caller, org_id)
+        found = here.services.list(scope, model_name=name, after=after, limit=limit)
+        return ServicePage(items=[service_views.summary(line) for line in found.items], next=found.next)
+
+    return documents.answer(await here.offload(page))
+
+
+@router.get("/{name}/{version}", responses=known(Service))
+async def describe(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
+    """A service by name and version, with its replicas."""
+
+    def shown() -> Service:
+        record = here.services.find(here.identities.scope(call.caller, org_id), name, version)
+        return service_views.service(record, here.services.replicas(record))
+
+    return documents.answer(await here.offload(shown))
+
+
+@router.patch("/{name}/{version}", responses=answers(Service), openapi_extra=body_of(ServiceUpdate))
+async def update(here: Here, call: Signed, name: str, version: str) -> Response:
+    """Change fields. What makes replicas differ is rolled out one replica after the other; nothing is interrupted."""
+    change = codec.decode(ServiceUpdate, documents.read_object(call.body))
+    record = await here.offload(here.services.update, call.org, (name, version), call.caller, change, once=call.once)
+    return documents.answer(service_views.service(record))
+
+
+@router.post("/{name}/{version}/start", responses=answers(Service))
+async def start(here: Here, call: Signed, name: str, version: str) -> Response:
+    """Start a service that was saved or stopped."""
+    return await _want(here, call, (name, version), Desired.RUN)
+
+
+@router.post("/{name}/{version}/stop", responses=answers(Service))
+async def stop(here: Here, call: Signed, name: str, version: str) -> Response:
+    """End every replica; the service stays and can be started again."""
+    return await _want(here, call, (name, version), Desired.STOPPED)
+
+
+@router.delete("/{name}/{version}", status_code=202, responses=answers(Service, 202))
+async def delete(here: Here, call: Signed, name: str, version: str) -> Response:
+    """Ask for removal: replicas end, and then name and version are free."""
+    record = await here.offload(here.services.delete, call.org, (name, version), call.caller, once=call.once)
+    return documents.answer(service_views.service(record), 202)
+
+
+@router.get("/{name}/{version}/events", responses=answers(JobEvents))
+async def events(
+    here: Here,
+    call: Signed,
+    name: str,
+    version: str,
+    *,
+    after: Annotated[int, Query(ge=0, lt=2**62)] = 0,
+    org_id: str | None = None,
+) -> Response:
+    """What was said about a service, oldest first, those with ``id > after``."""
+
+    def said() -> JobEvents:
+        record: ServiceRecord = here.services.find(here.identities.scope(call.caller, org_id), name, version)
+        return JobEvents(items=[views.event(event) for event in here.services.events(record, after=after)])
+
+    return documents.answer(await here.offload(said))
+
+
+async def _want(here: Here, call: Call, name: tuple[str, str], desired: Desired) -> Response:
+    record = await here.offload(here.services.want, call.org, name, call.caller, desired, once=call.once)
+    return documents.answer(service_views.service(record))

@@ -1,0 +1,86 @@
+"""Which replicas answer: asked again and again, through the door of each."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
+
+from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.engines.base import Doors
+from cloud_ml.errors import CloudMlError
+
+
+@dataclass(frozen=True)
+class Patience:
+    """Seconds between questions to one that does not answer yet and to one that does, and for an answer."""
+
+    starting_s: float = 0.25
+    ready_s: float = 2.0
+    answer_s: float = 5.0
+    misses: int = 3
+
+
+class Answering:
+    """Asks the replicas it is told about, and tells when one begins or ceases to answer.
+
+    Belongs to one event loop. ``changed`` is called with the uid of the service.
+    """
+
+    def __init__(self, doors: Doors, changed: Callable[[str], None], patience: Patience | None = None) -> None:
+        self._doors = doors
+        self._changed = changed
+        self._patience = patience or Patience()
+        self._asking: dict[str, asyncio.Task[None]] = {}
+        self._of: dict[str, str] = {}
+        self._ready: set[str] = set()
+
+    def ready(self, uid: str) -> bool:
+        """Whether the replica answered when it was last asked."""
+        return uid in self._ready
+
+    def follow(self, service: str, model: str, replicas: Collection[str]) -> None:
+        """Ask these replicas of a service, and no others of it."""
+        for uid in [uid for uid, of in self._of.items() if of == service and uid not in replicas]:
+            self._leave(uid)
+        for uid in replicas:
+            if uid not in self._asking:
+                self._of[uid] = service
+                self._asking[uid] = asyncio.create_task(self._ask(service, model, uid))
+
+    def close(self) -> None:
+        """Ask nobody any more."""
+        for uid in list(self._asking):
+            self._leave(uid)
+
+    def _leave(self, uid: str) -> None:
+        self._asking.pop(uid).cancel()
+        self._of.pop(uid, None)
+        self._ready.discard(uid)
+
+    async def _ask(self, service: str, model: str, uid: str) -> None:
+        misses = 0
+        while True:
+            well = await self._answers(model, uid)
+            misses = 0 if well else misses + 1
+            if well and uid not in self._ready:
+                self._ready.add(uid)
+                self._changed(service)
+            elif misses >= self._patience.misses and uid in self._ready:
+                self._ready.discard(uid)
+                self._changed(service)
+            await asyncio.sleep(self._patience.ready_s if well else self._patience.starting_s)
+
+    async def _answers(self, model: str, uid: str) -> bool:
+        """Whether the replica says that its model can answer."""
+        request = f"GET /v1/models/{model}/metadata HTTP/1.1\r\nHost: replica\r\nConnection: close\r\n\r\n"
+        try:
+            async with asyncio.timeout(self._patience.answer_s):
+                reader, writer = await asyncio.open_unix_connection(sock=self._doors.connect(uid, SOCKET))
+                with contextlib.closing(writer):
+                    writer.write(request.encode())
+                    line = await reader.readline()
+        except (CloudMlError, OSError, TimeoutError, ValueError):
+            return False
+        return line.startswith(b"HTTP/1.1 200 ")

@@ -1,0 +1,92 @@
+"""Workers on a queue: one kind of record, looked at one key at a time, again and later where that fails."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from datetime import datetime
+from typing import Protocol
+
+from cloud_ml.controller.queue import KeyedQueue
+from cloud_ml.controller.reconcilers import Looked
+from cloud_ml.errors import FenceLost, TryAgain
+from cloud_ml.settings import ControllerSettings
+
+logger = logging.getLogger(__name__)
+
+
+class Reconciler(Protocol):
+    """Takes the steps that are due for one record."""
+
+    async def reconcile(self, uid: str) -> Looked:
+        """Take steps until there is nothing to commit.
+
+        Raises:
+            FenceLost: Another controller has taken over.
+            TryAgain: A part does not answer at present.
+        """
+
+
+class Crew:
+    """Looks at the keys of a queue with one reconciler.
+
+    Args:
+        queue: What wants a look.
+        reconciler: Looks.
+        settings: How long failures wait.
+        clock: Tells the time of later looks.
+        lost: Called when another controller has taken over.
+        observe: Told the seconds of each look, and how it ended.
+    """
+
+    def __init__(
+        self,
+        queue: KeyedQueue,
+        reconciler: Reconciler,
+        *,
+        settings: ControllerSettings,
+        clock: Callable[[], datetime],
+        lost: Callable[[], None],
+        observe: Callable[[float, str], None],
+    ) -> None:
+        self.queue = queue
+        self._reconciler = reconciler
+        self._settings = settings
+        self._clock = clock
+        self._lost = lost
+        self._observe = observe
+        self._failures: dict[str, int] = {}
+
+    async def work(self) -> None:
+        """Reconcile key after key; one that fails waits longer each time, the others do not wait for it."""
+        queue = self.queue
+        while True:
+            uid, seen = await queue.take(), 0
+            began, outcome = time.perf_counter(), "error"
+            try:
+                looked = await self._reconciler.reconcile(uid)
+            except FenceLost:
+                self._lost()
+                return
+            except Exception as error:
+                self._failures[uid] = self._failures.get(uid, 0) + 1
+                delay_s = self._backoff(self._failures[uid])
+                queue.add_after(uid, delay_s)
+                logger.warning(
+                    "reconcile failed", exc_info=not isinstance(error, TryAgain),
+                    extra={"uid": uid, "again_in_s": delay_s, "error": str(error)},
+                )  # fmt: skip
+            else:
+                outcome = "ok"
+                self._failures.pop(uid, None)
+                seen = looked.revision
+                if looked.again is not None:
+                    queue.add_after(uid, (looked.again - self._clock()).total_seconds())
+            finally:
+                self._observe(time.perf_counter() - began, outcome)
+                queue.done(uid, seen)
+
+    def _backoff(self, failures: int) -> float:
+        settings = self._settings
+        return min(settings.backoff_longest_s, settings.backoff_first_s * 2.0 ** min(failures - 1, 20))

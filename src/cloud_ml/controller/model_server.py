@@ -1,0 +1,142 @@
+"""The model server as a package that replicas run like any trainer, and which framework a model needs."""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import zipfile
+from collections.abc import Mapping
+from dataclasses import replace
+from importlib import metadata, resources
+from pathlib import Path, PurePosixPath
+
+import cloud_ml
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.engines.base import TrainerSource
+from cloud_ml.errors import NotFound
+from cloud_ml.models.common import ObjectUri, parse_object_uri
+from cloud_ml.objects.base import ObjectStore
+from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.storage import Storage
+
+FRAMEWORKS: Mapping[str, str] = {
+    "saved_model.pb": "tensorflow", "model.keras": "keras", "model.tflite": "tensorflow", "model.onnx": "python",
+    "model.pt2": "pytorch", "model.pt": "pytorch", "model.skops": "scikit-learn", "model.joblib": "scikit-learn",
+    "model.pkl": "scikit-learn", "model.ubj": "xgboost", "model.json": "xgboost", "model.txt": "lightgbm",
+    "model.py": "python",
+}  # fmt: skip
+"""A file in the folder of a version → the framework that its model needs."""
+
+_NEEDED: Mapping[str, tuple[str, ...]] = {
+    "tensorflow": ("onnxruntime>=1.20", "tf2onnx>=1.16"),
+    "python": ("onnxruntime>=1.20",),
+    "scikit-learn": ("skops>=0.13",),
+}
+"""What a replica installs beside its framework and the model server's own needs."""
+_NAME = "cloudml-model-server"
+_EPOCH = (1980, 1, 1, 0, 0, 0)
+
+
+def framework_of(objects: ObjectStore, uri: ObjectUri) -> str | None:
+    """The framework of the newest version below a folder; None where there is no version of a known format."""
+    base = uri.key.rstrip("/") + "/"
+    folders = objects.list(uri.bucket, base, delimiter=True).folders
+    numbers = sorted((int(name) for folder in folders if (name := PurePosixPath(folder).name).isdigit()), reverse=True)
+    for number in numbers:
+        found = objects.list(uri.bucket, f"{base}{number}/", delimiter=True).objects
+        names = {PurePosixPath(info.key).name for info in found}
+        if (framework := next((each for file, each in FRAMEWORKS.items() if file in names), None)) is not None:
+            return framework
+    return None
+
+
+class ModelServers:
+    """What replicas run: the model server, with the framework that the model needs now."""
+
+    def __init__(self, objects: ObjectStore, storage: Storage, package: ModelServerPackage, offload: Offload) -> None:
+        self._objects = objects
+        self._storage = storage
+        self._package = package
+        self._offload = offload
+
+    async def provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource] | None:
+        """The package, and the job with its framework; a ``problem`` where there is no model."""
+        return await self._offload.long(job.key.org, self._provide, job)
+
+    def forget(self, uid: str) -> None:
+        """Nothing is under way for one of them."""
+
+    async def tidy(self) -> None:
+        """Packages are few and small."""
+
+    def _provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource]:
+        submitted = job.spec.submitted
+        uri = parse_object_uri("model_uri", submitted.model_input_path)
+        framework = submitted.framework
+        try:
+            there = self._storage.owns(job.key.org, uri.bucket)
+            framework = (framework or framework_of(self._objects, uri)) if there else None
+        except NotFound:
+            framework = None
+        if framework is None:
+            known = ", ".join(sorted(FRAMEWORKS))
+            problem = f"{uri} has no numbered folder (such as {uri}/1) with a model in it; known files are {known}"
+            return job, TrainerSource("", _NAME, problem)
+        told = replace(job.spec, submitted=replace(submitted, framework=framework))
+        return replace(job, spec=told), self._package.source(framework)
+
+
+class ModelServerPackage:
+    """Makes wheels of the model server below ``folder``, one for each framework. Safe from several threads."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._made: dict[str, TrainerSource] = {}
+
+    def source(self, framework: str) -> TrainerSource:
+        """The wheel whose requirements are those of a framework's models."""
+        found = self._made.get(framework)
+        if found is None or not Path(found.path).exists():
+            found = self._made[framework] = self._make(_NEEDED.get(framework, ()))
+        return found
+
+    def _make(self, needed: tuple[str, ...]) -> TrainerSource:
+        content = _wheel((*_own_needs(), *needed))
+        name = f"{_NAME.replace('-', '_')}-{cloud_ml.__version__}-py3-none-any.whl"
+        target = self._folder / f"model-server-{hashlib.sha256(content).hexdigest()[:32]}" / name
+        if not target.exists():
+            target.parent.mkdir(parents=True, exist_ok=True)
+            draft = target.with_name(f".{name}.{id(content)}")
+            draft.write_bytes(content)
+            draft.chmod(0o644)
+            draft.replace(target)
+        return TrainerSource(str(target), name)
+
+
+def _own_needs() -> tuple[str, ...]:
+    """What the extra ``serve`` asks for."""
+    asked = metadata.requires("cloud-ml") or []
+    return tuple(each.partition(";")[0].strip() for each in asked if "extra == 'serve'" in each.replace('"', "'"))
+
+
+def _wheel(needed: tuple[str, ...]) -> bytes:
+    """The files of ``cloud_ml.serving`` and nothing else of ours, with the same bytes every time."""
+    info = f"{_NAME.replace('-', '_')}-{cloud_ml.__version__}.dist-info"
+    members = {f"cloud_ml/{path}": content for path, content in _files()}
+    head = f"Metadata-Version: 2.1\nName: {_NAME}\nVersion: {cloud_ml.__version__}\n"
+    members[f"{info}/METADATA"] = (head + "".join(f"Requires-Dist: {each}\n" for each in needed)).encode()
+    members[f"{info}/WHEEL"] = b"Wheel-Version: 1.0\nGenerator: cloud-ml\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+    members[f"{info}/RECORD"] = "".join(f"{name},,\n" for name in [*members, f"{info}/RECORD"]).encode()
+    made = io.BytesIO()
+    with zipfile.ZipFile(made, "w", zipfile.ZIP_STORED) as archive:
+        for name, content in members.items():
+            archive.writestr(zipfile.ZipInfo(name, _EPOCH), content)
+    return made.getvalue()
+
+
+def _files() -> list[tuple[str, bytes]]:
+    root = Path(str(resources.files(cloud_ml)))
+    found = sorted(path for path in (root / "serving").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    return [("__init__.py", (root / "__init__.py").read_bytes())] + [
+        (path.relative_to(root).as_posix(), path.read_bytes()) for path in found
+    ]

@@ -1,0 +1,127 @@
+"""One look at a model service: read it and its replicas, decide, then commit *or* act."""
+
+from __future__ import annotations
+
+from cloud_ml.controller.answering import Answering
+from cloud_ml.controller.reconcilers import Looked
+from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.records import Event, Record
+from cloud_ml.domain.services import spec as specs
+from cloud_ml.domain.services.decide import (
+    DropReplica,
+    MakeReplica,
+    SeenReplica,
+    ServiceAction,
+    ServiceRecord,
+    decide,
+)
+from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, service_tag
+from cloud_ml.domain.services.status import Wish
+from cloud_ml.errors import StaleRevision
+from cloud_ml.state.base import Fence, StateStore
+from cloud_ml.state.matching import Match
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.offload import Offload
+
+ReplicaRecord = Record[JobSpec, JobStatus]
+_PAGE = 1000
+
+
+class ModelServiceReconciler:
+    """Moves services one step at a time towards what is wanted; replicas are moved by a reconciler of their own."""
+
+    def __init__(
+        self, *, store: StateStore, answering: Answering, clock: Clock, offload: Offload, fence: Fence
+    ) -> None:
+        self._store = store
+        self._answering = answering
+        self._clock = clock
+        self._offload = offload
+        self._fence = fence
+
+    async def reconcile(self, uid: str) -> Looked:
+        """See ``crew.Reconciler``."""
+        while True:
+            service = await self._offload(self._store.get, MODEL_SERVICE, uid)
+            if service is None:
+                self._answering.follow(uid, "", ())
+                return Looked()
+            records = await self._offload(self._replicas, uid)
+            asked = [each.key.uid for each in records if each.status.phase is Phase.RUNNING]
+            self._answering.follow(uid, service.spec.submitted.model_name, asked)
+            decision = decide(service, [self._seen(each) for each in records], self._clock())
+            if decision.status is None:
+                for action in decision.actions:
+                    await self._offload(self._perform, service, action)
+                return Looked(service.revision, decision.look_again)
+            try:
+                await self._offload(
+                    self._store.commit_status,
+                    MODEL_SERVICE,
+                    uid,
+                    decision.status,
+                    expected_revision=service.revision,
+                    fence=self._fence,
+                    now=self._clock(),
+                    events=decision.events,
+                )
+            except StaleRevision:  # somebody wrote in between: look at that first
+                continue
+
+    def _replicas(self, uid: str) -> list[ReplicaRecord]:
+        match = Match(tags=(service_tag(uid),))
+        found: list[ReplicaRecord] = []
+        after: int | None = None
+        while True:
+            page = self._store.list(REPLICA, match=match, after=after, limit=_PAGE)
+            records = (self._store.get(REPLICA, line.key.uid) for line in page.items)
+            found += [record for record in records if record is not None]
+            if (after := page.next) is None:
+                return found
+
+    def _seen(self, record: ReplicaRecord) -> SeenReplica:
+        labels, status = record.spec.submitted.labels or {}, record.status
+        return SeenReplica(
+            uid=record.key.uid,
+            number=number_of(record.key.name),
+            template=int(labels[specs.TEMPLATE_LABEL]),
+            phase=status.phase,
+            reason=status.reason,
+            message=status.message,
+            ready=status.phase is Phase.RUNNING and self._answering.ready(record.key.uid),
+            deleting=record.delete_requested_at is not None,
+        )
+
+    def _perform(self, service: ServiceRecord, action: ServiceAction) -> None:
+        """Every action may be performed twice, and by a leader that is none any more: what is too much goes again."""
+        now, uid = self._clock(), service.key.uid
+        if isinstance(action, MakeReplica):
+            name = replica_name(uid, action.wish)
+            self._store.create(
+                REPLICA,
+                org=service.key.org,
+                name=name,
+                owner=service.owner,
+                spec=specs.replica(name, uid, service.spec),
+                status=JobStatus(queued_at=now, reason=Reason.SUBMITTED),
+                now=now,
+                events=[Event(now, Reason.SUBMITTED, f"replica {action.wish.number} of {service.key.name}")],
+                idempotency_key=f"replica {name}",
+            )
+        elif isinstance(action, DropReplica):
+            event = Event(now, Reason.DELETE_REQUESTED, f"{service.key.name} does not need it any more")
+            self._store.request_delete(REPLICA, action.uid, now=now, events=[event])
+        else:
+            self._store.delete(MODEL_SERVICE, uid, fence=self._fence)
+
+
+def replica_name(service_uid: str, wish: Wish) -> str:
+    """The name of a replica, which says whose and which it is."""
+    return f"{service_uid}-{wish.number}"
+
+
+def number_of(name: str) -> int:
+    """The number of the replica of that name."""
+    return int(name.rpartition("-")[2])

@@ -1,0 +1,117 @@
+"""The part of the controller that looks after model services and their replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from cloud_ml.controller.answering import Answering
+from cloud_ml.controller.crew import Crew, Reconciler
+from cloud_ml.controller.executor import Executor
+from cloud_ml.controller.queue import KeyedQueue
+from cloud_ml.controller.reconcilers.model_service import ModelServiceReconciler
+from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
+from cloud_ml.controller.slots import Slots
+from cloud_ml.controller.sources import EngineSource, StoreSource
+from cloud_ml.domain.jobs.decide import Rules
+from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
+from cloud_ml.domain.services.spec import SERVICE_LABEL
+from cloud_ml.domain.services.status import ServicePhase
+from cloud_ml.engines.base import Capacity, Doors, Engine
+from cloud_ml.settings import ControllerSettings
+from cloud_ml.state.base import Fence, StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.offload import Offload
+
+_MOST_REPLICAS = 10_000
+_AT_REST = tuple(phase.value for phase in (ServicePhase.SAVED, ServicePhase.STOPPED))
+
+
+class Services:
+    """Looks after services with two crews: one for the services, one for their replicas, which live like jobs."""
+
+    def __init__(
+        self,
+        *,
+        store: StateStore,
+        engine: Engine,
+        doors: Doors,
+        executor: Executor,
+        rules: Rules,
+        settings: ControllerSettings,
+        clock: Clock,
+        offload: Offload,
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._doors = doors
+        self._executor = executor
+        self._rules = rules
+        self._settings = settings
+        self._clock = clock
+        self._offload = offload
+
+    def lead(self, fence: Fence, crew: Callable[[KeyedQueue, Reconciler], Crew]) -> list[Coroutine[Any, Any, None]]:
+        """What is to run, for ever, while the lease is ours."""
+        services, replicas = KeyedQueue(), KeyedQueue()
+        answering = Answering(self._doors, services.add)
+        slots = Slots(_MOST_REPLICAS, Capacity(0, 1 << 62), replicas.add)
+        of_replica: dict[str, str] = {}
+
+        async def replica_changed(uid: str) -> None:
+            """A replica wakes its service, also with its end."""
+            record = await self._offload(self._store.get, REPLICA, uid)
+            if record is not None:
+                of_replica[uid] = (record.spec.submitted.labels or {})[SERVICE_LABEL]
+            service = of_replica.get(uid) if record is not None else of_replica.pop(uid, None)
+            if service is not None:
+                services.add(service)
+
+        on_services = crew(
+            services,
+            ModelServiceReconciler(
+                store=self._store, answering=answering, clock=self._clock, offload=self._offload, fence=fence
+            ),
+        )
+        on_replicas = crew(
+            replicas,
+            TrainJobReconciler(
+                store=self._store,
+                engine=self._engine,
+                executor=self._executor,
+                slots=slots,
+                rules=self._rules,
+                clock=self._clock,
+                offload=self._offload,
+                fence=fence,
+                kind=REPLICA,
+            ),
+        )
+        return [
+            self._follow(services, replica_changed),
+            StoreSource(self._store, replicas, self._offload, self._settings.poll_s, kind=REPLICA).run(),
+            EngineSource(self._engine, replicas).run(),
+            *(on_services.work() for _ in range(2)),
+            *(on_replicas.work() for _ in range(2)),
+            _until_cancelled(answering),
+        ]
+
+    async def _follow(self, queue: KeyedQueue, replica_changed: Callable[[str], Awaitable[None]]) -> None:
+        await StoreSource(
+            self._store,
+            queue,
+            self._offload,
+            self._settings.poll_s,
+            others={REPLICA.name: replica_changed},
+            kind=MODEL_SERVICE,
+            resting=_AT_REST,
+            phases=tuple(phase.value for phase in ServicePhase),
+        ).run()
+
+
+async def _until_cancelled(answering: Answering) -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        answering.close()

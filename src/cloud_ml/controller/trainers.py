@@ -1,0 +1,83 @@
+"""The files that jobs run: trainers from buckets, from folders of the machine, from the web."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from cloud_ml.controller.downloads import Downloads
+from cloud_ml.controller.packages import Packages
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.engines.base import TrainerSource
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.common import ObjectUri
+from cloud_ml.settings import TrainerSettings
+from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.trainer_uris import FileTrainer, WebTrainer, parse_trainer_uri
+from cloud_ml.usecases.uploads import Uploads
+
+
+class Files(Protocol):
+    """Where what a kind of job runs comes from."""
+
+    async def provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource] | None:
+        """The file, and the job with what was found out on the way; ``None`` while it is on its way."""
+
+    def forget(self, uid: str) -> None:
+        """Nobody waits for this job's file any more."""
+
+    async def tidy(self) -> None:
+        """Drop what nobody has used for long."""
+
+
+class Trainers:
+    """Trainers as train jobs name them."""
+
+    def __init__(
+        self,
+        *,
+        storage: Storage,
+        uploads: Uploads,
+        packages: Packages,
+        downloads: Downloads,
+        settings: TrainerSettings,
+        offload: Offload,
+    ) -> None:
+        self._storage = storage
+        self._uploads = uploads
+        self._packages = packages
+        self._downloads = downloads
+        self._settings = settings
+        self._offload = offload
+
+    async def provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource] | None:
+        """The trainer's file. The rules are those of today, not of the submit."""
+        source = await self._source(job)
+        return None if source is None else (job, source)
+
+    def forget(self, uid: str) -> None:
+        """A download that is under way for it alone is no longer wanted."""
+        self._downloads.forget(uid)
+
+    async def tidy(self) -> None:
+        """Drop copies of trainers that nobody has used for long, and uploads that nobody went on with."""
+        await self._offload(self._packages.prune)
+        await self._offload(self._uploads.sweep)
+
+    async def _source(self, job: JobRecord) -> TrainerSource | None:
+        text = job.spec.submitted.trainer_uri
+        try:
+            uri = parse_trainer_uri(text, self._settings)
+        except InvalidRequest as error:
+            return TrainerSource("", "trainer", error.message)
+        if isinstance(uri, WebTrainer):
+            return await self._downloads.get(job.key.org, job.key.uid, uri)
+        if isinstance(uri, FileTrainer):
+            return await self._offload.long(job.key.org, self._packages.from_file, uri.path, self._settings)
+        return await self._offload.long(job.key.org, self._stored, job, text, uri)
+
+    def _stored(self, job: JobRecord, text: str, uri: ObjectUri) -> TrainerSource:
+        """Read with the tenant's eyes: another's bucket is as absent as none."""
+        if not self._storage.owns(job.key.org, uri.bucket):
+            return TrainerSource("", "trainer", f"the trainer {text} does not exist")
+        return self._packages.fetch(uri)

@@ -1,0 +1,231 @@
+"""What a caller may ask of model services. Blocking; callers in an event loop use a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import fields, replace
+
+from cloud_ml.domain.jobs.phases import JobStatus
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.jobs.spec import Desired, JobSpec
+from cloud_ml.domain.records import Event, Record, Summary
+from cloud_ml.domain.services import spec as specs
+from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, name_of, service_tag
+from cloud_ml.domain.services.spec import ServiceSpec
+from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
+from cloud_ml.domain.tenancy import Operation
+from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
+from cloud_ml.models import common
+from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.service import ServiceUpdate
+from cloud_ml.state.base import Once, Page, StateStore
+from cloud_ml.state.matching import Match
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.storage import Storage
+
+NOT_OFFERED = {
+    "docker_image": "images of one's own",
+    "docker_command": "images of one's own",
+    "node_selector_key": "node selectors",
+    "node_selector_value": "node selectors",
+    "use_seldon": "Seldon",
+    "run_class_name": "Seldon",
+}
+"""What a service may say and this server cannot do. Refused, for a user would wait for it in vain."""
+
+
+class ModelServices:
+    """Create, look at, change, start, stop and delete services; ``scope`` is as in ``TrainJobs``."""
+
+    def __init__(self, store: StateStore, storage: Storage, clock: Clock) -> None:
+        self._store = store
+        self._storage = storage
+        self._clock = clock
+
+    def create(
+        self,
+        caller: Identity,
+        service: ModelService,
+        *,
+        idempotency_key: str | None = None,
+        once: Once | None = None,
+    ) -> ServiceRecord:
+        """Take a service, or answer with the one that this idempotency key has made already.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            InvalidRequest: The server cannot do what a field asks for.
+            AlreadyExists: There is one of this name and version; ``same_spec`` tells whether an equal one.
+            Conflict: The idempotency key was used for another service.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        self._check(caller.org, service)
+        now, name = self._clock(), name_of(service.model_name, service.model_version)
+        saved = service.save_mode
+        event = Event(
+            now, Reason.SAVED if saved else Reason.SUBMITTED, f"{'saved' if saved else 'created'} by {caller.user}"
+        )
+        try:
+            record = self._store.create(
+                MODEL_SERVICE,
+                org=caller.org,
+                name=name,
+                owner=caller.user,
+                spec=specs.from_wire(service),
+                status=ServiceStatus(phase=ServicePhase.SAVED if saved else ServicePhase.STARTING),
+                now=now,
+                events=[event],
+                idempotency_key=idempotency_key,
+                once=once,
+            )
+        except AlreadyExists as error:
+            raise self._taken(caller.org, service) from error
+        if record.spec.submitted != service:
+            raise Conflict(
+                f"the idempotency key has made another service, {record.key.name}",
+                field="Idempotency-Key",
+                allowed="a key for each service",
+            )
+        return record
+
+    def list(
+        self, scope: str | None, *, model_name: str | None = None, after: int | None = None, limit: int = 50
+    ) -> Page[Summary]:
+        """A page of services, newest first."""
+        match = Match(prefix=f"{common.check_name('model_name', model_name)}/") if model_name else Match()
+        return self._store.list(MODEL_SERVICE, org=scope, match=match, after=after, limit=limit)
+
+    def find(self, scope: str | None, model_name: str, version: str) -> ServiceRecord:
+        """The service of that name and version.
+
+        Raises:
+            NotFound: There is none, or it is somebody else's.
+        """
+        found = None
+        if scope is not None and len(model_name) + len(version) < 200:
+            found = self._store.find(MODEL_SERVICE, scope, name_of(model_name, version))
+        if found is None:
+            raise NotFound(
+                f"there is no model service {model_name[:63]} {version[:63]}", field="model_name", value=model_name[:63]
+            )
+        return found
+
+    def replicas(self, record: ServiceRecord) -> Sequence[Record[JobSpec, JobStatus]]:
+        """The replicas there are, the oldest first."""
+        page = self._store.list(REPLICA, match=Match(tags=(service_tag(record.key.uid),)), limit=1000)
+        found = (self._store.get(REPLICA, line.key.uid) for line in page.items)
+        return sorted((one for one in found if one is not None), key=lambda one: one.created_at)
+
+    def events(self, record: ServiceRecord, *, after: int = 0) -> Sequence[Event]:
+        """What was said about the service, those with ``id > after``."""
+        return self._store.events(record.key.uid, after=after)
+
+    def update(
+        self,
+        scope: str | None,
+        name: tuple[str, str],
+        caller: Identity,
+        change: ServiceUpdate,
+        *,
+        once: Once | None = None,
+    ) -> ServiceRecord:
+        """Change fields of a service; what makes replicas differ is rolled out one replica after the other.
+
+        Raises:
+            NotFound: There is no such service.
+            InvalidRequest: A field is wrong.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        record = self.find(scope, *name)
+        given = {each.name: value for each in fields(change) if (value := getattr(change, each.name)) is not None}
+        if not given:
+            raise InvalidRequest(
+                "nothing is to be changed", allowed="at least one of " + ", ".join(each.name for each in fields(change))
+            )
+        service = replace(record.spec.submitted, **given)
+        self._check(record.key.org, service)
+        now = self._clock()
+        said = Event(now, "Updated", f"{', '.join(given)} changed by {caller.user}")
+        return self._store.change_spec(
+            MODEL_SERVICE,
+            record.key.uid,
+            lambda spec: spec.updated(replace(spec.submitted, **given)),
+            now=now,
+            events=[said],
+            once=once,
+        )
+
+    def want(
+        self, scope: str | None, name: tuple[str, str], caller: Identity, desired: Desired, *, once: Once | None = None
+    ) -> ServiceRecord:
+        """Start or stop a service; what is so already is success.
+
+        Raises:
+            NotFound: There is no such service.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        record = self.find(scope, *name)
+        now, word = self._clock(), "start" if desired is Desired.RUN else "stop"
+        reason = Reason.START_REQUESTED if desired is Desired.RUN else Reason.CANCEL_REQUESTED
+
+        def change(spec: ServiceSpec) -> ServiceSpec:
+            return spec.with_desired(desired)
+
+        return self._store.change_spec(
+            MODEL_SERVICE,
+            record.key.uid,
+            change,
+            now=now,
+            events=[Event(now, reason, f"{word} requested by {caller.user}")],
+            once=once,
+        )
+
+    def delete(
+        self, scope: str | None, name: tuple[str, str], caller: Identity, *, once: Once | None = None
+    ) -> ServiceRecord:
+        """Ask for a service's removal: its replicas end, and then its name is free.
+
+        Raises:
+            NotFound: There is no such service.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        record = self.find(scope, *name)
+        now = self._clock()
+        said = (
+            []
+            if record.delete_requested_at
+            else [Event(now, Reason.DELETE_REQUESTED, f"deletion requested by {caller.user}")]
+        )
+        return self._store.request_delete(MODEL_SERVICE, record.key.uid, now=now, events=said, once=once)
+
+    def _check(self, org: str, service: ModelService) -> None:
+        for field, feature in NOT_OFFERED.items():
+            if value := getattr(service, field):
+                raise InvalidRequest(
+                    f"{field} is set, but this server does not offer {feature}",
+                    field=field, value=value if isinstance(value, str) else None, allowed="leave it out",
+                )  # fmt: skip
+        uri = common.parse_object_uri("model_uri", service.model_uri)
+        buckets = [("model_uri", service.model_uri, uri.bucket)]
+        if service.fds_bucket:
+            buckets.append(("fds_bucket", service.fds_bucket, service.fds_bucket))
+        for field, value, bucket in buckets:
+            if not self._storage.owns(org, bucket):
+                raise InvalidRequest(
+                    f"{field} is {value!r}; there is no bucket {bucket!r}",
+                    field=field, value=value, allowed="a bucket of the organisation",
+                )  # fmt: skip
+
+    def _taken(self, org: str, service: ModelService) -> AlreadyExists:
+        name = name_of(service.model_name, service.model_version)
+        standing = self._store.find(MODEL_SERVICE, org, name)
+        return AlreadyExists(
+            f"there is a model service {service.model_name} {service.model_version} already",
+            same_spec=standing is not None and standing.spec.submitted == service,
+            field="model_name",
+            value=service.model_name,
+            allowed="a name and version that are not in use; delete the other service to use them again",
+        )

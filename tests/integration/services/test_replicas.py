@@ -1,0 +1,119 @@
+"""A model service on a real server: replicas that come, answer, are replaced, and go."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloud_ml.sdk.messages import Request
+from support.server import RealServer, eventually, serving
+from support.serving import save_linear
+
+LIMIT_S = 90.0
+
+
+class Asked:
+    """Requests about services, in the name of the first administrator."""
+
+    def __init__(self, server: RealServer) -> None:
+        self._transport = server.client()._transport
+
+    def __call__(self, method: str, target: str, document: Any = None) -> Any:
+        body = b"" if document is None else json.dumps(document).encode()
+        return self._transport.json(Request(method, f"/api/v1/models{target}", body=body))
+
+    def until(self, name: str, holds: Any) -> Any:
+        def look() -> Any:
+            service = self("GET", name)
+            return service if holds(service) else None
+
+        return eventually(look, f"{name} as wanted", limit_s=LIMIT_S)
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    with serving(tmp_path_factory.mktemp("server")) as running:
+        save_linear(running.folder / "linear")
+        running.client().storage.upload(running.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx")
+        yield running
+
+
+@pytest.fixture
+def ask(server: RealServer) -> Asked:
+    return Asked(server)
+
+
+def running(count: int, template: int = 1) -> Any:
+    def holds(service: Any) -> bool:
+        replicas = service["replicas"]
+        return (
+            service["phase"] == "Running"
+            and service["ready"] == count == len(replicas)
+            and all(each["current"] for each in replicas)
+        )
+
+    return holds
+
+
+def test_the_life_of_a_service(server: RealServer, ask: Asked) -> None:
+    made = ask("POST", "", {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"})
+    assert made["phase"] == "Starting"
+    first = ask.until("/linear/v1", running(1))["replicas"][0]
+
+    (root, *_) = server.processes_of(first["uid"])
+    os.kill(root, signal.SIGKILL)
+    again = ask.until("/linear/v1", lambda one: running(1)(one) and one["replicas"][0]["attempt"] == 2)
+    assert again["replicas"][0]["uid"] == first["uid"], "the same replica, another attempt"
+
+    ask("PATCH", "/linear/v1", {"replicas": 2})
+    ask.until("/linear/v1", running(2))
+    ask("PATCH", "/linear/v1", {"environment": {"COLOUR": "blue"}})
+    rolled = ask.until("/linear/v1", lambda one: running(2)(one) and first["uid"] not in str(one["replicas"]))
+    assert {each["number"] for each in rolled["replicas"]}.isdisjoint({1, 2})
+
+    server.kill()
+    server.start()
+    after = ask.until("/linear/v1", running(2))
+    assert {each["uid"] for each in after["replicas"]} == {each["uid"] for each in rolled["replicas"]}
+    assert {each["attempt"] for each in after["replicas"]} == {1}, "nothing was started again"
+
+    ask("POST", "/linear/v1/stop")
+    ask.until("/linear/v1", lambda one: one["phase"] == "Stopped" and not one["replicas"])
+    ask("DELETE", "/linear/v1")
+    eventually(lambda: not ask("GET", "")["items"], "the service is gone")
+
+
+def test_a_service_without_a_model_says_so(ask: Asked) -> None:
+    ask("POST", "", {"model_name": "none", "model_version": "v1", "model_uri": "fds://cloudml/nothing"})
+    failed = ask.until("/none/v1", lambda one: one["phase"] == "Failed")
+    assert "has no numbered folder" in failed["message"]
+
+
+def test_a_socket_that_is_none_is_not_connected_to(tmp_path: Path) -> None:
+    import socket
+
+    from cloud_ml.engines.local import doors
+    from cloud_ml.errors import Unavailable
+
+    elsewhere, work = tmp_path / "else", tmp_path / "work"
+    for folder in (elsewhere, work):
+        folder.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(str(elsewhere / "door"))
+        listener.listen()
+        doors.connect(elsewhere, "door").close()  # the control: it can be reached
+        (work / "door").symlink_to(elsewhere / "door")
+        (work / "file").write_text("")
+        os.link(elsewhere / "door", work / "linked")
+        if os.geteuid() == 0:
+            os.chown(work, 12345, 12345)  # the tenant's folder, with a link to a socket of somebody else
+        refused = ["door", "file", "absent", *(["linked"] if os.geteuid() == 0 else [])]
+        for name in refused:
+            with pytest.raises(Unavailable):
+                doors.connect(work, name)
