@@ -47,6 +47,8 @@ _TIDY_PAUSE_S = 0.05
 _LOOKS, _LOOK_S = 20, 0.005
 _QUIET_S = 0.05
 """A supervisor is made ahead when nobody has asked for so long: what starts at present needs the cores."""
+_NETWORKS_S = 1.0
+"""Networks are looked after no more often: it takes a process, and there is a rest after every short job."""
 _SPARE = 2
 """So many supervisors without a gang are kept while others come and go, and one when nothing has for long."""
 
@@ -74,6 +76,7 @@ class Spawner:
         self._connections = 0
         self._etc = Etc(config.etc, leave=config.network.kept_in_etc)
         self._networks = networks
+        self._tidy_networks_at = 0.0
         if networks is not None and networks.changes is not None:
             self._selector.register(networks.changes, selectors.EVENT_READ, lambda _: self._restore(networks))
         self._wakeup: tuple[socket.socket, socket.socket] | None = None
@@ -106,7 +109,8 @@ class Spawner:
     def _rest(self) -> None:
         """Nothing has happened during a pause: get a supervisor ready, or leave if nobody is served."""
         self._etc.refresh()
-        if self._networks is not None:
+        if self._networks is not None and time.monotonic() >= self._tidy_networks_at:
+            self._tidy_networks_at = time.monotonic() + _NETWORKS_S
             with _noted():
                 self._networks.tidy([child.tenant for child in self._children.values() if child.key is not None])
         if self._wanted and self._connections:
@@ -164,6 +168,7 @@ class Spawner:
                 return {"ok": False, "error": "the token is not the one in " + TOKEN_NAME}
             if "ensure" in request:
                 self._spawn(request["ensure"])
+                return {"ok": True}
             idle = not self._busy and self._connections == 1
             self._retired = bool(request.get("retire")) or (idle and bool(request.get("retire_if_idle")))
         except Exception as error:

@@ -54,9 +54,16 @@ def subfolders(folder: Path) -> list[str]:
 
 def remove(folder: Path) -> bool:
     """Remove a group's folder and those below; false while somebody is in it, gone already is success."""
+    if _gone(folder):
+        return True
+    children = subfolders(folder)  # hardly ever: looked for when it does not go without
+    for child in children:
+        remove(folder / child)
+    return bool(children) and _gone(folder)
+
+
+def _gone(folder: Path) -> bool:
     try:
-        for child in subfolders(folder):
-            remove(folder / child)
         folder.rmdir()
     except FileNotFoundError:
         return True
