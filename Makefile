@@ -12,7 +12,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-runtimes test-api-fuzz fuzz faults soak check format bench docs record lock audit sbom clean
+.PHONY: help setup demo test test-fast test-server test-runtimes test-sandbox test-api-fuzz fuzz faults soak check format bench docs record lock audit sbom clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-14s %s\n' "$$n" "$$t"; done
@@ -36,6 +36,9 @@ test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigaby
 
 fuzz: $(VENV)/.all test-api-fuzz  ## Every parser for FUZZ_S seconds (20), guided by coverage; then the API
 	$(BIN)/python tests/fuzz/run.py --workers $(WORKERS)
+
+test-sandbox: $(VENV)/.develop  ## What a hostile job tries, each with a control (a part of test)
+	$(PYTEST) tests/sandbox -q -n $(WORKERS) --dist loadgroup
 
 test-api-fuzz: $(VENV)/.all  ## Requests made up from the OpenAPI document, against a real server (CLOUDML_FUZZ_S=600 for long)
 	$(PYTEST) tests/fuzz/test_openapi.py -q

@@ -10,6 +10,7 @@ import pytest
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.engines.local import disk, measuring, proctree
 from cloud_ml.engines.local.engine import LocalEngine
+from cloud_ml.engines.local.probe import Findings
 from cloud_ml.settings import EngineSettings
 from support.attacks import PYTHON
 from support.gangs import gang_of, run, when
@@ -107,6 +108,15 @@ def _a_few(watch: disk.DiskWatch, until: float) -> bool:
 
 
 # ---- processes
+
+
+@pytest.mark.parametrize("engine_settings", [EngineSettings(cgroups="none", max_processes=60)])
+async def test_a_fork_bomb_without_control_groups(engine: LocalEngine, findings: Findings) -> None:
+    if os.geteuid() != 0 or not findings.config.bwrap:
+        pytest.skip("it is counted for a user, who must not be the one of these tests")
+    bomb = "import os, signal\nn = 0\ntry:\n  while n < 500:\n    if os.fork() == 0: signal.pause()\n    n += 1\n"
+    seen, log = await run(engine, gang_of(PYTHON, "-c", f"{bomb}except BlockingIOError: print('held')\nprint(n < 60)"))
+    assert (seen.reason, log) == (Reason.COMPLETED, "held\nTrue\n")
 
 
 def test_a_chain_of_any_length_is_followed(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from cloud_ml.cli import figures
 from cloud_ml.cli.advice import next_step
 from cloud_ml.cli.exit_codes import exit_code_of
 from cloud_ml.cli.guard import INTERRUPTED
+from cloud_ml.cli.harmless import Harmless
 from cloud_ml.cli.installing import Installing
 from cloud_ml.cli.output import note
 from cloud_ml.cli.progress import spinner
@@ -31,8 +32,9 @@ def print_log(chunks: Iterator[bytes], name: str, *, goes_on: bool) -> int:
     Ctrl-C ends the output, never the job; with ``goes_on`` a note says so.
     """
     out, code = sys.stdout.buffer, NOTHING
+    shown = Harmless() if sys.stdout.isatty() else bytes
     try:
-        for chunk in chunks:
+        for chunk in map(shown, chunks):
             with above_the_line(sys.stdout, ends_line=chunk.endswith(b"\n"), goes_on=True):
                 out.write(chunk)
                 out.flush()

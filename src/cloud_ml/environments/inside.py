@@ -10,8 +10,15 @@ from cloud_ml.environments.base import EnvironmentFailed, Sandbox
 from cloud_ml.environments.uv import same_place
 
 _PACKAGE = Path(__file__).resolve().parent.parent
-_START = "import sys; sys.path.insert(0, sys.argv.pop(1)); from cloud_ml.environments.builder import stage; "
-_START += "sys.exit(stage.main(sys.argv[1:]))"
+_START = """
+import importlib.util, sys
+folder = sys.argv.pop(1)  # by its own name: where it lies may be closed, or full of other packages
+found = importlib.util.spec_from_file_location("cloud_ml", folder + "/__init__.py", submodule_search_locations=[folder])
+sys.modules["cloud_ml"] = importlib.util.module_from_spec(found)
+found.loader.exec_module(sys.modules["cloud_ml"])
+from cloud_ml.environments.builder import stage
+sys.exit(stage.main(sys.argv[1:]))
+"""
 
 
 def call(
@@ -33,7 +40,7 @@ def call(
     home = str(writes[0])
     try:
         return sandbox.run(
-            [str(python.path), "-I", "-S", "-B", "-c", _START, str(_PACKAGE.parent), task, *arguments],
+            [str(python.path), "-I", "-S", "-B", "-c", _START, str(_PACKAGE), task, *arguments],
             read_only=same_place(_PACKAGE, *([python.prefix] if python.mounted else []), *reads),
             writable=same_place(*writes),
             environment={"PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": home, "TMPDIR": home, "LANG": "C.UTF-8"},

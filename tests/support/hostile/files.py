@@ -24,6 +24,17 @@ def write_the_ledger() -> None:
     os.unlink(A["ledger"] + "/probe")
 
 
+@attack("Forge the report of another job's end", refused=_ABSENT)
+def forge_a_report() -> None:
+    opened(A["reports"] + "/probe", os.O_WRONLY | os.O_CREAT)
+    os.unlink(A["reports"] + "/probe")
+
+
+@attack("Change the log of another tenant's job", refused=_ABSENT)
+def rewrite_anothers_log() -> None:
+    opened(A["log"], os.O_WRONLY | os.O_APPEND)
+
+
 @attack("Read the working folder of another tenant's job", refused=_ABSENT)
 def read_anothers_work() -> None:
     read(A["work"])

@@ -218,6 +218,7 @@ async def _neighbour(engine: LocalEngine, secret: str, spawner: int | None) -> d
         "spawner": spawner,
         "spawner_socket": str(root / SOCKET_NAME),
         "ledger": str(root / "ledger" / "gates"),
+        "reports": str(root / "ledger" / "reports"),
         "jobs": str(root / "jobs"),
         "work": str(job / "work" / "private"),
         "temporary": str(job / "1" / "tmp" / "private"),
