@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import platform
@@ -9,7 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -27,6 +28,7 @@ pytestmark = [
 ]
 
 Played = Mapping[str, Mapping[str, str]]
+Once = Callable[[str, Callable[[], Played]], Played]
 _TESTS = Path(__file__).resolve().parent.parent
 _NOBODY = 65534
 
@@ -69,15 +71,37 @@ def folder() -> Iterator[Path]:
 
 
 @pytest.fixture(scope="module")
-def played(folder: Path) -> Played:
-    """By a server of the tests' own user."""
-    return _play(folder / "own", sys.executable, None)
+def once(tmp_path_factory: pytest.TempPathFactory) -> Once:
+    """Plays a scene once for all workers of a run: the others read what it brought."""
+
+    def play(name: str, scene: Callable[[], Played]) -> Played:
+        if "PYTEST_XDIST_WORKER" not in os.environ:
+            return scene()
+        with (tmp_path_factory.getbasetemp().parent / f"scene-{name}.json").open("a+") as kept:
+            fcntl.flock(kept, fcntl.LOCK_EX)
+            kept.seek(0)
+            if text := kept.read():
+                found: Played = json.loads(text)
+                return found
+            found = scene()
+            kept.write(json.dumps(found))
+            return found
+
+    return play
 
 
 @pytest.fixture(scope="module")
-def ordinary(folder: Path, played: Played) -> Played:
+def played(folder: Path, once: Once) -> Played:
+    """By a server of the tests' own user."""
+    return once("own", lambda: _play(folder / "own", sys.executable, None))
+
+
+@pytest.fixture(scope="module")
+def ordinary(folder: Path, played: Played, once: Once) -> Played:
     """By a server of an ordinary user."""
-    return _play(folder / "ordinary", _python_for_all(folder / "python"), _NOBODY) if os.geteuid() == 0 else played
+    if os.geteuid() != 0:
+        return played
+    return once("ordinary", lambda: _play(folder / "ordinary", _python_for_all(folder / "python"), _NOBODY))
 
 
 each = pytest.mark.parametrize("attack", ATTACKS.values(), ids=ATTACKS)
