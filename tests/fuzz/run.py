@@ -92,6 +92,8 @@ def fuzzed(name: str, seconds: float) -> tuple[str, bool, str]:
     if code == 0 and not found:
         runs = next((line.split()[-1] for line in told.splitlines() if "number_of_executed_units" in line), "?")
         return name, True, f"{runs} runs"
+    if not found:
+        return name, False, told[-4000:]
     kept = TARGETS[name].kept
     lines = kept.read_text("ascii").splitlines() if kept.exists() else []
     kept.write_text("".join(f"{line}\n" for line in dict.fromkeys([*lines, *map(escaped, found)])), "ascii")

@@ -33,6 +33,8 @@ NOT_FUZZED = {
     "doctor.reach": "a URL of the operator's database, for a message",
     "engines.local.engine": _OURS,
     "engines.local.launch": _OURS,
+    "engines.local.network.finding": "what iptables prints of our own rules",
+    "engines.local.network.netlink": "answers of the kernel to our own questions",
     "engines.local.proctree": _KERNEL,
     "engines.local.runtimes": _OURS,
     "engines.local.spawner": _OURS,

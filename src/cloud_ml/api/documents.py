@@ -67,7 +67,7 @@ def _without_repeats(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     if len(document) != len(pairs):
         seen: set[str] = set()
         name = next(name for name, _ in pairs if name in seen or seen.add(name))  # type: ignore[func-returns-value]
-        raise _refused(f"the name {name[:80]!r} is given twice", field=name[:80])
+        raise _refused(f"the name {name[:80]!r} is given twice", field=name[:80] or '""')
     return document
 
 

@@ -15,12 +15,13 @@ import sys
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from urllib.parse import unquote, urlsplit, urlunsplit
+from urllib.parse import unquote, urlsplit
 
 from cloud_ml.environments.files import digest_of
 
 _KEYS = ("index-url", "extra-index-url", "find-links", "trusted-host", "cert", "no-index", "proxy")
 _SECTIONS = ("global", "install", "download")
+_CREDENTIALS = re.compile(r"//[^/\s]*@")
 _TRUE = frozenset({"1", "true", "yes", "on"})
 _LOCAL_BUILD = re.compile(r"^([A-Za-z0-9_.]+)-([^-+]+\+[a-z0-9.]+)(?:-\d[^-]*)?-([^-]+)-([^-]+)-[^-]+\.whl$")
 _KEPT = frozenset({
@@ -150,12 +151,8 @@ def read(environ: Mapping[str, str] | None = None, files: Iterable[Path] | None 
 
 
 def without_credentials(url: str) -> str:
-    """``https://user:secret@host/simple`` without the part before the host."""
-    try:
-        parts = urlsplit(url)
-    except ValueError:  # such as a bracket that is not closed: nobody can ask there, and nobody shall read it
-        return re.sub(r"//[^/]*@", "//", url)
-    return urlunsplit(parts._replace(netloc=parts.netloc.rpartition("@")[2])) if "@" in parts.netloc else url
+    """``https://user:secret@host/simple`` without the part before the host; also where it is no proper URL."""
+    return _CREDENTIALS.sub("//", url)
 
 
 def _files(environ: Mapping[str, str]) -> Iterator[Path]:

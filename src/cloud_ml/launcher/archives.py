@@ -336,12 +336,12 @@ def _unpack_into(tree: _Tree, file: "IO[bytes]") -> None:
         else:
             _unpack_tar(tree, _decompressed(file, start))
     except _DAMAGE as error:
-        raise _refused(tree.where, "damaged, cut off or no %s (%s)" % (FORMATS, error)) from error
+        raise _refused(tree.where, "damaged, cut off or no %s (%s)" % (FORMATS, shown(str(error)))) from error
     except OSError as error:
         if error.errno not in (None, errno.EINVAL):
             raise
         # gzip and bz2 raise a bare OSError over bytes that make no sense; zipfile asks for places before the start.
-        raise _refused(tree.where, "damaged, cut off or no %s (%s)" % (FORMATS, error)) from error
+        raise _refused(tree.where, "damaged, cut off or no %s (%s)" % (FORMATS, shown(str(error)))) from error
 
 
 def _decompressed(file: "IO[bytes]", start: bytes) -> "IO[bytes]":

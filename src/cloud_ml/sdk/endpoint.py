@@ -48,6 +48,8 @@ def parse_endpoint(text: str) -> Endpoint:
             (credentials, a query).
     """
     text = text.strip()
+    if not text.isprintable() or " " in text:  # some of these would be left out in silence
+        raise refuse("endpoint", text, _ALLOWED)
     if "://" not in text:
         text = ("http://" if text.startswith(_LOOPBACK) else "https://") + text
     try:

@@ -56,3 +56,11 @@ def test_answers_are_one_line_of_utf8() -> None:
     answer = documents.answer(WhoAmI(org="北京", org_id="1", user="a\nb", role="admin", default_bucket="b"))
     assert answer.body == '{"org":"北京","org_id":"1","user":"a\\nb","role":"admin","default_bucket":"b"}'.encode()
     assert answer.headers["content-type"] == "application/json"
+
+
+@pytest.mark.parametrize("encoding", ["utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "utf-32-le"])
+def test_other_encodings_are_refused(encoding: str) -> None:
+    """A reader in front of us would see other bytes, or none."""
+    assert json.loads('{"a": 1}'.encode(encoding)) == {"a": 1}, "the standard library guesses"
+    with pytest.raises(InvalidRequest, match="cannot be read as JSON"):
+        documents.read('{"a": 1}'.encode(encoding))

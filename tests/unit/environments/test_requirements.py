@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from cloud_ml.environments.requirements import BadRequirement, from_file_text, locked, parse
+from cloud_ml.environments.requirements import BadRequirement, from_file_text, locked, parse, without_secrets
 
 
 @pytest.mark.parametrize(
@@ -70,3 +70,11 @@ def test_no_secret_is_shown() -> None:
     with pytest.raises(BadRequirement) as caught:
         parse("secret @ ssh://user:p4ss@host.test/x")
     assert "p4ss" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["https://user:secret@host/x", "git+ssh://user:se@cret@host/x", "\udcfe://user:secret@host", "x @ é://:secret@h"],
+)
+def test_no_spelling_of_an_address_shows_its_secret(text: str) -> None:
+    assert "cret" not in without_secrets(text)
