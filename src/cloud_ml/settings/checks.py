@@ -42,6 +42,7 @@ _LEAST = {
     "engine.log_limit_bytes": 4096,
     "engine.usage_period_s": 0.1,
     "engine.disk_period_s": 0.1,
+    "engine.network_connections": 1,
     "environments.tidy_s": 1,
     "engine.max_processes": 1,
 }

@@ -175,6 +175,8 @@ class EngineSettings:
     of this machine uses."""
     network_dns: str = ""
     """Name servers of jobs, separated by commas; empty: this machine's, as far as they are not on its loopback."""
+    network_connections: int = 4096
+    """Connections that an organisation's jobs may have to the outside at once: the machine keeps all in one table."""
     network_idle_s: float = 3600.0
     """How long the network of an organisation is kept without a job; the next one makes it anew in some 30 ms."""
     stop_grace_s: float = 10.0

@@ -30,7 +30,7 @@ from cloud_ml.engines.local import proctree
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.network import pins
-from cloud_ml.engines.local.network.finding import leftovers
+from cloud_ml.engines.local.network.finding import drops_forwarded, leftovers
 from cloud_ml.engines.local.network.tenants import Networks
 from cloud_ml.engines.local.probe import Findings, probe
 from cloud_ml.errors import Unavailable
@@ -294,6 +294,56 @@ async def test_a_job_that_fails_on_the_way_is_told_where_the_way_leads(engine: L
     seen, _ = await run(engine, shell("true", network="tenant", prepare_command=f"{PYTHON} -c {attempt!r}"))
     assert "OSError" in seen.message
     assert "engine.network_allow" in seen.message
+
+
+async def test_an_organisation_has_its_share_of_connections(far: Outside, tmp_path: Path) -> None:
+    knock = """
+import socket
+address, count = arguments
+def send(port):
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+        one.connect((address, port))
+        one.send(b"knock")
+tell([outcome(send, 20000 + number) for number in range(count)])
+"""
+    async with running(networked(tmp_path, network_connections=5)) as engine:
+        with far.listener(far.public, socket.SOCK_DGRAM, 20007) as listener:
+            tries = await attack(engine, knock, far.public, 8, network="tenant")
+            assert tries == ["done"] * 8
+            listener.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                await asyncio.to_thread(listener.recv, 10)
+            await attack(engine, knock, far.public, 8, network="host")
+            assert await asyncio.to_thread(listener.recv, 10) == b"knock"
+
+
+async def test_what_was_there_before_the_setting_was_changed_goes(far: Outside, tmp_path: Path) -> None:
+    findings = networked(tmp_path)
+    networks = Networks(findings.config)
+    networks.start()
+    networks.need(1)
+    assert len(traces(findings)) == 4
+    assert networks.changes is not None
+    networks.changes.close()
+    kept = dataclasses.replace(findings.config.network, fence="none")
+    async with running(dataclasses.replace(findings, config=dataclasses.replace(findings.config, network=kept))):
+        assert traces(findings) == []
+
+
+async def test_another_firewall_that_drops_what_is_forwarded_is_named(far: Outside) -> None:
+    def look() -> str:
+        chain = "chain {0} {{\ntype filter hook {0} priority 0; policy {1};\n}}\n"
+        nft(
+            "-f", "-", text=f"table ip other {{\n{chain.format('input', 'drop')}{chain.format('forward', 'accept')}}}\n"
+        )
+        before = drops_forwarded()
+        nft("chain", "ip", "other", "forward", "{ policy drop; }")
+        try:
+            return f"{before} then {drops_forwarded()}"
+        finally:
+            nft("delete", "table", "ip", "other")
+
+    assert within(far.namespace, look) == " then ip other"
 
 
 async def test_networks_that_nobody_uses_go_and_come_back(far: Outside, tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ class Network:
     allow: str = ""
     range: str = ""
     dns: tuple[str, ...] = ()
+    connections: int = 4096
     idle_s: float = 3600.0
 
     @property

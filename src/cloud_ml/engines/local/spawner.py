@@ -376,9 +376,12 @@ def _noted() -> Iterator[None]:
 
 
 def _networks(config: LocalConfig) -> Networks | None:
-    if config.network.fence != TENANT:
-        return None
     networks = Networks(config)
+    if config.network.fence != TENANT:
+        if os.geteuid() == 0 and networks.pins.folder.exists():  # of before the setting was changed
+            with _noted():
+                networks.leave()
+        return None
     try:
         networks.start()
     except OSError as error:

@@ -33,10 +33,10 @@ def find(settings: EngineSettings, instance: str, *, sandboxed: bool) -> tuple[N
         what will be missing in it.
     """
     if settings.network not in ("auto", TENANT):
-        return Network(fence=settings.network), "", []
+        return Network(fence=settings.network, instance=instance), "", []
     why = _obstacle(sandboxed)
     if why:
-        return Network(fence=HOST), f"jobs share the machine's network: {why}", []
+        return Network(fence=HOST, instance=instance), f"jobs share the machine's network: {why}", []
     indexes, missing = _indexes(pipconfig.read())
     network = Network(
         fence=TENANT,
@@ -44,6 +44,7 @@ def find(settings: EngineSettings, instance: str, *, sandboxed: bool) -> tuple[N
         allow=", ".join(filter(None, (settings.network_allow, *indexes))),
         range=settings.network_range,
         dns=tuple(settings.network_dns.replace(",", " ").split()),
+        connections=settings.network_connections,
         idle_s=settings.network_idle_s,
     )
     if not resolvers.find(network.dns).servers:
@@ -51,7 +52,7 @@ def find(settings: EngineSettings, instance: str, *, sandboxed: bool) -> tuple[N
             "jobs find no names: the name servers of this machine are on its loopback, where jobs' networks do not "
             "lead; set engine.network_dns"
         )
-    if table := _drops_forwarded():
+    if table := drops_forwarded():
         missing.append(
             f"jobs may have no way out: the chain for forwarded packets of the firewall's table {table} drops what it "
             f"does not know; let pass what comes in by interfaces whose names begin with {rules.PREFIX}, and the "
@@ -129,7 +130,7 @@ def _resolved(host: str) -> Iterable[IPv4Address]:
     return sorted(set(found))
 
 
-def _drops_forwarded() -> str:
+def drops_forwarded() -> str:
     """The table of another firewall that drops what is forwarded, unless it knows it; empty if there is none."""
     try:
         listed = subprocess.run(

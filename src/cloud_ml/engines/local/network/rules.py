@@ -25,10 +25,14 @@ _NAMES = 53
 
 @dataclass(frozen=True)
 class Policy:
-    """What jobs may reach beside the open internet: name servers, and what the operator opened."""
+    """What jobs may reach beside the open internet: name servers, and what the operator opened.
+
+    ``connections`` is how many an organisation may have at once.
+    """
 
     servers: tuple[IPv4Address, ...] = ()
     allowed: tuple[Reachable, ...] = ()
+    connections: int = 4096
 
     @property
     def by_port(self) -> list[str]:
@@ -85,6 +89,7 @@ def outside(name: str, interfaces: str, addresses: IPv4Network, policy: Policy, 
     return _table(name, [
         _set("allowed", policy.whole),
         _set("denied", merged(DENIED)),
+        "set connected { type ipv4_addr; size 65535; flags dynamic; }",
         "chain input {",
         "type filter hook input priority filter - 5; policy accept;",
         f"iifname {ours} jump from_jobs",
@@ -107,6 +112,7 @@ def outside(name: str, interfaces: str, addresses: IPv4Network, policy: Policy, 
         f"oifname {anybody} {_REFUSE}",
         "meta nfproto ipv6 drop",
         f"ip saddr != {addresses} drop",
+        f"ct state new add @connected {{ ip saddr ct count over {policy.connections} }} {_REFUSE}",
         *policy.by_port,
         "ip daddr @allowed accept",
         f"ip daddr @denied {_REFUSE}",

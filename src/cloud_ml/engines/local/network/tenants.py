@@ -233,7 +233,7 @@ class Networks:
     def _read_policy(self) -> None:
         self._seen = resolvers.mark()
         found = resolvers.find(self._network.dns)
-        self._policy = rules.Policy(found.servers, reachable.parse(self._network.allow))
+        self._policy = rules.Policy(found.servers, reachable.parse(self._network.allow), self._network.connections)
         draft = self.resolv.with_name(f"{self.resolv.name}.draft")
         draft.parent.mkdir(parents=True, exist_ok=True)
         draft.write_text(found.text)
