@@ -15,6 +15,7 @@ class LoadedVersion:
         self.name = name
         self.number = number
         self.model = model
+        self.max_batch_rows = workshop.policy.max_batch_rows
         self._batchers = {each.name: Batcher(model, each, workshop) for each in model.signatures.values()}
 
     @property

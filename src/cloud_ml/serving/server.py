@@ -21,6 +21,7 @@ from cloud_ml.serving.http2.stream import Limits
 from cloud_ml.serving.listening import Alive, Connection, Greeting
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.loading import load
+from cloud_ml.serving.oip.door import OpenInferenceDoor
 from cloud_ml.serving.rest.door import RestDoor
 from cloud_ml.serving.rest.service import HttpService
 from cloud_ml.serving.settings import Settings
@@ -82,7 +83,7 @@ class ModelServer:
     def _http1(self, turns: Turns, clock: Clock) -> Callable[[], Connection]:
         """Makes connections of HTTP/1.1."""
         settings = self._settings
-        service = HttpService([RestDoor(self.table)])
+        service = HttpService([RestDoor(self.table), OpenInferenceDoor(self.table)])
         limits = Http1Limits(body_bytes=settings.max_message_bytes, answer_s=settings.rest_timeout_s)
         heads = Heads(service.understand)
         return lambda: Http1Connection(service, heads, limits, turns, clock)

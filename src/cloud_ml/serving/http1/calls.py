@@ -37,6 +37,10 @@ class HttpCall:
         """Whether the caller still waits."""
         return self._connection.open and not self.done
 
+    def within(self, seconds: float) -> None:
+        """The caller waits no longer than this."""
+        self.deadline += min(0.0, seconds - self._connection.limits.answer_s)
+
     def json(self, body: bytes, status: int = 200) -> None:
         """Answer with a document."""
         self.reply(status, JSON, body)

@@ -304,7 +304,9 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         if self._held:
             self._held = False
             self._transport.resume_reading()
-        if self._transport.can_write_eof() and not self._transport.is_closing():
+        if not self._transport.can_write_eof():  # TLS
+            self._transport.close()
+        elif not self._transport.is_closing():
             self._transport.write_eof()
 
     def _close(self) -> None:

@@ -4,8 +4,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from cloud_ml.serving import dtypes
-from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.errors import BadRequest, ModelFailed
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
@@ -43,13 +45,31 @@ class OnnxModel:
             for name, each in self.signatures.items()
         }
 
+        self._with_text = {
+            each.name for each in self.signatures.values() if any(spec.dtype is dtypes.STRING for spec in each.inputs)
+        }
+
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
         run, given, wanted = self._run[signature.name]
+        if signature.name in self._with_text:
+            inputs = [_text(spec, each) for spec, each in zip(signature.inputs, inputs, strict=True)]
         made: Sequence[Array] = run(wanted, dict(zip(given, inputs, strict=True)))
         return made
 
     def close(self) -> None:
         self._run.clear()
+
+
+def _text(spec: TensorSpec, array: Array) -> Array:
+    """Strings as onnxruntime takes them: of bytes it would take what Python shows of them."""
+    if spec.dtype is not dtypes.STRING:
+        return array
+    made = np.empty(array.shape, object)
+    try:
+        made.ravel()[:] = [each.decode() if isinstance(each, bytes) else each for each in array.ravel()]
+    except UnicodeDecodeError as error:
+        raise BadRequest(f"input {spec.name!r} has a string that is no UTF-8, which ONNX strings are") from error
+    return made
 
 
 def session(source: bytes | Path) -> Any:

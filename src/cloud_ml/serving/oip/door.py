@@ -1,0 +1,139 @@
+"""The paths below ``/v2``."""
+
+import re
+from typing import Any
+
+import orjson
+
+from cloud_ml import __version__
+from cloud_ml.serving.codecs.json_documents import document
+from cloud_ml.serving.errors import NotNow
+from cloud_ml.serving.http1.calls import HttpCall
+from cloud_ml.serving.http1.heads import Head
+from cloud_ml.serving.loaded import LoadedVersion
+from cloud_ml.serving.oip.infer import Infer
+from cloud_ml.serving.rest.service import Answer, decoded
+from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE
+from cloud_ml.serving.signatures import Signature, TensorSpec
+from cloud_ml.serving.table import Choice, ModelTable
+
+_MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/(\d{1,19}))?(?:/(infer|ready|config))?")
+_CHANGE = re.compile(r"/v2/repository/models/([^/]+)/(load|unload)")
+EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository(index)")
+
+
+class OpenInferenceDoor:
+    """The Open Inference Protocol over the models of a table."""
+
+    def __init__(self, table: ModelTable) -> None:
+        self._table = table
+        self._plain = {
+            ("GET", "/v2"): self._server,
+            ("GET", "/v2/health/live"): self._live,
+            ("GET", "/v2/health/ready"): self._ready,
+            ("POST", "/v2/repository/index"): self._index,
+        }
+
+    def route(self, method: str, path: str, head: Head) -> Answer | None:
+        """See ``rest.service.Door``."""
+        if not path.startswith("/v2"):
+            return None
+        plain = self._plain.get((method, path.rstrip("/")))
+        if plain is not None:
+            return plain
+        found = _MODEL.fullmatch(path)
+        if found is None:
+            return self._change if method == "POST" and _CHANGE.fullmatch(path) else None
+        name, number, verb = found.groups()
+        choice = Choice(decoded(name), int(number) if number else None)
+        if verb == "infer":
+            length = head.fields.get("inference-header-content-length")
+            return Infer(self._table, choice, length) if method == "POST" else None
+        tell = {None: _metadata, "ready": _nothing, "config": _config}[verb]
+        return _About(self._table, choice, tell) if method == "GET" else None
+
+    def _server(self, call: HttpCall, _body: bytes) -> None:
+        call.json(orjson.dumps({"name": "cloud-ml", "version": __version__, "extensions": EXTENSIONS}))
+
+    def _live(self, call: HttpCall, _body: bytes) -> None:
+        call.json(b"")
+
+    def _ready(self, call: HttpCall, _body: bytes) -> None:
+        waiting = [name for name, model in self._table.models.items() if not model.versions]
+        if waiting:
+            call.refuse(503, f"not ready: {', '.join(sorted(waiting))}")
+        else:
+            call.json(b"")
+
+    def _index(self, call: HttpCall, body: bytes) -> None:
+        only_ready = document(body).get("ready", False) is True if body else False
+        told: list[dict[str, Any]] = []
+        for name, model in sorted(self._table.models.items()):
+            numbers = sorted(model.versions)
+            told += [{"name": name, "version": str(each), "state": "READY", "reason": ""} for each in numbers]
+            if not model.versions and not only_ready:
+                told.append({"name": name, "state": "UNAVAILABLE", "reason": "no version is ready"})
+        call.json(orjson.dumps(told))
+
+    def _change(self, _call: HttpCall, _body: bytes) -> None:
+        raise NotNow("models are loaded and unloaded by what lies in their folders, not by requests")
+
+
+class _About:
+    """Answers what is known of a version."""
+
+    def __init__(self, table: ModelTable, choice: Choice, tell: Any) -> None:
+        self._table = table
+        self._choice = choice
+        self._tell = tell
+
+    def __call__(self, call: HttpCall, _body: bytes) -> None:
+        version = self._table.find(*self._choice)
+        call.json(self._tell(version, self._table.models[version.name].versions))
+
+
+def _nothing(_version: LoadedVersion, _versions: Any) -> bytes:
+    return b""
+
+
+def _usual(version: LoadedVersion) -> Signature:
+    """The signature that is told of where only one can be."""
+    signatures = version.model.signatures
+    return signatures.get(DEFAULT_SIGNATURE) or next(iter(signatures.values()))
+
+
+def _metadata(version: LoadedVersion, versions: Any) -> bytes:
+    signature = _usual(version)
+
+    def tensor(spec: TensorSpec) -> dict[str, Any]:
+        return {"name": spec.name, "datatype": spec.dtype.oip or str(spec.dtype), "shape": spec.shape or [-1]}
+
+    return orjson.dumps(
+        {
+            "name": version.name,
+            "versions": [str(number) for number in sorted(versions)],
+            "platform": "cloud-ml",
+            "inputs": [tensor(spec) for spec in signature.inputs],
+            "outputs": [tensor(spec) for spec in signature.outputs],
+        }
+    )
+
+
+def _config(version: LoadedVersion, _versions: Any) -> bytes:
+    signature = _usual(version)
+
+    def tensor(spec: TensorSpec) -> dict[str, Any]:
+        shape = list(spec.shape or [-1])
+        datatype = {"BYTES": "STRING"}.get(spec.dtype.oip or "", spec.dtype.oip)
+        return {"name": spec.name, "data_type": f"TYPE_{datatype}", "dims": shape[signature.batched :]}
+
+    return orjson.dumps(
+        {
+            "name": version.name,
+            "platform": "cloud-ml",
+            "backend": "cloud-ml",
+            "max_batch_size": version.max_batch_rows if signature.batched else 0,
+            "input": [tensor(spec) for spec in signature.inputs],
+            "output": [tensor(spec) for spec in signature.outputs],
+        }
+    )

@@ -1,0 +1,177 @@
+"""What a request for inference holds: a document, and behind it the bytes of tensors."""
+
+from typing import Any, NamedTuple
+
+from cloud_ml.serving import dtypes
+from cloud_ml.serving.batching import Values
+from cloud_ml.serving.codecs import json_documents, raw_tensors
+from cloud_ml.serving.codecs.json_numbers import WORTH, Numbers
+from cloud_ml.serving.errors import BadRequest, Unsupported
+from cloud_ml.serving.signatures import Shape, Signature, TensorSpec
+
+_DATA = b'"data"'
+_numbers = Numbers()
+
+
+class Wanted(NamedTuple):
+    """An output that was asked for: its place in the signature, and whether its values come as bytes."""
+
+    place: int
+    binary: bool
+
+
+class Asked(NamedTuple):
+    """A document, the lists of numbers that were left out of it (in place of each is its number), and what follows."""
+
+    document: dict[str, Any]
+    lists: list[bytes]
+    rest: bytes
+
+
+def split(body: bytes, told: str | None) -> Asked:
+    """The parts of a body; ``told`` is ``Inference-Header-Content-Length``.
+
+    Raises:
+        BadRequest: where the length or the document is wrong.
+    """
+    text, rest = body, b""
+    if told is not None:
+        if not (told.isascii() and told.isdigit()) or int(told) > len(body):
+            raise BadRequest(f"Inference-Header-Content-Length is {told[:30]!r}, the body has {len(body)} bytes")
+        text, rest = body[: int(told)], body[int(told) :]
+    if len(text) >= WORTH:
+        short, lists = _without_lists(text)
+        if lists:
+            return Asked(json_documents.document(short), lists, rest)
+    return Asked(json_documents.document(text, "inputs", "outputs"), [], rest)
+
+
+def _without_lists(text: bytes) -> tuple[bytes, list[bytes]]:
+    """The document with a number in place of each flat list called data. Nothing is left out where one is not flat.
+
+    Between quotes, a quote has a backslash before it: what looks like the key is the key.
+    """
+    parts: list[bytes] = []
+    lists: list[bytes] = []
+    at = 0
+    while (found := text.find(_DATA, at)) >= 0:
+        start = text.find(b"[", found)
+        end = text.find(b"]", start) + 1
+        if start < 0 or not end or text[found + len(_DATA) : start].translate(None, b" \t\r\n") != b":":
+            return text, []
+        if text.find(b"[", start + 1, end) >= 0 or text.find(b'"', start, end) >= 0:
+            return text, []
+        parts += (text[at:start], str(len(lists)).encode())
+        lists.append(text[start:end])
+        at = end
+    parts.append(text[at:])
+    return b"".join(parts), lists
+
+
+def tensors(signature: Signature, asked: Asked) -> tuple[tuple[Shape, ...], list[Values]]:
+    """The inputs in the order of the signature.
+
+    Raises:
+        BadRequest: for what the signature does not take.
+    """
+    given = asked.document.get("inputs")
+    if type(given) is not list or not all(type(each) is dict for each in given):
+        raise BadRequest(f"'inputs' is no list of objects: {signature}")
+    named: dict[str, tuple[Shape, Values]] = {}
+    specs = {spec.name: spec for spec in signature.inputs}
+    at = 0
+    for each in given:
+        name = each.get("name")
+        if type(name) is not str or name in named:
+            raise BadRequest(f"an input has no name of its own: {name!r}: {signature}")
+        spec = specs.get(name)
+        if spec is None:
+            signature.check_names({str(other.get("name")): other for other in given})
+            continue
+        shape = _shape(each, spec, signature)
+        told = _parameters(each)
+        if "shared_memory_region" in told:
+            raise Unsupported("shared memory is not served")
+        size = told.get("binary_data_size")
+        if size is None:
+            named[name] = shape, _listed(each.get("data"), asked.lists, spec, signature, shape)
+            continue
+        if type(size) is not int or not 0 <= size <= len(asked.rest) - at or "data" in each:
+            raise BadRequest(f"input {name!r} has binary_data_size {size!r}; {len(asked.rest) - at} bytes are left")
+        named[name] = shape, raw_tensors.read(asked.rest[at : at + size], spec, shape)
+        at += size
+    if at != len(asked.rest):
+        raise BadRequest(f"{len(asked.rest) - at} bytes after the tensors belong to none")
+    signature.check_names(named)
+    ordered = [named[spec.name] for spec in signature.inputs]
+    return tuple(shape for shape, _ in ordered), [given for _, given in ordered]
+
+
+def _shape(each: dict[str, Any], spec: TensorSpec, signature: Signature) -> Shape:
+    shape, datatype = each.get("shape"), each.get("datatype")
+    if datatype != spec.dtype.oip:
+        known = dtypes.BY_OIP.get(datatype) if type(datatype) is str else None
+        told = f"{known}" if known is not None else f"of datatype {datatype!r}"
+        raise BadRequest(f"input {spec.name!r} is {told}, not {spec.dtype} ({spec.dtype.oip}): {signature}")
+    if type(shape) is not list or not all(type(size) is int and 0 <= size < 1 << 40 for size in shape):
+        raise BadRequest(f"input {spec.name!r} has shape {shape!r}: sizes are 0 or more: {signature}")
+    signature.check_tensor(spec, spec.dtype, shape)
+    return tuple(shape)
+
+
+def _listed(data: Any, lists: list[bytes], spec: TensorSpec, signature: Signature, shape: Shape) -> Values:
+    """Values in JSON: one after the other, or in lists as the shape has them."""
+    count = 1
+    for size in shape:
+        count *= size
+    where = f"input {spec.name!r}"
+    if lists and type(data) is int:
+        flat = _numbers.flat(lists[data], spec.dtype) if data < len(lists) else None
+        if flat is not None:
+            _check_count(flat.size, count, shape, spec, signature)
+            return flat.reshape(shape)
+        data = json_documents.document(b'{"data":%b}' % lists[data])["data"]
+    if type(data) is not list:
+        raise BadRequest(f"{where} has no list of data and no binary_data_size: {signature}")
+    told, values = json_documents.tensor(data, spec, signature, where)
+    if told != shape:
+        size = 1
+        for each in told:
+            size *= each
+        _check_count(size, count, shape, spec, signature)
+        if len(told) != 1:
+            raise BadRequest(f"{where} has data of shape {list(told)}, its shape is {list(shape)}: {signature}")
+    return json_documents.shaped(shape, values, spec.dtype)
+
+
+def _check_count(size: int, count: int, shape: Shape, spec: TensorSpec, signature: Signature) -> None:
+    if size != count:
+        raise BadRequest(f"input {spec.name!r} has {size} values, shape {list(shape)} takes {count}: {signature}")
+
+
+def _parameters(each: dict[str, Any]) -> dict[str, Any]:
+    told = each.get("parameters", {})
+    if type(told) is not dict:
+        raise BadRequest("'parameters' is no object")
+    return told
+
+
+def outputs(signature: Signature, asked: Asked) -> list[Wanted]:
+    """What is wanted back.
+
+    Raises:
+        BadRequest: for an output that there is not.
+    """
+    usual = _parameters(asked.document).get("binary_data_output", False) is True
+    given = asked.document.get("outputs") or []
+    if type(given) is not list or not all(type(each) is dict and type(each.get("name")) is str for each in given):
+        raise BadRequest(f"'outputs' is no list of objects with names: {signature}")
+    ways = []
+    for each in given:
+        told = _parameters(each)
+        for unknown in ("classification", "shared_memory_region"):
+            if told.get(unknown):
+                raise Unsupported(f"the parameter {unknown} of outputs is not served")
+        ways.append(told.get("binary_data", usual) is True)
+    places = signature.wanted([each["name"] for each in given])
+    return [Wanted(place, way) for place, way in zip(places, ways or [usual] * len(places), strict=True)]

@@ -1,0 +1,213 @@
+"""The Open Inference Protocol over REST, as tritonclient speaks it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from onnx import TensorProto, helper
+from tritonclient import http as triton
+from tritonclient.utils import InferenceServerException
+
+from integration.serving.test_rest import ask
+from support.serving import Running, model_server, save
+
+INFER = "/v2/models/echo/infer"
+TYPES = {"f": (TensorProto.FLOAT, "FP32"), "i": (TensorProto.INT64, "INT64"), "s": (TensorProto.STRING, "BYTES"),
+         "b": (TensorProto.BOOL, "BOOL"), "h": (TensorProto.FLOAT16, "FP16")}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def echo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A model that gives back what it takes, of many types."""
+    base = tmp_path_factory.mktemp("echo")
+    nodes = [helper.make_node("Identity", [name], [f"{name}_out"]) for name in TYPES]
+    sides = [
+        [helper.make_tensor_value_info(name + end, kind, ["rows", 2]) for name, (kind, _) in TYPES.items()]
+        for end in ("", "_out")
+    ]
+    graph = helper.make_graph(nodes, "echo", *sides)
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+    for version in ("1", "2"):
+        save(base / version, model)
+    with model_server("--model_name", "echo", "--model_base_path", str(base)) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def client(echo: Running) -> Iterator[triton.InferenceServerClient]:
+    with triton.InferenceServerClient(f"127.0.0.1:{echo.port}") as made:
+        yield made
+
+
+def arrays() -> dict[str, Any]:
+    return {
+        "f": np.array([[1.5, -0.1], [np.float32(1 / 3), 0]], np.float32),
+        "i": np.array([[2**62 + 1, -1], [0, 1]], np.int64),
+        "s": np.array([["a", "é"], ["", '"']], object),
+        "b": np.array([[True, False], [False, True]]),
+        "h": np.array([[0.5, 1], [2, 65504]], np.float16),
+    }
+
+
+def inputs(*, binary: bool, **other: Any) -> list[triton.InferInput]:
+    made = []
+    for name, array in (arrays() | other).items():
+        made.append(triton.InferInput(name, list(array.shape), TYPES[name][1]))
+        made[-1].set_data_from_numpy(array, binary_data=binary or name == "h")
+    return made
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("back", [True, False])
+@pytest.mark.parametrize("way", [None, "gzip", "deflate"])
+def test_every_type_there_and_back(
+    client: triton.InferenceServerClient, given: bool, back: bool, way: str | None
+) -> None:
+    wanted = [triton.InferRequestedOutput(f"{name}_out", binary_data=back) for name in TYPES]
+    answer = client.infer(
+        "echo", inputs(binary=given), outputs=wanted, request_id="seven",
+        request_compression_algorithm=way, response_compression_algorithm=way,
+    )  # fmt: skip
+    told = answer.get_response()
+    assert (told["model_name"], told["id"]) == ("echo", "seven")
+    for name, array in arrays().items():
+        made = answer.as_numpy(f"{name}_out")
+        if name == "s" and back:
+            made = np.array([[each.decode() for each in row] for row in made], object)
+        np.testing.assert_array_equal(made, array)
+
+
+def test_outputs_come_as_bytes_where_none_are_named(client: triton.InferenceServerClient) -> None:
+    answer = client.infer("echo", inputs(binary=True), model_version="2")
+    assert answer.get_response()["model_version"] == "2"
+    np.testing.assert_array_equal(answer.as_numpy("f_out"), arrays()["f"])
+    only = client.infer("echo", inputs(binary=True), outputs=[triton.InferRequestedOutput("i_out")])
+    assert [each["name"] for each in only.get_response()["outputs"]] == ["i_out"]
+
+
+def test_many_numbers_as_json(client: triton.InferenceServerClient) -> None:
+    many = np.random.default_rng(3).standard_normal((4000, 2)).astype(np.float32)
+    given = {name: np.resize(array, (4000, 2)) for name, array in arrays().items()} | {"f": many}
+    wanted = [triton.InferRequestedOutput(f"{name}_out", binary_data=False) for name in TYPES]
+    answer = client.infer("echo", inputs(binary=False, **given), outputs=wanted)
+    for name, array in given.items():
+        np.testing.assert_array_equal(answer.as_numpy(f"{name}_out"), array)
+
+
+def test_what_there_is(client: triton.InferenceServerClient, echo: Running) -> None:
+    assert client.is_server_live()
+    assert client.is_server_ready()
+    assert client.is_model_ready("echo")
+    assert client.is_model_ready("echo", "2")
+    assert not client.is_model_ready("other")
+    assert client.get_server_metadata()["name"] == "cloud-ml"
+    told = client.get_model_metadata("echo")
+    assert told["name"] == "echo"
+    assert {"name": "f", "datatype": "FP32", "shape": [-1, 2]} in told["inputs"]
+    assert client.get_model_config("echo")["input"][0]["dims"] == [2]
+    assert {"name": "echo", "version": "2", "state": "READY", "reason": ""} in client.get_model_repository_index()
+    assert ask(echo, "GET", INFER)[0] == 404
+
+
+def body(**changes: Any) -> dict[str, Any]:
+    shape = [1, 2]
+    given = {"f": [1, 2], "i": [[1, 2]], "s": ["a", "b"], "b": [True, False], "h": [1, 2]}
+    each = [{"name": n, "shape": shape, "datatype": TYPES[n][1], "data": given[n]} for n in TYPES]
+    each[0] |= changes.pop("f", {})
+    return {"inputs": [entry for entry in each if entry["name"]]} | changes
+
+
+def test_flat_and_nested_lists_mean_the_same(echo: Running) -> None:
+    status, told = ask(echo, "POST", INFER, body(id="x"))
+    assert status == 200
+    assert told["id"] == "x"
+    assert told["outputs"][0] == {"name": "f_out", "datatype": "FP32", "shape": [1, 2], "data": [1.0, 2.0]}
+    assert told["outputs"][1]["data"] == [1, 2]
+
+
+@pytest.mark.parametrize("length", [None, 3000])
+@pytest.mark.parametrize(
+    ("changes", "status", "words"),
+    [
+        ({"f": {"name": "other"}}, 400, "there is no input 'other'"),
+        ({"f": {"name": "i", "datatype": "INT64"}}, 400, "no name of its own"),
+        ({"f": {"name": ""}}, 400, "input 'f' is missing"),
+        ({"f": {"datatype": "FP64"}}, 400, "input 'f' is float64, not float32 (FP32)"),
+        ({"f": {"datatype": "X"}}, 400, "of datatype 'X'"),
+        ({"f": {"shape": [2]}}, 400, "has shape [2]"),
+        ({"f": {"shape": [1, -2]}}, 400, "sizes are 0 or more"),
+        ({"f": {"shape": "x"}}, 400, "sizes are 0 or more"),
+        ({"f": {"shape": [2**50, 2]}}, 400, "sizes are 0 or more"),
+        ({"f": {"data": [1]}}, 400, "1 values, shape [1, 2] takes 2"),
+        ({"f": {"data": [[1], [2]]}}, 400, "data of shape [2, 1]"),
+        ({"f": {"data": [[1], [2, 3]]}}, 400, "ragged"),
+        ({"f": {"data": ["a", "b"]}}, 400, "a string 'a'"),
+        ({"f": {"data": 1}}, 400, "no list of data"),
+        ({"f": {"shape": [2, 2], "data": [1, 2, 3, 4]}}, 400, "differ in their number of rows"),
+        ({"f": {"parameters": {"binary_data_size": 8}}}, 400, "0 bytes are left"),
+        ({"f": {"parameters": 1}}, 400, "'parameters' is no object"),
+        ({"f": {"parameters": {"shared_memory_region": "r"}}}, 501, "shared memory"),
+        ({"inputs": 1}, 400, "'inputs' is no list"),
+        ({"outputs": [{"name": "z"}]}, 400, "no output 'z'"),
+        ({"outputs": [1]}, 400, "'outputs' is no list"),
+        ({"outputs": [{"name": "f_out", "parameters": {"classification": 2}}]}, 501, "classification"),
+        ({"id": 1}, 400, "'id' is no string"),
+        ({"parameters": {"signature_name": "z"}}, 404, "no signature 'z'"),
+    ],
+)
+def test_what_is_wrong_is_told(
+    echo: Running, changes: dict[str, Any], status: int, words: str, length: int | None
+) -> None:
+    """The same words, whether a body is short or so long that lists are read apart from it."""
+    made = json.dumps(body(**dict(changes)))
+    told = ask(echo, "POST", INFER, (made + " " * (length or 0)).encode())
+    assert told[0] == status
+    assert words in told[1]["error"]
+
+
+def test_bytes_that_do_not_fit_their_document(echo: Running) -> None:
+    for size, rest, words in (
+        (8, b"1234567", "7 bytes are left"),
+        (7, b"1234567", "takes 8"),
+        (8, b"123456789", "1 bytes after the tensors"),
+    ):
+        made = body(f={"parameters": {"binary_data_size": size}})
+        del made["inputs"][0]["data"]
+        text = json.dumps(made).encode()
+        status, told = ask(echo, "POST", INFER, text + rest, Inference_Header_Content_Length=str(len(text)))
+        assert (status, words in told["error"]) == (400, True)
+    for length in ("99999", "-1", "x"):
+        status, told = ask(echo, "POST", INFER, b"{}", Inference_Header_Content_Length=length)
+        assert (status, "Inference-Header-Content-Length is" in told["error"]) == (400, True)
+
+
+def test_strings_that_are_cut(echo: Running) -> None:
+    for raw in (b"\x05\0\0\0ab", b"\x01\0\0\0a", b"\x01\0\0\0a\x01\0\0\0b\x01", b"\xff\xff\xff\xff"):
+        made = body()
+        entry = made["inputs"][2]
+        del entry["data"]
+        entry["parameters"] = {"binary_data_size": len(raw)}
+        text = json.dumps(made).encode()
+        status, told = ask(echo, "POST", INFER, text + raw, Inference_Header_Content_Length=str(len(text)))
+        assert (status, "input 's' has" in told["error"]) == (400, True)
+
+
+def test_text_that_onnx_does_not_have(echo: Running) -> None:
+    made = body()
+    made["inputs"][2]["data"] = ["a", {"b64": "/w=="}]
+    assert "no UTF-8" in ask(echo, "POST", INFER, made)[1]["error"]
+
+
+def test_who_wants_a_model_loaded_is_told_how(client: triton.InferenceServerClient) -> None:
+    with pytest.raises(InferenceServerException, match="what lies in their folders"):
+        client.load_model("echo")
+
+
+def test_a_name_twice_is_judged(echo: Running, tmp_path: Path) -> None:
+    text = b'{"inputs": [], "inputs": []}'
+    assert ask(echo, "POST", INFER, text)[1]["error"] == "the body has 'inputs' twice in one object"
