@@ -17,6 +17,7 @@ import numpy as np
 from cloud_ml.serving.errors import ModelFailed, Overloaded, ServingError, TooLate
 from cloud_ml.serving.runtimes.base import Array, Model
 from cloud_ml.serving.signatures import Shape, Signature
+from cloud_ml.serving.tallies import Tally
 from cloud_ml.serving.turns import Turns
 
 Values = bytes | memoryview | Array
@@ -24,7 +25,9 @@ Values = bytes | memoryview | Array
 
 
 class Call(Protocol):
-    """Who asked, whatever the protocol."""
+    """Who asked, whatever the protocol, which is named for those who count."""
+
+    protocol: str
 
     def waits(self) -> bool:
         """Whether it still waits for an answer."""
@@ -113,10 +116,17 @@ class Batcher:
         self._loop = workshop.loop
         self._groups: dict[tuple[Shape, ...], list[Request]] = {}
         self._waiting = 0
+        self._oldest = 0.0  # when the first of those that wait came
         self._running = False
         self._run_s = 1.0  # taken for slow until seen: the first run may compile
         self.runs = 0
         self.rows = 0
+        self.tally = Tally()
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait."""
+        return self._waiting
 
     @property
     def idle(self) -> bool:
@@ -136,8 +146,10 @@ class Batcher:
             group = self._groups[tails] = []
         group.append(request)
         self._waiting += 1
-        if self._waiting == 1 and not self._running:
-            self._turns.run(self._next)
+        if self._waiting == 1:
+            self._oldest = self._loop.time()
+            if not self._running:
+                self._turns.run(self._next)
 
     def _next(self) -> None:
         """Run what waits; after it, what came meanwhile."""
@@ -145,11 +157,12 @@ class Batcher:
             batch, tails = self._take()
             if not batch:
                 continue
+            since = self._oldest
             if self._run_s <= self._policy.inline_s:
-                self._deliver(batch, self._run(batch, tails))
+                self._deliver(batch, since, self._run(batch, tails))
             else:
                 self._running = True
-                self._threads.submit(self._run_aside, batch, tails)
+                self._threads.submit(self._run_aside, batch, since, tails)
 
     def _take(self) -> tuple[list[Request], tuple[Shape, ...]]:
         """The next batch, without those who do not want an answer any more."""
@@ -163,7 +176,7 @@ class Batcher:
                 break
             self._waiting -= 1
             if request.deadline and request.deadline < now:
-                request.call.fail(TooLate("the deadline passed while the request waited"))
+                self._fail(request, TooLate("the deadline passed while the request waited"))
             elif request.call.waits():
                 rows += request.rows
                 batch.append(request)
@@ -173,13 +186,13 @@ class Batcher:
         self._groups[tails] = self._groups.pop(tails)  # the others' turn
         return batch, tails
 
-    def _run_aside(self, batch: list[Request], tails: tuple[Shape, ...]) -> None:
+    def _run_aside(self, batch: list[Request], since: float, tails: tuple[Shape, ...]) -> None:
         done = self._run(batch, tails)
-        self._loop.call_soon_threadsafe(self._came_back, batch, done)
+        self._loop.call_soon_threadsafe(self._came_back, batch, since, done)
 
-    def _came_back(self, batch: list[Request], done: "Outcome | list[Outcome | ServingError]") -> None:
+    def _came_back(self, batch: list[Request], since: float, done: "Outcome | list[Outcome | ServingError]") -> None:
         self._running = False
-        self._deliver(batch, done)
+        self._deliver(batch, since, done)
         if self._waiting:
             self._turns.run(self._next)
 
@@ -219,6 +232,8 @@ class Batcher:
         self._run_s = min(took, self._run_s) if self.runs < 3 else 0.9 * self._run_s + 0.1 * took
         self.runs += 1
         self.rows += rows
+        self.tally.run_s.add(took)
+        self.tally.rows.add(rows)
         return outcome
 
     def _outcome(self, outputs: Sequence[Array], rows: int, filled: int) -> Outcome:
@@ -245,27 +260,31 @@ class Batcher:
             return np.concatenate([part for part in parts if isinstance(part, np.ndarray)])
         return np.frombuffer(b"".join([_flat(part) for part in parts]), dtype).reshape((rows, *tail))
 
-    def _deliver(self, batch: list[Request], done: "Outcome | list[Outcome | ServingError]") -> None:
-        if isinstance(done, Outcome):
-            first = 0
-            for request in batch:
-                _send(request, done, first)
-                first += request.rows
-            return
-        for request, own in zip(batch, done, strict=True):
+    def _deliver(self, batch: list[Request], since: float, done: "Outcome | list[Outcome | ServingError]") -> None:
+        first = 0
+        for place, request in enumerate(batch):
+            own = done if isinstance(done, Outcome) else done[place]
             if isinstance(own, Outcome):
-                _send(request, own, 0)
+                self._send(request, own, first)
+                if own is done:
+                    first += request.rows
             else:
-                request.call.fail(own)
+                self._fail(request, own)
+        self.tally.request_s.add(self._loop.time() - since, len(batch))
 
+    def _send(self, request: Request, outcome: Outcome, first: int) -> None:
+        try:
+            request.form.send(request.call, outcome, first, request.rows)
+        except ServingError as error:
+            self._fail(request, error)
+        except Exception as error:
+            self._fail(request, ModelFailed(f"the answer cannot be written: {type(error).__name__}: {error}"[:2000]))
+        else:
+            self.tally.answers[request.call.protocol, 0] += 1
 
-def _send(request: Request, outcome: Outcome, first: int) -> None:
-    try:
-        request.form.send(request.call, outcome, first, request.rows)
-    except ServingError as error:
+    def _fail(self, request: Request, error: ServingError) -> None:
+        self.tally.answers[request.call.protocol, error.grpc] += 1
         request.call.fail(error)
-    except Exception as error:
-        request.call.fail(ModelFailed(f"the answer cannot be written: {type(error).__name__}: {error}"[:2000]))
 
 
 def _flat(part: Values) -> bytes | memoryview:

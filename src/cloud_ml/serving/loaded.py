@@ -6,6 +6,7 @@ from cloud_ml.serving.batching import Batcher, Request, Workshop
 from cloud_ml.serving.errors import BadRequest, ModelNotFound
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Model
 from cloud_ml.serving.signatures import Shape, Signature
+from cloud_ml.serving.tallies import Tally
 
 
 class LoadedVersion:
@@ -35,6 +36,14 @@ class LoadedVersion:
             asked = f"model {self.name!r} version {self.number} has no signature {name or DEFAULT_SIGNATURE!r}"
             raise ModelNotFound(f"{asked}; it has {known}")
         return found
+
+    def tally(self, name: str) -> Tally:
+        """What the signature of this name did."""
+        return self._batchers[name].tally
+
+    def waiting(self, name: str) -> int:
+        """How many requests wait for the signature of this name."""
+        return self._batchers[name].waiting
 
     def submit(self, signature: Signature, request: Request, tails: tuple[Shape, ...]) -> None:
         """Run a request: see ``Batcher.submit``."""

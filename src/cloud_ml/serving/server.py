@@ -23,9 +23,11 @@ from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.loading import load
 from cloud_ml.serving.oip.door import OpenInferenceDoor
 from cloud_ml.serving.rest.door import RestDoor
+from cloud_ml.serving.rest.metrics import MetricsDoor
 from cloud_ml.serving.rest.service import HttpService
 from cloud_ml.serving.settings import Settings
 from cloud_ml.serving.table import ModelTable
+from cloud_ml.serving.tallies import Refusals
 from cloud_ml.serving.turns import Turns
 
 log = logging.getLogger(__name__)
@@ -54,7 +56,7 @@ class ModelServer:
             def http2() -> Connection:
                 return Http2Connection(service, limits, turns)
 
-            http1 = self._http1(turns, clock)
+            http1 = self._http1(turns, clock, service.refusals)
             listeners = await self._listen(lambda: Greeting(http1, http2, self._alive))
             clock.every_second(self._alive.tick)
             clock.start()
@@ -80,10 +82,11 @@ class ModelServer:
                 made.append(bound)
         return made
 
-    def _http1(self, turns: Turns, clock: Clock) -> Callable[[], Connection]:
+    def _http1(self, turns: Turns, clock: Clock, refusals: Refusals) -> Callable[[], Connection]:
         """Makes connections of HTTP/1.1."""
         settings = self._settings
-        service = HttpService([RestDoor(self.table), OpenInferenceDoor(self.table)])
+        metrics = MetricsDoor(self.table, refusals, self._alive)
+        service = HttpService([RestDoor(self.table), OpenInferenceDoor(self.table), metrics], refusals)
         limits = Http1Limits(body_bytes=settings.max_message_bytes, answer_s=settings.rest_timeout_s)
         heads = Heads(service.understand)
         return lambda: Http1Connection(service, heads, limits, turns, clock)

@@ -49,6 +49,8 @@ class Caller:
     def waits(self) -> bool:
         return not self._gone
 
+    protocol = "test"
+
     def fail(self, error: ServingError) -> None:
         self.answer.set_result(error)
 

@@ -23,6 +23,7 @@ _LONGEST_MESSAGE = 4096
 class GrpcCall:
     """One call on one stream. ``deadline`` is in the loop's time, 0 for none."""
 
+    protocol = "grpc"
     __slots__ = ("_connection", "_stream", "deadline")
 
     def __init__(self, connection: "Http2Connection[Head]", stream: int, deadline: float) -> None:

@@ -9,6 +9,7 @@ from cloud_ml.serving.errors import BadRequest, ServingError, TooLate, Unsupport
 from cloud_ml.serving.grpc.calls import PREFIX, GrpcCall, status_block
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.frames import literal
+from cloud_ml.serving.tallies import Refusals
 
 Method = Callable[[GrpcCall, bytes], None]
 """Answers a call now or later. The message begins at byte 5 of what it is given."""
@@ -37,6 +38,7 @@ class GrpcService:
         self._methods = {path.encode(): method for path, method in methods.items()}
         self._max_bytes = max_bytes
         self._loop = loop
+        self.refusals = Refusals()
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> Head:
         """See ``http2.connection.Service``."""
@@ -76,8 +78,10 @@ class GrpcService:
                 body = self._unpacked(head, body)
             head.method(call, body)
         except ServingError as error:
+            self.refusals.add("grpc", error.grpc)
             call.fail(error)
         except Exception:
+            self.refusals.add("grpc", ServingError.grpc)
             log.exception("a call failed")
             call.fail(ServingError("the server failed; its log says why"))
 

@@ -22,6 +22,7 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 class HttpCall:
     """A request that was read. ``done`` is true once ``parts`` is the whole answer. ``deadline`` is in loop's time."""
 
+    protocol = "http"
     __slots__ = ("_connection", "close", "deadline", "done", "head", "parts", "size")
 
     def __init__(self, connection: "Http1Connection[Any]", head: "Head", deadline: float) -> None:

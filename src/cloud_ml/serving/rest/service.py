@@ -8,6 +8,7 @@ from urllib.parse import unquote
 from cloud_ml.serving.errors import BadRequest, ServingError
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.heads import Head
+from cloud_ml.serving.tallies import Refusals
 
 Answer = Callable[[HttpCall, bytes], None]
 """Answers a request with this body, now or later; what it raises of ``ServingError`` is told."""
@@ -27,10 +28,11 @@ class Door(Protocol):
 
 
 class HttpService:
-    """Serves what the doors know. ``extra`` are lines for the head of every answer to OPTIONS."""
+    """Serves what the doors know, and counts what it refuses."""
 
-    def __init__(self, doors: Sequence[Door]) -> None:
+    def __init__(self, doors: Sequence[Door], refusals: Refusals) -> None:
         self._doors = doors
+        self._refusals = refusals
 
     def understand(self, head: Head) -> Answer:
         """See ``http1.connection.Service``."""
@@ -51,8 +53,10 @@ class HttpService:
         try:
             meaning(call, body)
         except ServingError as error:
+            self._refusals.add("http", error.grpc)
             call.fail(error)
         except Exception:
+            self._refusals.add("http", ServingError.grpc)
             log.exception("a request failed")
             call.fail(ServingError("the server failed; its log says why"))
 
@@ -61,8 +65,8 @@ class _Refused:
     def __init__(self, error: ServingError) -> None:
         self._error = error
 
-    def __call__(self, call: HttpCall, _body: bytes) -> None:
-        call.fail(self._error)
+    def __call__(self, _call: HttpCall, _body: bytes) -> None:
+        raise self._error
 
 
 def _not_found(call: HttpCall, _body: bytes) -> None:
