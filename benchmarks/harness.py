@@ -125,10 +125,14 @@ class Server:
         if process is None:
             return
         spawner = self.spawner()
+        left = proctree.descendants(spawner) if spawner is not None else []
         process.terminate()
         process.wait(30)
         assert process.stdout is not None
         process.stdout.close()
+        for pid in left:  # a job that was left running outlives its server, which is right, but not here
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         if spawner is not None:
             _await_end(spawner)
 

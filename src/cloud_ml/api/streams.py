@@ -5,9 +5,8 @@ from __future__ import annotations
 import asyncio
 import codecs
 import contextlib
-import functools
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Coroutine, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 from starlette.responses import Response, StreamingResponse
@@ -24,11 +23,18 @@ from cloud_ml.usecases.offload import Offload
 T = TypeVar("T")
 
 _LOOK_S = 1.0
+_FAREWELL_S = 1.0
+_SHORT_BYTES = 1 << 18
+_TEXT = "text/plain; charset=utf-8"
 _UNBUFFERED = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
 
 
 class _Live(StreamingResponse):
-    """An answer that goes on while something happens, and its key is believed. Each key may have so many of them."""
+    """An answer that goes on while something happens, and its key is believed. Each key may have so many of them.
+
+    It ends with its chunks; and before, when the server goes down, the key is believed no more, or nobody is there
+    any more. Nothing but the chunk itself costs anything while it is sent: logs have thousands a second.
+    """
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         platform: Platform = scope["app"].state.platform
@@ -43,31 +49,69 @@ class _Live(StreamingResponse):
             )
             await errors.answer(refused)(scope, receive, send)
             return
+        ends = [platform.hub.until_closed()]
         if caller is not None:
-            self.body_iterator = _until(aiter(self.body_iterator), functools.partial(_disbelieved, platform, caller))
+            ends.append(_disbelieved(platform, caller))
         scope[STREAM] = True
         platform.streams[key] += 1
         try:
             with platform.metrics.streams.during((self.media_type or "").partition(";")[0]):
-                await super().__call__(scope, receive, send)
+                await self._send_until(ends, receive, send)
         finally:
             platform.streams[key] -= 1
             if not platform.streams[key]:
                 del platform.streams[key]
 
+    async def _send_until(self, ends: Sequence[Coroutine[Any, Any, None]], receive: Receive, send: Send) -> None:
+        loop = asyncio.get_running_loop()
+        chunks = aiter(self.body_iterator)
+        gone = asyncio.ensure_future(self.listen_for_disconnect(receive))
+        watching = [gone, *map(asyncio.ensure_future, ends)]
+        try:
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(None) as limit:
+                    for one in watching:
+                        one.add_done_callback(lambda _: _cut(limit, loop.time()))
+                    await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                    async for chunk in chunks:
+                        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+            if not gone.done():
+                with contextlib.suppress(TimeoutError):  # who does not read does not hear of the end either
+                    async with asyncio.timeout(_FAREWELL_S):
+                        await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            for one in watching:
+                one.cancel()
+            if isinstance(chunks, AsyncGenerator):
+                await chunks.aclose()
 
-def text(chunks: AsyncIterator[bytes], hub: ChangeHub, headers: Mapping[str, str] | None = None) -> Response:
+
+def _cut(limit: asyncio.Timeout, now: float) -> None:
+    with contextlib.suppress(RuntimeError):  # it is over already
+        limit.reschedule(now)
+
+
+def text(chunks: AsyncIterator[bytes], headers: Mapping[str, str] | None = None) -> Response:
     """Plain text, each chunk sent as it comes; ends when ``chunks`` do or the server goes down.
 
     A reader that is slow holds up its own stream only; one that is gone ends it.
     """
-    told = {**_UNBUFFERED, **(headers or {})}
-    return _Live(_until_closed(chunks, hub), media_type="text/plain; charset=utf-8", headers=told)
+    return _Live(chunks, media_type=_TEXT, headers={**_UNBUFFERED, **(headers or {})})
 
 
-def events(messages: AsyncIterator[bytes], hub: ChangeHub) -> Response:
+async def whole_text(chunks: AsyncGenerator[bytes], headers: Mapping[str, str] | None = None) -> Response:
+    """Plain text that is there already: in one piece if it is short, as most is."""
+    first = bytearray()
+    async for chunk in chunks:
+        first += chunk
+        if len(first) > _SHORT_BYTES:
+            return text(_behind(bytes(first), chunks), headers)
+    return Response(bytes(first), media_type=_TEXT, headers={**_UNBUFFERED, **(headers or {})})
+
+
+def events(messages: AsyncIterator[bytes]) -> Response:
     """Server-sent events; ends when ``messages`` do or the server goes down."""
-    return _Live(_until_closed(messages, hub), media_type="text/event-stream", headers=_UNBUFFERED)
+    return _Live(messages, media_type="text/event-stream", headers=_UNBUFFERED)
 
 
 def json_lines(chunks: AsyncIterator[bytes], hub: ChangeHub) -> Response:
@@ -121,6 +165,13 @@ async def _until(chunks: AsyncIterator[T], over: Callable[[], Coroutine[Any, Any
                 await step
         if isinstance(chunks, AsyncGenerator):
             await chunks.aclose()
+
+
+async def _behind(first: bytes, chunks: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
+    async with contextlib.aclosing(chunks):
+        yield first
+        async for chunk in chunks:
+            yield chunk
 
 
 async def _next(chunks: AsyncIterator[T]) -> T | None:

@@ -1,4 +1,4 @@
-"""Who may run: a bounded number of jobs, by priority and age, within quotas. Derived from committed statuses only."""
+"""Who may run: a bounded number of jobs, shared among organisations, within quotas. Of committed statuses only."""
 
 from __future__ import annotations
 
@@ -19,8 +19,10 @@ class Slots:
     """Places on the engine.
 
     Kept in memory and rebuilt from the store at the start of a term: ``sync`` is told every status that
-    was read or committed. Jobs go strictly in order (priority, then time of queueing), so none starves.
-    The jobs of an organisation whose next one waits for its quota let those of others pass, and only those.
+    was read or committed. A place goes to the organisation that holds fewest, so that whoever floods the queue
+    makes nobody else wait for more than a place; among equals, and within an organisation, jobs go strictly in order
+    (priority, then time of queueing), so none starves. The jobs of an organisation whose next one waits for its quota
+    let those of others pass, and only those.
 
     Args:
         most: How many jobs may hold a place.
@@ -110,8 +112,13 @@ class Slots:
 
     def _first(self) -> str | None:
         """Whose turn it is among those whose quota has room."""
-        heads = [(head, org) for org in list(self._lines) if (head := self._head(org)) is not None]
-        return next((head[2] for head, org in sorted(heads) if not self._excess(org, self._waiting[head[2]])), None)
+        heads = [
+            (len(self._held_by.get(org, ())), head, org)
+            for org in list(self._lines)
+            if (head := self._head(org)) is not None
+        ]
+        turns = (head[2] for _, head, org in sorted(heads) if not self._excess(org, self._waiting[head[2]]))
+        return next(turns, None)
 
     def _head(self, org: str) -> _Turn | None:
         """The first of an organisation's line that still waits."""

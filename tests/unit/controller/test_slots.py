@@ -125,11 +125,41 @@ def test_forgetting_a_stranger_is_nothing(slots: Slots, woken: list[str]) -> Non
     assert woken == []
 
 
-# ---- quotas
+# ---- several organisations
 
 
 def of(org: str, job: JobRecord) -> JobRecord:
     return replace(job, key=replace(job.key, org=org))
+
+
+def test_who_floods_the_queue_makes_others_wait_for_one_place_only(slots: Slots, woken: list[str]) -> None:
+    flood = [of("red", queued(f"red-{number}", number, rank=1)) for number in range(20)]
+    for job in flood:
+        slots.sync(job)
+    assert [slots.take(job) for job in flood[:3]] == [True, True, False]
+    other = of("blue", queued("blue", 99))
+    slots.sync(other)
+    assert not slots.take(other), "nobody is thrown out for it"
+    slots.forget("red-0")
+    assert woken[-1] == "blue"
+    assert not slots.take(flood[2])
+    assert slots.take(other)
+
+
+def test_among_organisations_that_hold_as_many_the_older_job_goes_first(slots: Slots) -> None:
+    jobs = [
+        of("red", queued("a", 3)),
+        of("blue", queued("b", 1)),
+        of("blue", queued("c", 2)),
+        of("red", queued("d", 4)),
+    ]
+    for job in jobs:
+        slots.sync(job)
+    assert [slots.take(job) for job in jobs] == [False, True, False, False]
+    assert slots.take(jobs[0]), "blue holds one by now"
+
+
+# ---- quotas
 
 
 @pytest.fixture

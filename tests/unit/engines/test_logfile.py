@@ -204,3 +204,13 @@ def test_what_was_dropped_does_not_count_as_given(tmp_path: Path, monkeypatch: p
     reader = LogReader(tmp_path, "master-0")
     given = reader.skip_to(1500.0)
     assert (whole(reader), given) == (b"late\n", len(everything) - 5)
+
+
+@pytest.mark.parametrize("wanted", [1, 2, 9_000, 40_000, 100_000])
+def test_the_last_lines_of_a_log_of_many_blocks(tmp_path: Path, wanted: int) -> None:
+    written = writer(tmp_path, 4 << 20)
+    written.write(lines(50_000))
+    written.close()
+    reader = LogReader(tmp_path, "master-0")
+    reader.skip_to_last_lines(wanted)
+    assert whole(reader, 1 << 20) == lines(min(wanted, 50_000), max(0, 50_000 - wanted))

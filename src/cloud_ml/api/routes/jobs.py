@@ -207,7 +207,8 @@ async def logs(
             raise common.refuse("since", since, "nothing together with lines or offset")
         selection = replace(selection, offset=await here.logs.written_before(record, selection, moment))
         headers["cloudml-log-offset"] = str(selection.offset)
-    return streams.text(here.logs.read(record, selection), here.hub, headers)
+    chunks = here.logs.read(record, selection)
+    return streams.text(chunks, headers) if follow else await streams.whole_text(chunks, headers)
 
 
 def _check_wait(here: Platform, wait: float) -> None:

@@ -43,7 +43,7 @@ async def watch_jobs(
     if start is None:
         start = await here.offload(here.store.revision)
     seen = here.feed.watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
-    return streams.events(_messages(seen, start, here.settings.stream_limit_s), here.hub)
+    return streams.events(_messages(seen, start, here.settings.stream_limit_s))
 
 
 @router.get("/{name}/watch", responses=events())
@@ -69,7 +69,7 @@ async def watch_job(
     )  # fmt: skip
     first = Sighting(job.revision, job.key.uid, job.key.org, job.key.name, job) if start is None else None
     messages = _messages(seen, start or 0, here.settings.stream_limit_s, first=first, to_the_end=True)
-    return streams.events(messages, here.hub)
+    return streams.events(messages)
 
 
 async def _messages(

@@ -97,7 +97,7 @@ async def logs(here: Here, call: Signed, request: Request, name: str, org_id: st
         follow=query.get("follow", "").lower() in ("true", "1"),
     )
     chunks = here.logs.read(record, selection)
-    return streams.text(chunks, here.hub) if selection.follow else streams.text_in_json("logs", chunks)
+    return streams.text(chunks) if selection.follow else streams.text_in_json("logs", chunks)
 
 
 @router.get("/{name}/events")

@@ -21,6 +21,7 @@ from cloud_ml.engines.base import Capacity, Engine, Gang, GangKey, Places, Runti
 from cloud_ml.engines.local import doors, leftovers, linux, probe, proctree, sandbox
 from cloud_ml.engines.local import ledger as ledgers
 from cloud_ml.engines.local.etc import Etc
+from cloud_ml.engines.local.following import Followers
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogReader
 from cloud_ml.engines.local.network import HOST, TENANT
@@ -55,6 +56,7 @@ class LocalEngine(Engine):
         self._runtimes = LocalRuntimes(findings.config, limit_bytes=layers_limit_bytes, tidy_s=tidy_s)
         self._root = Path(findings.config.root)
         self._ledger = Ledger(self._root)
+        self._followers = Followers(self._ledger, self._is_over)
         self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
         self._token = ""
         self._lock = asyncio.Lock()
@@ -144,28 +146,16 @@ class LocalEngine(Engine):
     async def logs(
         self, key: GangKey, process: str, *, lines: int | None = None, follow: bool = False
     ) -> AsyncIterator[bytes]:
-        folder = self._ledger.log_folder(key)
-        reader = LogReader(folder, process)
-        watch = linux.Watch() if follow else None
-        try:
-            if watch is not None:
-                folder.mkdir(parents=True, exist_ok=True)
-                watch.folder(folder)
-            if lines is not None:
-                reader.skip_to_last_lines(lines)
-            while True:
-                # Look whether it is over first: what was written before that is then read below.
-                over = watch is None or self._is_over(key)
-                while chunk := reader.read():
+        reader = LogReader(self._ledger.log_folder(key), process)
+        follow = follow and not self._is_over(key)  # first: what was written before that is then read below
+        if lines is not None:
+            await asyncio.to_thread(reader.skip_to_last_lines, lines)
+        while chunk := reader.read():
+            yield chunk
+        if follow:
+            async with contextlib.aclosing(self._followers.follow(key, process, reader)) as chunks:
+                async for chunk in chunks:
                     yield chunk
-                if over:
-                    return
-                assert watch is not None
-                await _readable(watch.descriptor, 1.0)
-                watch.names()
-        finally:
-            if watch is not None:
-                watch.close()
 
     async def written_before(self, key: GangKey, process: str, moment: datetime) -> int:
         """To the second."""

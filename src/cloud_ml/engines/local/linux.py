@@ -91,24 +91,34 @@ class Watch:
     def __init__(self) -> None:
         self.descriptor = _check(_libc.inotify_init1(_IN_CLOEXEC | _IN_NONBLOCK))
 
-    def folder(self, path: Path) -> None:
-        """Watch for files that appear in ``path`` or grow there."""
-        _check(_libc.inotify_add_watch(self.descriptor, os.fsencode(path), _IN_MOVED_TO | _IN_CREATE | _IN_MODIFY))
+    def folder(self, path: Path) -> int:
+        """Watch for files that appear in ``path`` or grow there; returns the number of this folder's events."""
+        mask = _IN_MOVED_TO | _IN_CREATE | _IN_MODIFY
+        return _check(_libc.inotify_add_watch(self.descriptor, os.fsencode(path), mask))
 
-    def arrivals(self, path: Path) -> None:
+    def arrivals(self, path: Path) -> int:
         """Watch only for files that are renamed into ``path``."""
-        _check(_libc.inotify_add_watch(self.descriptor, os.fsencode(path), _IN_MOVED_TO))
+        return _check(_libc.inotify_add_watch(self.descriptor, os.fsencode(path), _IN_MOVED_TO))
+
+    def forget(self, number: int) -> None:
+        """Watch a folder no more; harmless when it is gone."""
+        _libc.inotify_rm_watch(self.descriptor, number)
 
     def names(self) -> list[str]:
         """Names of the files concerned since the last call; empty when nothing happened."""
+        return [name for _, name in self.events()]
+
+    def events(self) -> list[tuple[int, str]]:
+        """The same, each behind the number of its folder."""
         try:
             data = os.read(self.descriptor, 65_536)
         except BlockingIOError:
             return []
         found, at = [], 0
         while at < len(data):  # struct inotify_event: wd, mask, cookie, len, name
+            number = int.from_bytes(data[at : at + 4], "little", signed=True)
             length = int.from_bytes(data[at + 12 : at + 16], "little")
-            found.append(os.fsdecode(data[at + 16 : at + 16 + length].rstrip(b"\0")))
+            found.append((number, os.fsdecode(data[at + 16 : at + 16 + length].rstrip(b"\0"))))
             at += 16 + length
         return found
 

@@ -26,6 +26,7 @@ _MARK_PERIOD_S = 1.0
 _MARKS_PER_PERIOD = 4096
 _MARK = re.compile(rb"(\d{1,12}\.\d{1,6}) (\d{1,18})")
 _TAIL = re.compile(r"\d{20}")
+_BLOCK_BYTES = 64 * 1024
 
 
 class LogWriter:
@@ -115,21 +116,24 @@ class _Part:
 
 
 class LogReader:
-    """Reads what a ``LogWriter`` has written so far, and what it writes on."""
+    """Reads what a ``LogWriter`` has written so far, and what it writes on.
+
+    ``position`` counts what was written before what ``read`` gives next.
+    """
 
     def __init__(self, folder: Path, name: str) -> None:
         self._folder = folder
         self._name = name
-        self._position = 0
+        self.position = 0
 
     def read(self, limit: int = 1 << 18) -> bytes:
         """The next bytes, or nothing when all was given. A gap is told in a line of its own."""
         parts = _parts(self._folder, self._name)
         for part in parts:
-            if part.start > self._position:
-                dropped, self._position = part.start - self._position, part.start
+            if part.start > self.position:
+                dropped, self.position = part.start - self.position, part.start
                 return f"\n[… {dropped} bytes of the log dropped here: over the limit …]\n".encode()
-            if self._position < part.start + part.size:
+            if self.position < part.start + part.size:
                 return self._read_part(part, limit)
         return b""
 
@@ -137,18 +141,16 @@ class LogReader:
         """Go to where the last ``lines`` lines begin, reading backwards no more than needed."""
         needed = lines
         parts = _parts(self._folder, self._name)
-        self._position = parts[-1].start + parts[-1].size if parts else 0
+        self.position = parts[-1].start + parts[-1].size if parts else 0
         if lines <= 0:
             return
-        for number, part in enumerate(reversed(parts)):
-            content = part.path.read_bytes() if part.path.exists() else b""
-            body = content[:-1] if number == 0 and content.endswith(b"\n") else content
-            for position in _newlines_backwards(body):
+        for part in reversed(parts):
+            for position in _newlines_backwards(part, skip_last=part is parts[-1]):
                 needed -= 1
                 if needed == 0:
-                    self._position = part.start + position + 1
+                    self.position = part.start + position + 1
                     return
-            self._position = part.start
+            self.position = part.start
 
     def skip_to(self, moment: float) -> int:
         """Go to what was written at ``moment`` (seconds since 1970) or later, as exactly as times were noted.
@@ -156,10 +158,10 @@ class LogReader:
         Returns how many bytes ``read`` would have given before.
         """
         target, given = self._written_at(moment), 0
-        while self._position < target and (data := self.read()):
+        while self.position < target and (data := self.read()):
             given += len(data)
-        if (beyond := self._position - target) > 0:
-            self._position, given = target, given - min(beyond, given)
+        if (beyond := self.position - target) > 0:
+            self.position, given = target, given - min(beyond, given)
         return given
 
     def _written_at(self, moment: float) -> int:
@@ -180,11 +182,11 @@ class LogReader:
     def _read_part(self, part: _Part, limit: int) -> bytes:
         try:
             with part.path.open("rb") as file:
-                file.seek(self._position - part.start)
+                file.seek(self.position - part.start)
                 data = file.read(limit)
         except FileNotFoundError:  # dropped while we looked; the next call sees the gap
             return b""
-        self._position += len(data)
+        self.position += len(data)
         return data
 
 
@@ -212,8 +214,15 @@ def _parts(folder: Path, name: str) -> list[_Part]:
     return [_Part(0, head), *sorted(tails)]
 
 
-def _newlines_backwards(data: bytes) -> Iterator[int]:
-    end = len(data)
-    while (position := data.rfind(b"\n", 0, end)) >= 0:
-        yield position
-        end = position
+def _newlines_backwards(part: _Part, *, skip_last: bool) -> Iterator[int]:
+    """Where lines end, from the last one on, read in blocks; ``skip_last``: not the very last byte."""
+    with contextlib.suppress(FileNotFoundError), part.path.open("rb") as file:
+        end = file.seek(0, os.SEEK_END) - skip_last
+        while end > 0:
+            start = max(0, end - _BLOCK_BYTES)
+            file.seek(start)
+            block = file.read(end - start)
+            at = len(block)
+            while (at := block.rfind(b"\n", 0, at)) >= 0:
+                yield start + at
+            end = start
