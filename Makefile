@@ -12,7 +12,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-runtimes test-sandbox test-api-fuzz fuzz faults soak check format bench docs record lock audit sbom clean
+.PHONY: help setup demo test test-fast test-server test-runtimes test-sandbox test-api-fuzz fuzz faults soak check format bench load bench-peers performance docs record lock audit sbom clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-14s %s\n' "$$n" "$$t"; done
@@ -67,6 +67,15 @@ format: $(VENV)/.develop  ## Bring the code into form, and make the synchronous 
 
 bench: $(VENV)/.develop  ## The figures we promise, beside their floors (PARTS='job_start idle' for some)
 	$(BIN)/python benchmarks/run.py $(PARTS)
+
+load: $(VENV)/.develop  ## Many callers, a greedy one, a thousand followers, much output, clients that misbehave (LOAD_S=5: short)
+	$(BIN)/python benchmarks/run.py $(or $(PARTS),load)
+
+bench-peers: $(VENV)/.develop  ## The same of others here: Slurm, Ray, MLflow, Dask, Parsl, uv, pip (downloads once)
+	$(BIN)/python benchmarks/run.py $(or $(PARTS),peers)
+
+performance: $(VENV)/.develop  ## Fill docs/performance.md from what these three have measured
+	$(BIN)/python tools/performance.py
 
 lock: $(VENV)/.develop  ## Bring locks/ in line with pyproject.toml (RENEW=1: the newest of everything)
 	$(BIN)/python tools/locks.py $(if $(RENEW),--renew)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
+
+_NO_FAREWELL = struct.pack("ii", 1, 0)
 
 
 @dataclass(frozen=True)
@@ -164,6 +168,8 @@ class Patient(HttpToolsProtocol):
 
     def _hang_up(self, why: str) -> None:
         self._count(why)
+        if (sock := self.transport.get_extra_info("socket")) is not None:  # else what he does not read stays with us
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _NO_FAREWELL)
         self.transport.abort()
 
     def _count(self, why: str) -> None:

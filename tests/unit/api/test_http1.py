@@ -43,6 +43,9 @@ async def listening(served: Served, **changes: Any) -> AsyncIterator[int]:
         await running
 
 
+_ESTABLISHED = 1
+
+
 async def talk(port: int, *pieces: bytes) -> tuple[int, dict[str, Any]]:
     """Send, and read until the server hangs up."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -108,6 +111,9 @@ async def test_a_reader_that_does_not_read_is_cut(served: Served) -> None:
             idle.sendall(f"GET {target} HTTP/1.1\r\nhost: x\r\n{lines}\r\n".encode())
             async with asyncio.timeout(10):
                 while "slow reader" not in served.platform.metrics.text():
+                    await asyncio.sleep(0.01)
+                # Reset, not only closed: the kernel would keep for minutes what nobody reads.
+                while idle.getsockopt(socket.IPPROTO_TCP, socket.TCP_INFO, 1)[0] == _ESTABLISHED:
                     await asyncio.sleep(0.01)
 
 

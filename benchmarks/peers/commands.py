@@ -1,0 +1,72 @@
+"""What a user waits for at the command line: ``--help`` and a list, ours beside those of others.
+
+A list is of what there is on this machine, which is nothing. Run: ``python benchmarks/run.py peers.commands``.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+from commands import wall
+from harness import CLOUDML, KEY, SECRET, Figure, median, serving, temporary_folder, timed
+
+from peers.having import Absent, folder_of, version_of
+
+ROUNDS = 3
+CALLS: dict[str, tuple[str, list[str], list[str]]] = {
+    "ray": ("Ray", ["ray", "--help"], []),
+    "mlflow": ("MLflow", ["mlflow", "--help"], ["mlflow", "experiments", "search"]),
+    "metaflow": ("Metaflow", ["metaflow", "--help"], ["metaflow", "status"]),
+    "dstack": ("dstack", ["dstack", "--help"], []),
+}
+
+
+def run() -> list[Figure]:
+    with serving() as server:
+        known = server.environment(CLOUDML_ENDPOINT=server.endpoint, CLOUDML_ACCESS_KEY=KEY, CLOUDML_SECRET_KEY=SECRET)
+        ours = {"--help": wall([CLOUDML, "--help"], known), "a list": wall([CLOUDML, "jobs", "list"], known)}
+    figures = []
+    for peer, (name, help_command, list_command) in CALLS.items():
+        try:
+            binaries = folder_of(peer) / "bin"
+        except Absent as error:
+            print(f"  without {name}: {error}")
+            continue
+        beside = f"{name} {version_of(peer)}"
+        for what, command, target in (("--help", help_command, 60.0), ("a list", list_command, 100.0)):
+            if command:
+                figures.append(
+                    Figure(f"command line: {what}", ours[what], "ms", target, _wall(binaries, command), beside)
+                )
+    return sorted(figures, key=lambda figure: figure.what)
+
+
+def _wall(binaries: Path, command: list[str]) -> float:
+    """Median milliseconds; the first call, which compiles its modules, does not count."""
+    with temporary_folder() as home:
+        environment = {
+            "HOME": str(home), "PATH": f"{binaries}:/usr/bin:/bin", "LANG": os.environ.get("LANG", "C.UTF-8"),
+            "MLFLOW_TRACKING_URI": f"sqlite:///{home}/mlflow.db", "USER": "bench",
+        }  # fmt: skip
+
+        def once() -> None:
+            done = subprocess.run(
+                [binaries / command[0], *command[1:]],
+                env=environment,
+                capture_output=True,
+                cwd=home,
+                timeout=120,
+                check=False,
+            )
+            if done.returncode or not done.stdout + done.stderr:
+                raise SystemExit(f"{' '.join(command)}: {done.stderr.decode()[-300:]}")
+
+        once()
+        return median([timed(once) for _ in range(ROUNDS)])
+
+
+if __name__ == "__main__":
+    for figure in run():
+        print(figure)
