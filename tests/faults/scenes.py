@@ -21,6 +21,8 @@ from support.environments import pack
 from support.server import RealServer, eventually, serving, trainer
 
 R = TypeVar("R")
+SLICE = int(os.environ.get("FAULTS_SLICE", "1"))
+"""Every how manieth failpoint is tried, where time is short."""
 _PATIENCE_S = 60.0
 _MIB = 1 << 20
 

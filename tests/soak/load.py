@@ -65,6 +65,9 @@ class Load:
                 client.cancel_train_job(name)
         for thread in self._threads:
             thread.join()
+        for job in list(client.list_train_jobs()):  # arrived, though nobody was told so, and run for ever
+            with contextlib.suppress(CloudMlError):
+                client.delete_train_job(job.uid)
 
     # ---- what they do
 
@@ -107,6 +110,7 @@ class Load:
     def _check(self, client: CloudMlClient, name: str, kind: str) -> None:
         handle = client.get_train_job(name)
         if name in self._deleted:  # the answer to the wish to delete was lost
+            handle.delete()
             handle.wait_until_gone()
             return
         if kind == "cancelled":

@@ -101,18 +101,15 @@ class Ledger:
 
     def _make_gate(self, key: GangKey, gate: Gate) -> bool:
         draft = _draft(self.gates / str(key))
-        with draft.open("w", encoding="utf-8") as file:
-            file.write(json.dumps(gate.__dict__))
-            file.flush()
-            os.fsync(file.fileno())
-        failpoints.here("ledger.gate.before")
         try:
+            _write(draft, json.dumps(gate.__dict__), sync=True)
+            failpoints.here("ledger.gate.before")
             os.link(draft, self.gates / str(key))
             failpoints.here("ledger.gate.after")
         except FileExistsError:
             return False
         finally:
-            draft.unlink()
+            draft.unlink(missing_ok=True)
         _sync_folder(self.gates)  # a power cut must not reopen what user code has passed
         return True
 
@@ -268,13 +265,21 @@ def _sync_folder(folder: Path) -> None:
 
 def _replace(path: Path, text: str, *, sync: bool = False) -> None:
     draft = _draft(path)
-    with draft.open("w", encoding="utf-8") as file:
+    try:
+        _write(draft, text, sync=sync)
+        failpoints.here("ledger.write.before")
+        draft.replace(path)
+    except OSError:  # a full disk
+        draft.unlink(missing_ok=True)
+        raise
+
+
+def _write(path: Path, text: str, *, sync: bool) -> None:
+    with path.open("w", encoding="utf-8") as file:
         file.write(text)
         if sync:
             file.flush()
             os.fsync(file.fileno())
-    failpoints.here("ledger.write.before")
-    draft.replace(path)
 
 
 def _draft(path: Path) -> Path:
