@@ -376,8 +376,10 @@ async def test_a_range_is_used_up_and_one_that_is_in_use_is_refused(far: Outside
     finally:
         networks.leave()
     taken = str(ipaddress.ip_network(f"{far.private}/24", strict=False))
+    findings = networked(tmp_path, network_range=taken)
     with pytest.raises(OSError, match=f"{taken} overlaps"):
-        Networks(networked(tmp_path, network_range=taken).config).start()
+        Networks(findings.config).start()
+    assert traces(findings) == []
 
 
 # ---- coming and going

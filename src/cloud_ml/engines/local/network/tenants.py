@@ -61,7 +61,12 @@ class Networks:
                 if not Path(other.root or "/").is_dir():
                     clear(other)
             self.pins.create(self._root)
-            self.pins.addresses = self._choose_range()
+            try:
+                self.pins.addresses = self._choose_range()
+            except OSError:
+                if not self.pins.slots():
+                    self.pins.remove()
+                raise
         self._read_policy()
         for tenant in self.pins.slots():
             if self.pins.is_ready(tenant) and self._has_interface(tenant):
