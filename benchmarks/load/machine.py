@@ -22,6 +22,7 @@ def memory_mb(pids: Iterable[int]) -> float:
     """Proportional set size: shared pages count once."""
     kilobytes = 0
     for pid in pids:
-        rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
-        kilobytes += int(re.findall(r"^Pss: +(\d+) kB", rollup, re.MULTILINE)[0])
+        with contextlib.suppress(OSError, IndexError):  # it is leaving
+            rollup = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            kilobytes += int(re.findall(r"^Pss: +(\d+) kB", rollup, re.MULTILINE)[0])
     return kilobytes / 1024

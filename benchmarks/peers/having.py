@@ -6,10 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterable
 from pathlib import Path
-
-from load.machine import memory_mb
 
 from cloud_ml.bootstrap import find_uv
 
@@ -60,14 +57,3 @@ def version_of(peer: str) -> str:
     name = re.split(r"[\[=<>]", PACKAGES[peer])[0]
     found = next(iter((CACHE / peer / "lib").glob(f"python*/site-packages/{name}-*.dist-info")), None)
     return found.name.split("-")[1].removesuffix(".dist") if found else "?"
-
-
-def memory_of(pids: Iterable[int]) -> float:
-    """Megabytes of processes that may be leaving."""
-    total = 0.0
-    for pid in pids:
-        try:
-            total += memory_mb([pid])
-        except OSError:
-            continue
-    return total

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
+import time
 from pathlib import Path
 
 import job_rate
@@ -19,7 +20,7 @@ from load.machine import memory_mb
 
 from cloud_ml.engines.local import proctree
 from peers import slurm
-from peers.having import Absent, folder_of, memory_of, version_of
+from peers.having import Absent, folder_of, version_of
 
 ROUNDS, JOBS = 15, 60
 FEW = {"ray": (3, 4), "mlflow": (5, 6)}
@@ -57,6 +58,7 @@ def _ours() -> tuple[float, float, float]:
         starts = job_start.measure(server, upload(client, wheel(folder, STAMP)), "peer", ROUNDS)
         (folder / "rate").mkdir()
         rate, _ = job_rate.jobs_per_second(server, upload(client, wheel(folder / "rate", "pass\n")), JOBS)
+        time.sleep(2)  # what follows an end is not rest
         return median(starts.totals), rate, memory_mb(server.tree)
 
 
@@ -80,7 +82,7 @@ def _theirs(peer: str) -> tuple[float, float, float]:
             try:
                 line = next((one for one in process.stdout if one.startswith(b'{"starts"')), b"")
                 pids = [process.pid, *proctree.descendants(process.pid)]
-                memory = memory_of(pids)
+                memory = memory_mb(pids)
                 with contextlib.suppress(BrokenPipeError):
                     process.communicate(timeout=60)
             except subprocess.TimeoutExpired:

@@ -12,8 +12,9 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from harness import STAMP, clean_python, median, temporary_folder
+from load.machine import memory_mb
 
-from peers.having import Absent, memory_of
+from peers.having import Absent
 
 PROGRAMS = ("slurmctld", "slurmd", "munged", "sbatch", "srun", "sinfo")
 _READY_S = 30.0
@@ -53,7 +54,7 @@ class Slurm:
     @property
     def memory_mb(self) -> float:
         """Of its three daemons."""
-        return memory_of(self._pids)
+        return memory_mb(self._pids)
 
     def start_ms(self) -> float:
         """From ``srun`` to the first line of the program, in milliseconds."""
