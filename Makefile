@@ -34,7 +34,7 @@ test-server: $(VENV)/.develop  ## Contracts, properties, real servers
 test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time
 	$(PYTEST) tests/runtimes -q -s -p no:xdist
 
-fuzz: $(VENV)/.all test-api-fuzz  ## Every parser for FUZZ_S seconds (20), guided by coverage; then the API
+fuzz: $(VENV)/.all test-api-fuzz  ## The API, then every parser for FUZZ_S seconds (20), guided by coverage
 	$(BIN)/python tests/fuzz/run.py --workers $(WORKERS)
 
 test-sandbox: $(VENV)/.develop  ## What a hostile job tries, each with a control (a part of test)

@@ -1,0 +1,117 @@
+"""What a server of models reads from the network."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+
+from cloud_ml.serving import dtypes
+from cloud_ml.serving.codecs import json_documents, json_numbers, wire
+from cloud_ml.serving.errors import ServingError
+from cloud_ml.serving.http1.chunks import Chunks
+from cloud_ml.serving.http1.heads import CHUNKED, HeadFault, read_head
+from fuzz.harness import cuts, target
+
+MOST = 1 << 16
+
+
+@target(
+    "serving.http1.heads",
+    seeds=[b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nAccept-Encoding: gzip;q=0.5, *\r\n\r\n",
+           b"GET http://h/a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\ncontent-length: 2\r\n\r\n",
+           b"GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip;q=nan\r\nContent-Encoding: x\r\nExpect: y\r\n\r\n", b"\r\n\r\n"],
+    words=["Content-Length: ", "Transfer-Encoding: chunked", "Host: ", "\r\n", " HTTP/1.1", "http://", ";q=", "\x0b", "\x80", "*", "gzip", "Expect: 100-continue"],
+)  # fmt: skip
+def model_head(data: bytes) -> None:
+    """Refused with a status; or a head that says one length and one host."""
+    try:
+        head = read_head(data + b"\r\n\r\n")
+    except HeadFault as fault:
+        assert 400 <= fault.status < 600  # noqa: PT017
+        return
+    assert head.length == CHUNKED or 0 <= head.length < 10**18
+    lines = [line.partition(b":")[0].strip().lower() for line in data.split(b"\r\n")[1:]]
+    assert lines.count(b"content-length") + lines.count(b"transfer-encoding") <= 1
+    assert not any(name[:1] in (b" ", b"\t") for name in data.split(b"\r\n")[1:])
+
+
+@target(
+    "serving.http1.chunks",
+    seeds=[
+        b"3;x=y\r\nabc\r\n0\r\nT: v\r\n\r\nrest",
+        b"fffffffffffffff\r\n",
+        b"0\r\n\r\n",
+        b"3\r\nabcd\r\n",
+        b"1\r\na\r\n" * 20 + b"0\r\n\r\n",
+    ],
+    words=["0\r\n\r\n", "\r\n", ";", "f", "\n", "\r", " ", "T: v"],
+)
+def model_chunks(data: bytes) -> None:
+    """The body and what follows it do not hang on how the bytes arrive."""
+
+    def read(chunks: list[bytes]) -> tuple[bytes, bytes] | str | None:
+        body, rest = Chunks(MOST), b""
+        try:
+            for number, chunk in enumerate(chunks):
+                if (after := body.feed(chunk)) is not None:
+                    rest = after + b"".join(chunks[number + 1 :])
+                    return body.body, rest
+        except HeadFault:
+            return "refused"
+        assert len(body.body) <= MOST
+        return None
+
+    whole = read([data])
+    for cut in cuts(data[:2000]):
+        assert len(data) > 2000 or read(cut) == whole
+
+
+@target(
+    "serving.codecs.json_documents",
+    "serving.codecs.json_numbers",
+    seeds=[b'{"instances": [[1, 2.5], [3, -4e2]]}', b'{"inputs": [1, 2], "\\u0069nputs": [3]}', b'{"instances": [NaN, Infinity]}',
+           b'{"inputs": [[1], [2, 3]]}', b'{"instances": [1e999, 18446744073709551616]}', b'{"instances": ' + b"[" * 50 + b"1" + b"]" * 50 + b"}"],
+    words=['"instances"', '"inputs"', "[", "]", ",", "1", "-0", "1e5", "NaN", "null", "\\u0069", "{", "}"],
+)  # fmt: skip
+def model_numbers(data: bytes) -> None:
+    """Refused by the server's own errors; the quick reader of numbers gives what the slow one does."""
+    try:
+        slow = json_documents.document(data, "inputs", "instances")
+    except ServingError:
+        slow = None
+    if slow is not None and b"NaN" not in data and b"Infinity" not in data:
+        pairs = json.loads(data, object_pairs_hook=lambda pairs: pairs)
+        names = [name for name, _ in pairs]
+        assert max(names.count("inputs"), names.count("instances")) <= 1
+    for dtype, kind in ((dtypes.DOUBLE, np.float64), (dtypes.INT64, np.int64)):
+        for rank in (1, 2):
+            found = json_numbers.Numbers().read(data, dtype, rank)
+            if found is None or slow is None:
+                continue
+            name, shape, values = found
+            assert np.array_equal(np.asarray(slow[name], dtype=kind).ravel(), np.asarray(values).ravel())
+            assert int(np.prod(shape)) == len(np.asarray(values).ravel())
+
+
+@target(
+    "serving.codecs.wire",
+    seeds=[
+        wire.delimited(1, b"abc") + wire.key(2, 0) + wire.varint(2**64 - 1),
+        b"\x0a\xff\xff\xff\xff\x0f",
+        b"\x80" * 11,
+        b"\x0b\x0c",
+        b"\x09" + b"x" * 8,
+    ],
+    words=[b"\x0a", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff\x01", b"\x80", b"\x12"],
+)
+def model_message(data: bytes) -> None:
+    """Refused; or fields that lie one behind the other, all within the message."""
+    before = 0
+    try:
+        for _number, _kind, start, end in wire.fields(data, 0, len(data)):
+            assert before < start <= end <= len(data)
+            before = end
+    except wire.Malformed:
+        return
+    assert before == len(data)
