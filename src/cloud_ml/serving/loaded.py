@@ -10,13 +10,14 @@ from cloud_ml.serving.tallies import Tally
 
 
 class LoadedVersion:
-    """A loaded model with the queues in front of it."""
+    """A loaded model with the queues in front of it. ``platform`` names its format."""
 
-    def __init__(self, name: str, number: int, model: Model, workshop: Workshop) -> None:
+    def __init__(self, name: str, number: int, model: Model, workshop: Workshop, platform: str = "") -> None:
         self.name = name
         self.number = number
         self.model = model
         self.max_batch_rows = workshop.policy.max_batch_rows
+        self.platform = platform
         self._batchers = {each.name: Batcher(model, each, workshop) for each in model.signatures.values()}
 
     @property

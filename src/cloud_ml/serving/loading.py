@@ -21,6 +21,15 @@ RUNTIMES: tuple[Runtime, ...] = (
 """Asked in this order; a folder should hold one format."""
 
 
+_TRITON = {"tensorflow": "tensorflow_savedmodel", "onnx": "onnxruntime_onnx", "torchscript": "pytorch_libtorch"}
+
+
+def platform_of(folder: Path, runtimes: Sequence[Runtime] = RUNTIMES) -> str:
+    """The name of the format that lies in a folder, as Triton calls it where it knows it; empty for none."""
+    name = next((runtime.name for runtime in runtimes if runtime.recognises(folder)), "")
+    return _TRITON.get(name, name)
+
+
 def load(folder: Path, options: LoadOptions, runtimes: Sequence[Runtime] = RUNTIMES) -> Model:
     """Load the version that lies in a folder.
 

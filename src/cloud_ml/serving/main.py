@@ -6,6 +6,8 @@ from pathlib import Path
 
 import uvloop
 
+from cloud_ml.serving import flags
+from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.runtimes.base import LoadOptions
 from cloud_ml.serving.server import ModelServer
 from cloud_ml.serving.settings import Settings
@@ -14,8 +16,7 @@ from cloud_ml.serving.settings import Settings
 def main() -> None:
     """Read the flags and serve."""
     parser = argparse.ArgumentParser(prog="cloudml-serve", description=__doc__)
-    parser.add_argument("--model_name", default="default", help="name of the model")
-    parser.add_argument("--model_base_path", required=True, type=Path, help="folder of its numbered versions")
+    flags.add_life(parser)
     parser.add_argument("--port", type=int, default=8500, help="port for gRPC and HTTP")
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on")
     parser.add_argument("--unix_socket", type=Path, help="listen here for gRPC and HTTP, and on no port")
@@ -31,13 +32,16 @@ def main() -> None:
     )
     told = parser.parse_args()
     settings = Settings(
-        models={told.model_name: told.model_base_path},
         host=told.host,
         port=told.port,
         rest_port=told.rest_api_port,
         unix_socket=told.unix_socket,
         rest_timeout_s=told.rest_api_timeout_in_ms / 1000,
         loading=LoadOptions(told.tensorflow_engine, told.conversion_cache, allow_code=told.allow_models_that_run_code),
+        **flags.life_of(parser, told),
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    uvloop.run(ModelServer(settings).run())
+    try:
+        uvloop.run(ModelServer(settings).run())
+    except ServingError as error:
+        parser.error(error.message)

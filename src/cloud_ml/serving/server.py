@@ -3,13 +3,14 @@
 import asyncio
 import logging
 import signal
-from collections.abc import Callable
+import ssl
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 
 from cloud_ml.serving.batching import Workshop
 from cloud_ml.serving.errors import TooLarge
 from cloud_ml.serving.grpc.calls import status_block
-from cloud_ml.serving.grpc.prediction import Prediction
+from cloud_ml.serving.grpc.methods import all_methods
 from cloud_ml.serving.grpc.service import GrpcService
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.connection import Http1Connection
@@ -19,8 +20,6 @@ from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.stream import Limits
 from cloud_ml.serving.listening import Alive, Connection, Greeting
-from cloud_ml.serving.loaded import LoadedVersion
-from cloud_ml.serving.loading import load
 from cloud_ml.serving.oip.door import OpenInferenceDoor
 from cloud_ml.serving.rest.door import RestDoor
 from cloud_ml.serving.rest.metrics import MetricsDoor
@@ -28,7 +27,9 @@ from cloud_ml.serving.rest.service import HttpService
 from cloud_ml.serving.settings import Settings
 from cloud_ml.serving.table import ModelTable
 from cloud_ml.serving.tallies import Refusals
+from cloud_ml.serving.tls import tls_context
 from cloud_ml.serving.turns import Turns
+from cloud_ml.serving.versions.life import Life
 
 log = logging.getLogger(__name__)
 
@@ -46,18 +47,20 @@ class ModelServer:
         settings, loop, leave = self._settings, asyncio.get_running_loop(), asyncio.Event()
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, leave.set)
+        tls = tls_context(settings.tls_file) if settings.tls_file is not None else None
         turns, clock = Turns(loop), Clock(loop)
         with ThreadPoolExecutor(settings.threads, "model") as threads:
-            await self._load(Workshop(loop, turns, threads))
-            methods = {"/tensorflow.serving.PredictionService/Predict": Prediction(self.table).predict}
-            service = GrpcService(methods, settings.max_message_bytes, loop)
+            life = Life(settings, self.table, Workshop(loop, turns, threads))
+            await self._unless(leave, life.start())
+            methods = all_methods(self.table, life.keeper, control=settings.allow_model_control)
+            service = GrpcService(methods.unary, settings.max_message_bytes, loop, methods.streams)
             limits = Limits(settings.max_message_bytes, self._too_large)
 
             def http2() -> Connection:
                 return Http2Connection(service, limits, turns)
 
             http1 = self._http1(turns, clock, service.refusals)
-            listeners = await self._listen(lambda: Greeting(http1, http2, self._alive))
+            listeners = await self._listen(lambda: Greeting(http1, http2, self._alive), tls)
             clock.every_second(self._alive.tick)
             clock.start()
             await leave.wait()
@@ -65,8 +68,11 @@ class ModelServer:
                 listener.close()
             await self._alive.drain(settings.drain_s)
             clock.stop()
+            life.close()
 
-    async def _listen(self, greet: Callable[[], asyncio.Protocol]) -> list[asyncio.AbstractServer]:
+    async def _listen(
+        self, greet: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None
+    ) -> list[asyncio.AbstractServer]:
         """Take connections from now on."""
         settings, loop = self._settings, asyncio.get_running_loop()
         if settings.unix_socket is not None:
@@ -77,7 +83,7 @@ class ModelServer:
         made: list[asyncio.AbstractServer] = []
         for port in (settings.port, settings.rest_port):
             if port is not None:
-                bound = await loop.create_server(greet, settings.host, port)
+                bound = await loop.create_server(greet, settings.host, port, ssl=tls)
                 log.info("listening on %s:%s", *bound.sockets[0].getsockname()[:2])
                 made.append(bound)
         return made
@@ -91,14 +97,16 @@ class ModelServer:
         heads = Heads(service.understand)
         return lambda: Http1Connection(service, heads, limits, turns, clock)
 
-    async def _load(self, workshop: Workshop) -> None:
-        for name, base in self._settings.models.items():
-            number = max(int(path.name) for path in base.iterdir() if path.name.isdigit())
-            model = await workshop.loop.run_in_executor(
-                workshop.threads, load, base / str(number), self._settings.loading
-            )
-            self.table.put(LoadedVersion(name, number, model, workshop))
-            log.info("model %s version %s is ready", name, number)
+    @staticmethod
+    async def _unless(leave: asyncio.Event, work: Coroutine[None, None, None]) -> None:
+        """Wait for work, or until the server is told to leave."""
+        tasks = [asyncio.ensure_future(work), asyncio.ensure_future(leave.wait())]
+        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        for task in tasks:
+            if task in done:
+                task.result()
+            else:
+                task.cancel()
 
     def _too_large(self, stream: int) -> tuple[bytes, ...]:
         error = TooLarge(f"a message of more than {self._settings.max_message_bytes} bytes")

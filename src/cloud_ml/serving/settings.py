@@ -5,16 +5,25 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cloud_ml.serving.runtimes.base import LoadOptions
+from cloud_ml.serving.versions.keeper import Rules
+from cloud_ml.serving.versions.wanted import ModelConfig
 
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Models by name with the folders of their versions; where to listen; bounds in bytes and seconds.
+    """Models by name, or a file that tells them; where to listen; bounds in bytes and seconds.
 
+    ``allow_model_control`` lets callers change what is served; ``tls_file`` has keys and certificates for all ports.
     With a ``unix_socket`` the server listens there and on no port.
     """
 
-    models: Mapping[str, Path] = field(default_factory=dict)
+    models: Mapping[str, ModelConfig] = field(default_factory=dict)
+    config_file: Path | None = None
+    config_poll_s: float = 0.0
+    rules: Rules = field(default_factory=Rules)
+    warm_up: bool = True
+    allow_model_control: bool = False
+    tls_file: Path | None = None
     host: str = "127.0.0.1"
     port: int = 8500
     rest_port: int | None = None

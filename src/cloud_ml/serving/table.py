@@ -18,11 +18,15 @@ class Choice(NamedTuple):
 
 @dataclass(slots=True)
 class ServedModel:
-    """One name: the versions that answer, by number, and the names that some of them have."""
+    """One name: the versions that answer, by number, and the names that some of them have.
+
+    ``why_not`` is for who asks while no version answers.
+    """
 
     name: str
     versions: dict[int, LoadedVersion] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
+    why_not: str = ""
 
 
 class ModelTable:
@@ -74,7 +78,8 @@ class ModelTable:
         if model is None:
             raise ModelNotFound(f"no model {name!r} is served here")
         if not model.versions:
-            raise NotReady(f"no version of model {name!r} is ready")
+            why = f": {model.why_not}" if model.why_not else ""
+            raise NotReady(f"no version of model {name!r} is ready{why}")
         if label is not None:
             number = model.labels.get(label)
             if number is None:

@@ -1,5 +1,6 @@
 """TensorFlow's ``TensorProto`` to arrays and back."""
 
+from collections.abc import Mapping
 from math import prod
 from typing import Any
 
@@ -10,7 +11,7 @@ from cloud_ml.serving.codecs import wire
 from cloud_ml.serving.dtypes import DType
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.runtimes.base import Array
-from cloud_ml.serving.signatures import Shape
+from cloud_ml.serving.signatures import Shape, Signature
 
 LARGEST = 1 << 31
 """Bytes that a tensor may have; a shape is no reason to ask for memory."""
@@ -37,6 +38,21 @@ def dtype_of(name: str, proto: Any) -> DType:
     if found is None:
         raise BadRequest(f"input {name!r} has dtype {proto.dtype}, which cannot be served")
     return found
+
+
+def arrays_of(signature: Signature, protos: Mapping[str, Any]) -> list[Array]:
+    """The inputs of a request, judged and in the order of the signature.
+
+    Raises:
+        BadRequest: where they are not what the signature takes.
+    """
+    signature.check_names(protos)
+    arrays = []
+    for spec in signature.inputs:
+        proto = protos[spec.name]
+        signature.check_tensor(spec, dtype_of(spec.name, proto), shape_of(spec.name, proto))
+        arrays.append(decode(spec.name, proto))
+    return arrays
 
 
 def decode(name: str, proto: Any) -> Array:

@@ -47,5 +47,10 @@ class GrpcCall:
 @lru_cache(256)
 def status_block(code: int, message: str) -> bytes:
     """The only block of headers of an answer without a message ("trailers only")."""
+    return OK_HEAD + status_fields(code, message)
+
+
+def status_fields(code: int, message: str) -> bytes:
+    """The fields that end an answer that is an error."""
     text = quote(message[:_LONGEST_MESSAGE], safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~")
-    return OK_HEAD + literal("grpc-status", str(code)) + literal("grpc-message", text)
+    return literal("grpc-status", str(code)) + literal("grpc-message", text)

@@ -2,14 +2,12 @@
 
 from typing import Any
 
-from google.protobuf.message import DecodeError
-
 from cloud_ml.serving.batching import Outcome, Request
 from cloud_ml.serving.codecs import tensor_proto
 from cloud_ml.serving.codecs.layouts import Layouts, predict_spans
 from cloud_ml.serving.codecs.predict_answer import PredictAnswer
-from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.grpc.calls import GrpcCall
+from cloud_ml.serving.grpc.messages import parsed
 from cloud_ml.serving.loaded import LoadedVersion, rows_and_tails
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE
@@ -64,14 +62,7 @@ class Prediction:
         version = find(self._table, asked.model_spec)
         signature = version.signature(asked.model_spec.signature_name)
         wanted = signature.wanted(asked.output_filter)
-        signature.check_names(asked.inputs)
-        arrays = []
-        for spec in signature.inputs:
-            proto = asked.inputs[spec.name]
-            signature.check_tensor(
-                spec, tensor_proto.dtype_of(spec.name, proto), tensor_proto.shape_of(spec.name, proto)
-            )
-            arrays.append(tensor_proto.decode(spec.name, proto))
+        arrays = tensor_proto.arrays_of(signature, asked.inputs)
         rows, tails = rows_and_tails(signature, [array.shape for array in arrays])
         plan = PredictPlan(
             version, signature, rows, tails, PredictAnswer(signature, wanted, spec_of(version, signature))
@@ -80,18 +71,6 @@ class Prediction:
         if spans is not None:
             self._layouts.learn(body, spans, plan)
         version.submit(signature, Request(call, plan, arrays, rows, call.deadline), tails)
-
-
-def parsed(name: str, data: bytes) -> Any:
-    """A message of this full name.
-
-    Raises:
-        BadRequest: where the bytes are none.
-    """
-    try:
-        return message(name).FromString(data)
-    except DecodeError as error:
-        raise BadRequest(f"the message is no {name.rpartition('.')[2]}: {error}") from error
 
 
 def find(table: ModelTable, spec: Any) -> LoadedVersion:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from cloud_ml.serving.codecs.compression import decompressed
 from cloud_ml.serving.errors import BadRequest, ServingError, TooLate, Unsupported
 from cloud_ml.serving.grpc.calls import PREFIX, GrpcCall, status_block
+from cloud_ml.serving.grpc.streams import GrpcStream, StreamMethod
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.frames import literal
 from cloud_ml.serving.tallies import Refusals
@@ -22,10 +23,11 @@ _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-
 class Head:
     """What the head of a request means."""
 
-    __slots__ = ("encoding", "method", "refusal", "timeout")
+    __slots__ = ("encoding", "method", "refusal", "stream", "timeout")
 
     def __init__(self) -> None:
         self.method: Method | None = None
+        self.stream: StreamMethod | None = None
         self.refusal: bytes | None = None
         self.timeout = 0.0
         self.encoding = b"identity"
@@ -34,8 +36,15 @@ class Head:
 class GrpcService:
     """Serves the methods of a table: full path to what answers."""
 
-    def __init__(self, methods: Mapping[str, Method], max_bytes: int, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self,
+        methods: Mapping[str, Method],
+        max_bytes: int,
+        loop: asyncio.AbstractEventLoop,
+        streams: Mapping[str, StreamMethod] | None = None,
+    ) -> None:
         self._methods = {path.encode(): method for path, method in methods.items()}
+        self._streams = {path.encode(): method for path, method in (streams or {}).items()}
         self._max_bytes = max_bytes
         self._loop = loop
         self.refusals = Refusals()
@@ -49,7 +58,8 @@ class GrpcService:
             return head
         path = told.get(b":path", b"")
         head.method = self._methods.get(path)
-        if head.method is None:
+        head.stream = self._streams.get(path)
+        if head.method is None and head.stream is None:
             head.refusal = _refusal(Unsupported(f"there is no method {path.decode('ascii', 'replace')[:200]}"))
         timeout = told.get(b"grpc-timeout")
         if timeout is not None:
@@ -70,7 +80,10 @@ class GrpcService:
     def serve(self, connection: Http2Connection[Head], stream: int, head: Head, body: bytes) -> None:
         """See ``http2.connection.Service``."""
         if head.refusal is not None or head.method is None:
-            connection.answer(stream, head.refusal or b"")
+            if head.refusal is None:
+                connection.listen(stream, body)
+            else:
+                connection.answer(stream, head.refusal)
             return
         call = GrpcCall(connection, stream, self._loop.time() + head.timeout if head.timeout else 0.0)
         try:
@@ -84,6 +97,12 @@ class GrpcService:
             self.refusals.add("grpc", ServingError.grpc)
             log.exception("a call failed")
             call.fail(ServingError("the server failed; its log says why"))
+
+    def sink(self, connection: Http2Connection[Head], stream: int, head: Head) -> GrpcStream | None:
+        """See ``http2.connection.Service``."""
+        if head.stream is None or head.refusal is not None:
+            return None
+        return GrpcStream(connection, stream, head.stream)
 
     def _unpacked(self, head: Head, body: bytes) -> bytes:
         """The one message of a body, decompressed, with the prefix it would have without compression."""

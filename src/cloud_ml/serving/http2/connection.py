@@ -7,10 +7,13 @@ from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.frames import ConnectionFault
 from cloud_ml.serving.http2.headers import Heads
 from cloud_ml.serving.http2.outgoing import EMPTY, Body, Outgoing
-from cloud_ml.serving.http2.stream import Limits, Stream
+from cloud_ml.serving.http2.patience import Patience
+from cloud_ml.serving.http2.stream import Limits, Sink, Stream
 from cloud_ml.serving.turns import Turns
 
 H = TypeVar("H")
+CUT_SHORT_KEPT = 1_000
+"""Streams that ended before their request was whole, and whose peer may not know it yet."""
 
 
 class Service(Protocol[H]):
@@ -20,7 +23,10 @@ class Service(Protocol[H]):
         """What the head of a request means; never raises, an error is a meaning too. May be kept for other requests."""
 
     def serve(self, connection: "Http2Connection[H]", stream: int, head: H, body: bytes) -> None:
-        """Answer a whole request, now or later, by ``connection.answer`` or ``connection.reset``."""
+        """Answer a whole request, now or later, by ``connection.answer``, or take it piece by piece: ``listen``."""
+
+    def sink(self, connection: "Http2Connection[H]", stream: int, head: H) -> Sink | None:
+        """Who takes the body as it comes; None where it is wanted whole."""
 
 
 class Http2Connection(asyncio.Protocol, Generic[H]):
@@ -41,7 +47,10 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._begun = False
         self._unacknowledged = 0
         self._buffered = 0
-        self._resets = 0
+        self._patience = Patience(limits)
+        self._settled = False
+        self._paused = False
+        self._cut_short: dict[int, None] = {}
         self._split: tuple[int, int, bytearray] | None = None
         self._leaving = False
         self._transport: asyncio.Transport | None = None
@@ -67,20 +76,23 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
     def connection_lost(self, exc: Exception | None) -> None:
         self._outgoing.close()
         self._streams.clear()
+        self._hold(-self._buffered)
 
     def pause_writing(self) -> None:
         """The peer does not read: take nothing more from it."""
+        self._paused = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
+        self._paused = False
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 
     @property
     def busy(self) -> bool:
-        """Whether a request is under way."""
-        return bool(self._streams) or self._outgoing.waiting
+        """Whether a request is under way; who only listens does not count."""
+        return bool(self._outgoing.waiting) or any(stream.sink is None for stream in self._streams.values())
 
     def leave(self) -> None:
         """Take no new request; close when the last answer is out."""
@@ -88,6 +100,31 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
             self._leaving = True
             self._outgoing.send(frames.goaway(self._last, frames.NO_ERROR))
         self._close_if_done()
+
+    def tick(self, _now: float) -> None:
+        """A second passed: cut who is too slow."""
+        outgoing = self._outgoing
+        stuck = self._paused or (bool(outgoing.waiting) and not outgoing.moved)
+        outgoing.moved = False
+        half = not self._settled or self._split is not None or self._rest[3:4] not in (b"", b"\0")
+        try:
+            self._patience.second(half=half, stuck=stuck)
+        except ConnectionFault as fault:
+            self._fail(fault)
+            if self._paused and self._transport is not None:
+                self._transport.abort()
+            return
+        for number in [number for number, stream in self._streams.items() if self._too_slow(stream)]:
+            self._forget(number, self._streams[number])
+            outgoing.send(frames.reset(number, frames.CANCEL))
+        if self._patience.idle and not self._streams and not outgoing.waiting:
+            self.leave()
+
+    def _too_slow(self, stream: Stream[H]) -> bool:
+        if stream.asked or stream.sink is not None:
+            return False
+        stream.age += 1
+        return stream.age > self._limits.body_s
 
     def _close_if_done(self) -> None:
         if self._leaving and not self.busy:
@@ -100,10 +137,14 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
     def data_received(self, data: bytes) -> None:
         if self._rest:
             data = self._rest + data
+        self._patience.quiet = 0
         at, end = 0, len(data)
         try:
             if not self._begun:
                 at = self._preface(data)
+                if not self._begun:
+                    self._rest = data
+                    return
             while end - at >= 9:
                 high, low, kind, flags, number = frames.HEAD.unpack_from(data, at)
                 size = high << 8 | low
@@ -130,22 +171,27 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         raise ConnectionFault(frames.PROTOCOL_ERROR, "a head that was not ended")
 
     def _preface(self, data: bytes) -> int:
+        """Where the first frame begins, when it is known to be SETTINGS: section 3.4."""
         expected = frames.PREFACE
-        if not expected.startswith(data[: len(expected)]):
+        size = len(expected)
+        if not expected.startswith(data[:size]) or (len(data) > size + 3 and data[size + 3] != frames.SETTINGS):
             raise ConnectionFault(frames.PROTOCOL_ERROR, "not HTTP/2")
-        self._begun = len(data) >= len(expected)
-        return len(expected) if self._begun else 0
+        self._begun = len(data) > size + 3
+        return size
 
     def _fail(self, fault: ConnectionFault) -> None:
         self._rest = b""
+        self._leaving = True
         self._outgoing.send(frames.goaway(self._last, fault.code, fault.why))
         self._outgoing.flush()
+        self._outgoing.close()
+        self._streams.clear()  # nobody gets these answers
         if self._transport is not None:
             self._transport.close()
 
     def _headers(self, number: int, flags: int, block: bytes) -> None:
         if flags & (frames.PADDED | frames.WITH_PRIORITY):
-            block = _unpadded(block, flags)
+            block = frames.unpadded(block, flags)
         if number & 1 == 0:
             raise ConnectionFault(frames.PROTOCOL_ERROR, f"a request on stream {number}")
         if flags & frames.END_HEADERS:
@@ -154,13 +200,15 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
             self._split = (number, flags, bytearray(block))
 
     def _head(self, number: int, flags: int, block: bytes) -> None:
-        head = self._heads.read(block)  # always: the table has to follow
         if number <= self._last:
+            self._heads.read(block, trailers=True)
             self._trailers(number, flags)
             return
+        head = self._heads.read(block)  # always: the table has to follow
         self._last = number
-        if self._leaving or len(self._streams) >= self._limits.streams:
-            self._outgoing.send(frames.reset(number, frames.REFUSED_STREAM))
+        if head is None or self._full():
+            self._patience.free()
+            self._refused(number, flags, frames.PROTOCOL_ERROR if head is None else frames.REFUSED_STREAM)
             return
         stream = Stream(head)
         self._streams[number] = stream
@@ -171,10 +219,23 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
     def _trailers(self, number: int, flags: int) -> None:
         stream = self._streams.get(number)
         if stream is None:
-            return  # it was answered or given up meanwhile
+            if number in self._cut_short:
+                return
+            raise ConnectionFault(frames.PROTOCOL_ERROR, f"a head on stream {number}, which is over")
         if stream.asked or not flags & frames.END_STREAM:
             raise ConnectionFault(frames.PROTOCOL_ERROR, f"a second head on stream {number}")
         self._whole(number, stream)
+
+    def _full(self) -> bool:
+        """Whether no further request can be taken now."""
+        outgoing, limits = self._outgoing, self._limits
+        under_way = len(self._streams) + outgoing.waiting
+        return self._leaving or under_way >= limits.streams or outgoing.held > limits.unread_bytes
+
+    def _refused(self, number: int, flags: int, code: int) -> None:
+        if not flags & frames.END_STREAM:
+            self._cut(number)
+        self._outgoing.send(frames.reset(number, code))
 
     def _data(self, number: int, flags: int, data: bytes, at: int, stop: int) -> None:
         size = stop - at
@@ -184,9 +245,8 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
             self._unacknowledged = 0
         stream = self._streams.get(number)
         if stream is None or stream.asked:
-            if number > self._last or number == 0:
-                raise ConnectionFault(frames.PROTOCOL_ERROR, f"data on stream {number}, which was not opened")
-            return  # it was answered or given up meanwhile
+            self._unexpected(number, stream)
+            return
         if flags & frames.PADDED:
             if not size or data[at] >= size:
                 raise ConnectionFault(frames.PROTOCOL_ERROR, "more padding than frame")
@@ -197,26 +257,63 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
             self._service.serve(self, number, stream.head, data[at:stop])
             return
         if stop == at and not flags & frames.END_STREAM:
-            self._patience()
+            self._patience.free()
+        if stream.sink is None:
+            stream.sink = self._service.sink(self, number, stream.head)
+        if stream.sink is not None:
+            stream.asked = bool(flags & frames.END_STREAM)
+            stream.sink.data(data[at:stop], ended=stream.asked)
+        elif not self._keep(number, stream, data[at:stop]):
             return
-        stream.chunks.append(data[at:stop])
-        stream.size += stop - at
-        self._buffered += stop - at
-        if stream.size > self._limits.body_bytes or self._buffered > self._limits.buffered_bytes:
-            self._forget(number, stream)
-            self._outgoing.send(*self._too_large(number))
-            return
-        if flags & frames.END_STREAM:
+        elif flags & frames.END_STREAM:
             self._whole(number, stream)
             return
+        self._acknowledge(number, stream, size)
+
+    def _acknowledge(self, number: int, stream: Stream[H], size: int) -> None:
+        """Give the peer of a long body its window back, in large pieces."""
         stream.unacknowledged += size
+        if stream.unacknowledged > self._limits.window:
+            raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed")
         if stream.unacknowledged > self._limits.window >> 1:
             self._outgoing.send(frames.window_update(number, stream.unacknowledged))
             stream.unacknowledged = 0
 
+    def _keep(self, number: int, stream: Stream[H], data: bytes) -> bool:
+        """Add to a body that is not whole, unless it is too large."""
+        stream.chunks.append(data)
+        stream.size += len(data)
+        self._hold(len(data))
+        if stream.size <= self._limits.body_bytes and self._limits.budget.held <= self._limits.budget.most:
+            return True
+        self._forget(number, stream)
+        self._outgoing.send(*self._too_large(number))
+        return False
+
+    def _unexpected(self, number: int, stream: Stream[H] | None) -> None:
+        """Data where none can be: section 5.1."""
+        if number > self._last or number == 0:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, f"data on stream {number}, which was not opened")
+        if stream is not None:
+            self._patience.free()
+            self._forget(number, stream)
+            self._outgoing.send(frames.reset(number, frames.STREAM_CLOSED))
+        elif number not in self._cut_short:
+            raise ConnectionFault(frames.STREAM_CLOSED, f"data on stream {number}, which is over")
+
+    def _hold(self, size: int) -> None:
+        self._buffered += size
+        self._limits.budget.held += size
+
+    def _cut(self, number: int) -> None:
+        """Pass over what still comes on a stream."""
+        self._cut_short[number] = None
+        if len(self._cut_short) > CUT_SHORT_KEPT:
+            del self._cut_short[next(iter(self._cut_short))]
+
     def _whole(self, number: int, stream: Stream[H]) -> None:
         body = b"".join(stream.chunks)
-        self._buffered -= stream.size
+        self._hold(-stream.size)
         stream.chunks, stream.size, stream.asked = [], 0, True
         self._service.serve(self, number, stream.head, body)
 
@@ -224,28 +321,29 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         return (*self._limits.too_large(number), frames.reset(number, frames.NO_ERROR))
 
     def _forget(self, number: int, stream: Stream[H]) -> None:
-        self._buffered -= stream.size
+        self._hold(-stream.size)
         del self._streams[number]
-
-    def _patience(self) -> None:
-        """Frames that cost a peer nothing are counted: resets, and data without data."""
-        self._resets += 1
-        if self._resets > self._limits.resets:
-            raise ConnectionFault(frames.ENHANCE_YOUR_CALM, "too many requests that were given up")
+        if not stream.asked:
+            self._cut(number)
 
     def _other(self, kind: int, number: int, flags: int, payload: bytes) -> None:
         if kind == frames.WINDOW_UPDATE:
             if len(payload) != 4:
                 raise ConnectionFault(frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE")
+            if number > self._last:
+                raise ConnectionFault(frames.PROTOCOL_ERROR, f"a window of stream {number}, which was not opened")
             self._outgoing.more(number, frames.NUMBER.unpack(payload)[0] & 0x7FFFFFFF, self._streams.get(number))
             self._close_if_done()
         elif kind == frames.PING:
             if len(payload) != 8 or number:
-                raise ConnectionFault(frames.FRAME_SIZE_ERROR, "PING")
+                raise ConnectionFault(frames.PROTOCOL_ERROR if number else frames.FRAME_SIZE_ERROR, "PING")
+            self._patience.free()
             if not flags & frames.ACK:
                 self._outgoing.send(frames.frame(frames.PING, frames.ACK, 0, payload))
         elif kind == frames.SETTINGS:
+            self._patience.free()
             self._outgoing.settings(number, flags, payload)
+            self._settled = True
         elif kind == frames.RST_STREAM:
             self._reset(number, payload)
         elif kind == frames.CONTINUATION:
@@ -255,7 +353,8 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
             self._close_if_done()
         elif kind == frames.PUSH_PROMISE:
             raise ConnectionFault(frames.PROTOCOL_ERROR, "a client does not push")
-        # PRIORITY and unknown kinds are passed over: section 5.5
+        else:
+            self._patience.free()  # PRIORITY and unknown kinds are passed over: section 5.5
 
     def _continuation(self, number: int, flags: int, payload: bytes) -> None:
         if self._split is None or self._split[0] != number:
@@ -276,9 +375,9 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         stream = self._streams.get(number)
         if stream is not None:
             self._forget(number, stream)
-            self._patience()
+        if self._outgoing.drop(number) or stream is not None:
+            self._patience.free()
             self._close_if_done()
-        self._outgoing.drop(number)
 
     # --- answers out ---
 
@@ -294,22 +393,44 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         stream = self._streams.pop(number, None)
         if stream is None:
             return
-        if self._resets:
-            self._resets -= 1
+        if self._patience.count:
+            self._patience.count -= 1
         self._outgoing.answer(number, stream, head, body, trailers)
         if self._leaving:
             self._close_if_done()
 
+    # --- bodies and answers piece by piece ---
 
-def _unpadded(block: bytes, flags: int) -> bytes:
-    """A HEADERS payload without its padding and priority: section 6.2."""
-    start, pad = 0, 0
-    if flags & frames.PADDED:
-        if not block:
-            raise ConnectionFault(frames.FRAME_SIZE_ERROR, "HEADERS")
-        start, pad = 1, block[0]
-    if flags & frames.WITH_PRIORITY:
-        start += 5
-    if start + pad > len(block):
-        raise ConnectionFault(frames.PROTOCOL_ERROR, "more padding than frame")
-    return block[start : len(block) - pad]
+    def listen(self, number: int, body: bytes) -> None:
+        """Give a body that came whole to who takes it piece by piece."""
+        stream = self._streams[number]
+        sink = stream.sink = stream.sink or self._service.sink(self, number, stream.head)
+        if sink is not None:
+            sink.data(body, ended=True)
+
+    def begin(self, number: int, head: bytes) -> None:
+        """The head of an answer that comes in pieces."""
+        if number in self._streams:
+            self._outgoing.begin(number, head)
+
+    def push(self, number: int, data: bytes) -> None:
+        """A piece of an answer; who does not read is given up."""
+        stream = self._streams.get(number)
+        if stream is None:
+            return
+        self._outgoing.push(number, stream, data)
+        if self._outgoing.holds(number) > self._limits.frame_bytes * 16:
+            self._outgoing.drop(number)
+            self._forget(number, stream)
+            self._outgoing.send(frames.reset(number, frames.ENHANCE_YOUR_CALM))
+
+    def finish(self, number: int, trailers: bytes) -> None:
+        """The end of such an answer."""
+        stream = self._streams.get(number)
+        if stream is None:
+            return
+        self._forget(number, stream)
+        self._outgoing.finish(number, trailers)
+        if not stream.asked and not self._outgoing.holds(number):
+            self._outgoing.send(frames.reset(number, frames.NO_ERROR))
+        self._close_if_done()

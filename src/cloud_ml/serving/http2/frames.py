@@ -66,6 +66,24 @@ def goaway(last: int, code: int, why: str = "") -> bytes:
     return frame(GOAWAY, 0, 0, NUMBER.pack(last) + NUMBER.pack(code) + why.encode()[:128])
 
 
+def unpadded(block: bytes, flags: int) -> bytes:
+    """A HEADERS payload without its padding and priority: section 6.2.
+
+    Raises:
+        ConnectionFault: where there is less than that.
+    """
+    start, pad = 0, 0
+    if flags & PADDED:
+        if not block:
+            raise ConnectionFault(FRAME_SIZE_ERROR, "HEADERS")
+        start, pad = 1, block[0]
+    if flags & WITH_PRIORITY:
+        start += 5
+    if start + pad > len(block):
+        raise ConnectionFault(PROTOCOL_ERROR, "more padding than frame")
+    return block[start : len(block) - pad]
+
+
 def literal(name: str, value: str) -> bytes:
     """A header field that no table keeps: RFC 7541, section 6.2.2, without Huffman code."""
     return b"\x00" + _string(name.encode("ascii")) + _string(value.encode("ascii"))

@@ -12,6 +12,29 @@ from cloud_ml.serving.http2.frames import COMPRESSION_ERROR, ConnectionFault
 T = TypeVar("T")
 REMEMBERED = 256
 """Heads kept for each connection."""
+LONGEST = 1024
+"""Bytes of a block that is kept."""
+
+_HOP_BY_HOP = {b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"}
+_PSEUDO = {b":method", b":scheme", b":path", b":authority"}
+
+
+def malformed(fields: list[tuple[bytes, bytes]]) -> bool:
+    """Whether a request may not have these fields: RFC 9113, sections 8.2 and 8.3."""
+    pseudo: dict[bytes, bytes] = {}
+    regular = False
+    for name, value in fields:
+        if name != name.lower() or any(each in value for each in (b"\0", b"\r", b"\n")):
+            return True
+        if name[:1] == b":":
+            if regular or name not in _PSEUDO or name in pseudo:
+                return True
+            pseudo[name] = value
+            continue
+        regular = True
+        if not name or name in _HOP_BY_HOP or (name == b"te" and value != b"trailers"):
+            return True
+    return not (pseudo.get(b":method") and pseudo.get(b":scheme") and pseudo.get(b":path"))
 
 
 class _WatchedTable(HeaderTable):
@@ -51,23 +74,25 @@ class Heads(Generic[T]):
         self._decoder.header_table = self._table
         self._seen: dict[bytes, T] = {}
 
-    def read(self, block: bytes) -> T:
-        """What the block means.
+    def read(self, block: bytes, *, trailers: bool = False) -> T | None:
+        """What the block means; None where a request may not have such a head, and for ``trailers``.
 
         Raises:
             ConnectionFault: where it cannot be decoded; the table is lost then, and the connection with it.
         """
         known = self._seen.get(block)
-        if known is not None:
+        if known is not None and not trailers:
             return known
         before = self._table.changes
         try:
             fields = [(field[0], field[1]) for field in self._decoder.decode(block, raw=True)]
         except (HPACKError, UnicodeDecodeError, IndexError) as error:
             raise ConnectionFault(COMPRESSION_ERROR, f"header block: {error}") from error
-        head = self._understand(fields)
         if self._table.changes != before or len(self._seen) >= REMEMBERED:
             self._seen.clear()
-        if self._table.changes == before:
+        if trailers or malformed(fields):
+            return None
+        head = self._understand(fields)
+        if self._table.changes == before and len(block) <= LONGEST:
             self._seen[block] = head
         return head

@@ -14,11 +14,11 @@ EMPTY: Body = (0, ())
 
 
 class _Waiting:
-    """An answer that is larger than what the peer takes now."""
+    """An answer that is larger than what the peer takes now; without ``trailers``, there is more to come."""
 
     __slots__ = ("rest", "stream", "trailers")
 
-    def __init__(self, stream: Stream[Any], rest: memoryview, trailers: bytes) -> None:
+    def __init__(self, stream: Stream[Any], rest: memoryview, trailers: bytes | None) -> None:
         self.stream = stream
         self.rest = rest
         self.trailers = trailers
@@ -35,11 +35,13 @@ class Outgoing:
         self._initial = frames.DEFAULT_WINDOW
         self._frame = frames.DEFAULT_FRAME
         self._waiting: dict[int, _Waiting] = {}
+        self.held = 0
+        self.moved = True
 
     @property
-    def waiting(self) -> bool:
-        """Whether an answer is not out yet."""
-        return bool(self._waiting)
+    def waiting(self) -> int:
+        """How many answers are not out yet; ``held`` are their bytes, ``moved`` tells that some of them went."""
+        return len(self._waiting)
 
     def open(self, transport: asyncio.Transport) -> None:
         """Write there from now on."""
@@ -50,6 +52,7 @@ class Outgoing:
         self._transport = None
         self._parts.clear()
         self._waiting.clear()
+        self.held = 0
 
     def send(self, *parts: bytes) -> None:
         """Frames that no window counts."""
@@ -81,34 +84,70 @@ class Outgoing:
             put += (_lead(trailers, frames.HEADERS, 0x5), stream_id, trailers)
             return
         self._waiting[number] = _Waiting(stream, memoryview(b"".join(pieces)), trailers)
-        self._go_on()
+        self.held += size
+        self._try(number)
+
+    def begin(self, number: int, head: bytes) -> None:
+        """The head of an answer whose body comes piece by piece."""
+        self.send(frames.frame(frames.HEADERS, 0x4, number, head))
+
+    def push(self, number: int, stream: Stream[Any], data: bytes) -> None:
+        """A piece of such a body."""
+        waiting = self._waiting.get(number)
+        if waiting is None:
+            self._waiting[number] = _Waiting(stream, memoryview(data), None)
+        else:
+            waiting.rest = memoryview(bytes(waiting.rest) + data)
+        self.held += len(data)
+        self._try(number)
+
+    def finish(self, number: int, trailers: bytes) -> None:
+        """The end of such an answer."""
+        waiting = self._waiting.get(number)
+        if waiting is None:
+            self.send(frames.frame(frames.HEADERS, 0x5, number, trailers))
+        else:
+            waiting.trailers = trailers
+
+    def holds(self, number: int) -> int:
+        """Bytes of an answer that are not out yet."""
+        waiting = self._waiting.get(number)
+        return len(waiting.rest) if waiting is not None else 0
 
     def more(self, number: int, credit: int, stream: Stream[Any] | None) -> None:
         """The peer takes more: on the connection, or on a stream that may be answered already."""
+        if credit == 0:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing")
         if number == 0:
-            if credit == 0:
-                raise ConnectionFault(frames.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing")
             self._window += credit
             if self._window > frames.LARGEST_WINDOW:
                 raise ConnectionFault(frames.FLOW_CONTROL_ERROR, "the window of the connection")
-        else:
-            waiting = self._waiting.get(number)
-            stream = waiting.stream if waiting is not None else stream
-            if stream is None:
-                return
-            stream.credit += credit
-            if credit == 0 or self._initial + stream.credit > frames.LARGEST_WINDOW:
-                raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"the window of stream {number}")
-        if self._waiting:
-            self._go_on()
+            if self._waiting:
+                self._go_on()
+            return
+        waiting = self._waiting.get(number)
+        stream = waiting.stream if waiting is not None else stream
+        if stream is None:
+            return
+        stream.credit += credit
+        if self._initial + stream.credit > frames.LARGEST_WINDOW:
+            raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"the window of stream {number}")
+        if waiting is not None:
+            self._try(number)
 
-    def drop(self, number: int) -> None:
-        """Nobody waits for this answer any more."""
-        self._waiting.pop(number, None)
+    def drop(self, number: int) -> bool:
+        """Nobody waits for this answer any more; whether some of it was left."""
+        waiting = self._waiting.pop(number, None)
+        if waiting is None:
+            return False
+        self.held -= len(waiting.rest)
+        return True
 
     def settings(self, number: int, flags: int, payload: bytes) -> None:
         """What the peer wants, acknowledged: section 6.5."""
-        if number or len(payload) % 6 or (flags & frames.ACK and payload):
+        if number:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, "SETTINGS of a stream")
+        if len(payload) % 6 or (flags & frames.ACK and payload):
             raise ConnectionFault(frames.FRAME_SIZE_ERROR, "SETTINGS")
         if flags & frames.ACK:
             return
@@ -129,23 +168,27 @@ class Outgoing:
 
     def _go_on(self) -> None:
         """Send as much of the waiting answers as the windows allow, the oldest first."""
-        done = []
-        for number, waiting in self._waiting.items():
-            while waiting.rest:
-                size = min(len(waiting.rest), self._window, self._initial + waiting.stream.credit, self._frame)
-                if size <= 0:
-                    break
-                self.send(frames.frame(frames.DATA, 0, number, bytes(waiting.rest[:size])))
-                waiting.rest = waiting.rest[size:]
-                self._window -= size
-                waiting.stream.credit -= size
-            if not waiting.rest:
-                self.send(frames.frame(frames.HEADERS, 0x5, number, waiting.trailers))
-                done.append(number)
+        for number in list(self._waiting):
             if self._window <= 0:
                 break
-        for number in done:
-            del self._waiting[number]
+            self._try(number)
+
+    def _try(self, number: int) -> None:
+        """Send as much of one waiting answer as the windows allow."""
+        waiting = self._waiting[number]
+        while waiting.rest:
+            size = min(len(waiting.rest), self._window, self._initial + waiting.stream.credit, self._frame)
+            if size <= 0:
+                return
+            self.send(frames.frame(frames.DATA, 0, number, bytes(waiting.rest[:size])))
+            waiting.rest = waiting.rest[size:]
+            self._window -= size
+            waiting.stream.credit -= size
+            self.held -= size
+            self.moved = True
+        if waiting.trailers is not None:
+            self.send(frames.frame(frames.HEADERS, 0x5, number, waiting.trailers))
+        del self._waiting[number]
 
 
 def _lead_of(size: int, kind: int, flags: int) -> bytes:

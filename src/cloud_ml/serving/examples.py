@@ -1,0 +1,94 @@
+"""Classify and Regress: ``tf.Example`` records in, classes or values out, by signatures that take them serialized."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from cloud_ml.serving import dtypes
+from cloud_ml.serving.batching import Outcome
+from cloud_ml.serving.errors import BadRequest, ModelFailed
+from cloud_ml.serving.protos import message
+from cloud_ml.serving.runtimes.base import Array
+from cloud_ml.serving.signatures import CLASSIFY, REGRESS, Signature
+
+CLASSES, SCORES, OUTPUTS = "classes", "scores", "outputs"
+"""The names that TensorFlow gives the outputs of such signatures."""
+
+
+def examples_of(asked: Any) -> list[bytes]:
+    """The serialized examples of an ``Input``; a context is part of each of them.
+
+    Raises:
+        BadRequest: where there is none.
+    """
+    kind = asked.WhichOneof("kind")
+    if kind == "example_list":
+        examples = [each.SerializeToString() for each in asked.example_list.examples]
+    elif kind == "example_list_with_context":
+        told = asked.example_list_with_context
+        context = told.context.SerializeToString()
+        examples = [context + each.SerializeToString() for each in told.examples]  # later fields win, maps are merged
+        examples = [_merged(each) for each in examples]
+    else:
+        examples = []
+    if not examples:
+        raise BadRequest("the request has no examples: fill input.example_list.examples")
+    return examples
+
+
+def _merged(twice: bytes) -> bytes:
+    return bytes(message("tensorflow.Example").FromString(twice).SerializeToString(deterministic=True))
+
+
+def as_tensor(examples: Sequence[bytes]) -> Array:
+    """The one input of such a signature."""
+    made = np.empty(len(examples), object)
+    made[:] = examples
+    return made
+
+
+def check(signature: Signature, method: str) -> None:
+    """Refuse a signature that does not do this.
+
+    Raises:
+        BadRequest: with what the method needs.
+    """
+    takes = [spec.dtype for spec in signature.inputs] == [dtypes.STRING]
+    names = {spec.name for spec in signature.outputs}
+    gives = names & {CLASSES, SCORES} if method == CLASSIFY else OUTPUTS in names
+    if not takes or not gives or (signature.method != method and signature.method in (CLASSIFY, REGRESS)):
+        outputs = f"{CLASSES!r} or {SCORES!r}" if method == CLASSIFY else repr(OUTPUTS)
+        raise BadRequest(f"{method} needs a signature with one string input and an output {outputs}: {signature}")
+
+
+def classifications(signature: Signature, outcome: Outcome, first: int, rows: int) -> list[list[tuple[str, float]]]:
+    """Labels with scores, for each row; a label is empty and a score 0 where the model does not tell it."""
+    classes, scores = (_output(signature, outcome, name, first, rows) for name in (CLASSES, SCORES))
+    one = classes if classes is not None else scores
+    if one is None or any(each is not None and each.shape != one.shape for each in (classes, scores)) or one.ndim != 2:
+        raise ModelFailed(f"classes and scores must be of one shape [rows, classes]: {signature}")
+    labels = [[_text(each) for each in row] for row in classes] if classes is not None else [[""] * one.shape[1]] * rows
+    values = scores.astype(float).tolist() if scores is not None else [[0.0] * one.shape[1]] * rows
+    return [list(zip(*pair, strict=True)) for pair in zip(labels, values, strict=True)]
+
+
+def regressions(signature: Signature, outcome: Outcome, first: int, rows: int) -> list[float]:
+    """A value for each row."""
+    values = _output(signature, outcome, OUTPUTS, first, rows)
+    if values is None or values.shape not in ((rows,), (rows, 1)):
+        shape = list(values.shape) if values is not None else None
+        raise ModelFailed(f"outputs must be one number for each of {rows} rows, not of shape {shape}: {signature}")
+    told: list[float] = values.astype(float).ravel().tolist()
+    return told
+
+
+def _output(signature: Signature, outcome: Outcome, name: str, first: int, rows: int) -> Array | None:
+    for spec, array in zip(signature.outputs, outcome.arrays, strict=True):
+        if spec.name == name:
+            return array[first : first + rows] if signature.batched else array
+    return None
+
+
+def _text(value: Any) -> str:
+    return value.decode(errors="replace") if isinstance(value, bytes) else str(value)

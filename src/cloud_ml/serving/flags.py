@@ -1,0 +1,114 @@
+"""Flags of ``cloudml-serve`` about models, their versions and TLS; names are TensorFlow Serving's where it has them."""
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.serving.versions.keeper import Rules
+from cloud_ml.serving.versions.wanted import ModelConfig
+
+_DEFAULT = Rules()
+
+
+def add_life(parser: argparse.ArgumentParser) -> None:
+    """Add them to a parser."""
+    one = parser.add_argument_group("models")
+    one.add_argument("--model_name", default="default", help="name of the only model")
+    one.add_argument("--model_base_path", type=Path, help="folder of its numbered versions")
+    one.add_argument("--model_config_file", type=Path, help="several models: a ModelServerConfig as text")
+    one.add_argument(
+        "--model_config_file_poll_wait_seconds", type=_seconds, default=0.0,
+        help="read that file again this often; 0: never (default)",
+    )  # fmt: skip
+    one.add_argument(
+        "--file_system_poll_wait_seconds", type=_seconds, default=_DEFAULT.poll_s,
+        help="look for new versions this often; 0: only at the start (default: 1)",
+    )  # fmt: skip
+    one.add_argument(
+        "--version_settle_seconds", type=_seconds, default=_DEFAULT.settle_s,
+        help="load a version when nothing was written into it for so long (default: 1)",
+    )  # fmt: skip
+    one.add_argument(
+        "--allow_version_labels_for_unavailable_models", action="store_true",
+        help="give labels to versions that do not answer yet",
+    )  # fmt: skip
+    one.add_argument(
+        "--allow_model_control",
+        action="store_true",
+        help="callers may reload the configuration, load and unload models",
+    )
+    how = parser.add_argument_group("loading")
+    how.add_argument(
+        "--num_load_threads", type=_positive, default=_DEFAULT.load_threads, help="versions that are loaded at once (2)"
+    )
+    how.add_argument(
+        "--max_num_load_retries", type=_whole, default=_DEFAULT.max_retries,
+        help="tries after a load that failed, unless files change (5)",
+    )  # fmt: skip
+    how.add_argument(
+        "--load_retry_interval_micros", type=_whole, default=int(_DEFAULT.retry_s * 1e6),
+        help="time between them (60000000: a minute)",
+    )  # fmt: skip
+    how.add_argument(
+        "--total_model_memory_limit_bytes", type=_whole, default=0,
+        help="load no version that does not fit in, at 1.2 times the size of its files; 0: no limit (default)",
+    )  # fmt: skip
+    how.add_argument(
+        "--enable_model_warmup", type=_truth, default=True, metavar="true|false",
+        help="run requests before a version answers (true)",
+    )  # fmt: skip
+    parser.add_argument("--ssl_config_file", type=Path, help="TLS on every port: an SSLConfig as text")
+
+
+def life_of(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[str, Any]:
+    """What they mean, as fields of ``Settings``."""
+    if (told.model_base_path is None) == (told.model_config_file is None):
+        parser.error("give --model_base_path for one model, or --model_config_file for several")
+    models = {}
+    if told.model_base_path is not None:
+        models[told.model_name] = ModelConfig(told.model_name, told.model_base_path.absolute())
+    rules = Rules(
+        poll_s=told.file_system_poll_wait_seconds,
+        settle_s=told.version_settle_seconds,
+        load_threads=told.num_load_threads,
+        max_retries=told.max_num_load_retries,
+        retry_s=told.load_retry_interval_micros / 1e6,
+        memory_bytes=told.total_model_memory_limit_bytes,
+        labels_for_unavailable=told.allow_version_labels_for_unavailable_models,
+    )
+    return {
+        "models": models,
+        "config_file": told.model_config_file,
+        "config_poll_s": told.model_config_file_poll_wait_seconds,
+        "rules": rules,
+        "warm_up": told.enable_model_warmup,
+        "allow_model_control": told.allow_model_control,
+        "tls_file": told.ssl_config_file,
+    }
+
+
+def _seconds(text: str) -> float:
+    value = float(text)
+    if not 0 <= value < 1e9:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, 0 or more")
+    return value
+
+
+def _whole(text: str) -> int:
+    value = int(text)
+    if value < 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 0")
+    return value
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is less than 1")
+    return value
+
+
+def _truth(text: str) -> bool:
+    if text.lower() not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither true nor false")
+    return text.lower() == "true"

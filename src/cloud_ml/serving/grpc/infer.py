@@ -1,0 +1,109 @@
+"""The Open Inference Protocol's ModelInfer."""
+
+from cloud_ml.serving.batching import Form, Outcome, Request
+from cloud_ml.serving.codecs.infer_answer import InferAnswer
+from cloud_ml.serving.codecs.infer_request import arrays_of, check_parameters, infer_spans
+from cloud_ml.serving.codecs.layouts import Layouts
+from cloud_ml.serving.errors import BadRequest
+from cloud_ml.serving.grpc.calls import GrpcCall
+from cloud_ml.serving.grpc.messages import parsed
+from cloud_ml.serving.loaded import LoadedVersion, rows_and_tails
+from cloud_ml.serving.signatures import Shape, Signature
+from cloud_ml.serving.table import ModelTable
+
+
+class InferPlan:
+    """What a request means, without its values and its id."""
+
+    __slots__ = ("answer", "rows", "signature", "tails", "version")
+
+    def __init__(
+        self, version: LoadedVersion, signature: Signature, rows: int, tails: tuple[Shape, ...], answer: InferAnswer
+    ) -> None:
+        self.version = version
+        self.signature = signature
+        self.rows = rows
+        self.tails = tails
+        self.answer = answer
+
+    def send(self, call: GrpcCall, outcome: Outcome, first: int, rows: int) -> None:
+        """See ``batching.Form``."""
+        parts, size = self.answer.parts(outcome, first, rows, b"")
+        call.reply(parts, size)
+
+
+class _Named:
+    """The same for a request that has an id, which its answer repeats."""
+
+    __slots__ = ("_answer", "_id")
+
+    def __init__(self, plan: InferPlan, id_: bytes) -> None:
+        self._answer = plan.answer
+        self._id = id_
+
+    def send(self, call: GrpcCall, outcome: Outcome, first: int, rows: int) -> None:
+        parts, size = self._answer.parts(outcome, first, rows, self._id)
+        call.reply(parts, size)
+
+
+class Infer:
+    """Answers ``ModelInfer``."""
+
+    def __init__(self, table: ModelTable) -> None:
+        self._table = table
+        self._layouts: Layouts[InferPlan] = Layouts()
+        self._generation = -1
+
+    def infer(self, call: GrpcCall, body: bytes) -> None:
+        """A ``ModelInferRequest``, from byte 5 on."""
+        if self._table.generation != self._generation:
+            self._layouts.forget()
+            self._generation = self._table.generation
+        layout = self._layouts.find(body)
+        if layout is None:
+            self._read(call, body)
+            return
+        plan = layout.plan
+        tensors = [body[start:end] for start, end in layout.spans]
+        form: Form = plan
+        if len(tensors) > len(plan.tails):
+            form = _Named(plan, tensors.pop())
+        plan.version.submit(plan.signature, Request(call, form, tensors, plan.rows, call.deadline), plan.tails)
+
+    def _read(self, call: GrpcCall, body: bytes) -> None:
+        """A request that looks like none before."""
+        asked = parsed("inference.ModelInferRequest", body[5:])
+        version = find(self._table, asked.model_name, asked.model_version)
+        check_parameters("the request", asked.parameters)
+        for output in asked.outputs:
+            check_parameters(f"output {output.name!r}", output.parameters)
+        named = "signature_name" in asked.parameters
+        signature = version.signature(asked.parameters["signature_name"].string_param if named else "")
+        wanted = signature.wanted([output.name for output in asked.outputs])
+        arrays = arrays_of(signature, asked)
+        rows, tails = rows_and_tails(signature, [array.shape for array in arrays])
+        answer = InferAnswer(signature, wanted, version.name, version.number, raw=bool(asked.raw_input_contents))
+        plan = InferPlan(version, signature, rows, tails, answer)
+        spans = infer_spans(body, 5, signature, asked)
+        if spans is not None:
+            self._layouts.learn(body, spans, plan)
+        form: Form = _Named(plan, asked.id.encode()) if asked.id else plan
+        version.submit(signature, Request(call, form, arrays, rows, call.deadline), tails)
+
+
+def find(table: ModelTable, name: str, version: str) -> LoadedVersion:
+    """The version that a request names; an empty one is the newest."""
+    return table.find(name, number_of(version))
+
+
+def number_of(version: str) -> int | None:
+    """The number of a version as this protocol writes it.
+
+    Raises:
+        BadRequest: for what is no number.
+    """
+    if not version:
+        return None
+    if not (version.isascii() and version.isdigit() and len(version) <= 19):
+        raise BadRequest(f"model_version is {version!r}; a number, or nothing for the newest, can be asked for")
+    return int(version)

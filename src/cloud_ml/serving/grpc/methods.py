@@ -1,0 +1,58 @@
+"""Every method that this server has, by path: one table, whatever carries the calls."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from cloud_ml.serving.grpc.health import Health
+from cloud_ml.serving.grpc.infer import Infer
+from cloud_ml.serving.grpc.inference import Inference
+from cloud_ml.serving.grpc.messages import methods_of
+from cloud_ml.serving.grpc.models import Models
+from cloud_ml.serving.grpc.open_inference import SERVICE as OPEN_INFERENCE
+from cloud_ml.serving.grpc.open_inference import OpenInference
+from cloud_ml.serving.grpc.prediction import Prediction
+from cloud_ml.serving.grpc.reflection import Reflection
+from cloud_ml.serving.grpc.service import Method
+from cloud_ml.serving.grpc.streams import StreamMethod
+from cloud_ml.serving.table import ModelTable
+from cloud_ml.serving.versions.keeper import Keeper
+
+PREDICTION, MODELS, HEALTH = (
+    "tensorflow.serving.PredictionService",
+    "tensorflow.serving.ModelService",
+    "grpc.health.v1.Health",
+)
+REFLECTION, GENERATIONS = "grpc.reflection", ("v1", "v1alpha")
+
+
+@dataclass(frozen=True, slots=True)
+class Methods:
+    """Calls of one message each way, and the others."""
+
+    unary: Mapping[str, Method]
+    streams: Mapping[str, StreamMethod]
+
+
+def all_methods(table: ModelTable, keeper: Keeper, *, control: bool) -> Methods:
+    """The methods of a server; ``control`` allows callers to change what it serves."""
+    models, inference = Models(table, keeper, control=control), Inference(table)
+    names = [
+        PREDICTION,
+        MODELS,
+        OPEN_INFERENCE,
+        HEALTH,
+        *(f"{REFLECTION}.{each}.ServerReflection" for each in GENERATIONS),
+    ]
+    health = Health(keeper, frozenset(names))
+    unary: dict[str, Method] = {
+        f"/{PREDICTION}/Predict": Prediction(table).predict,
+        f"/{OPEN_INFERENCE}/ModelInfer": Infer(table).infer,
+        **methods_of(PREDICTION, {**inference.handlers, **models.prediction}),
+        **methods_of(MODELS, models.service),
+        **methods_of(OPEN_INFERENCE, OpenInference(table, keeper, control=control).handlers),
+        **methods_of(HEALTH, health.handlers),
+    }
+    streams: dict[str, StreamMethod] = {f"/{HEALTH}/Watch": health.watch}
+    for generation in GENERATIONS:
+        streams.update(Reflection(generation, sorted(names)).methods())
+    return Methods(unary, streams)

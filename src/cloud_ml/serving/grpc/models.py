@@ -1,0 +1,95 @@
+"""TensorFlow Serving's ModelService, and GetModelMetadata of its PredictionService."""
+
+from typing import Any
+
+from cloud_ml.serving.errors import BadRequest, ModelNotFound, NotNow, ServingError
+from cloud_ml.serving.grpc.calls import GrpcCall
+from cloud_ml.serving.grpc.messages import Handler, reply
+from cloud_ml.serving.grpc.prediction import find, spec_of
+from cloud_ml.serving.protos import message
+from cloud_ml.serving.signatures import TensorSpec
+from cloud_ml.serving.table import ModelTable
+from cloud_ml.serving.versions.keeper import Keeper
+from cloud_ml.serving.versions.wanted import from_message
+
+_SIGNATURE_DEF = "signature_def"
+
+
+class Models:
+    """What models there are, and which there shall be.
+
+    ``control`` allows callers to change what is served: whoever may do that makes the server read any folder.
+    """
+
+    def __init__(self, table: ModelTable, keeper: Keeper, *, control: bool) -> None:
+        self._table = table
+        self._keeper = keeper
+        self._control = control
+
+    @property
+    def prediction(self) -> dict[str, Handler]:
+        """Its methods of PredictionService."""
+        return {"GetModelMetadata": self._metadata}
+
+    @property
+    def service(self) -> dict[str, Handler]:
+        """Its methods of ModelService."""
+        return {"GetModelStatus": self._status, "HandleReloadConfigRequest": self._reload}
+
+    def _metadata(self, _call: GrpcCall, asked: Any) -> Any:
+        if not asked.metadata_field:
+            raise BadRequest(f"metadata_field is empty; {_SIGNATURE_DEF!r} can be asked for")
+        for field in asked.metadata_field:
+            if field != _SIGNATURE_DEF:
+                raise BadRequest(f"metadata_field is {field!r}; {_SIGNATURE_DEF!r} can be asked for")
+        version = find(self._table, asked.model_spec)
+        signatures = message("tensorflow.serving.SignatureDefMap")()
+        for signature in version.model.signatures.values():
+            told = signatures.signature_def[signature.name]
+            told.method_name = signature.method
+            for specs, infos in ((signature.inputs, told.inputs), (signature.outputs, told.outputs)):
+                for spec in specs:
+                    _describe(spec, infos[spec.name])
+        made = message("tensorflow.serving.GetModelMetadataResponse")()
+        made.model_spec.MergeFromString(spec_of(version))
+        made.metadata[_SIGNATURE_DEF].Pack(signatures, deterministic=True)
+        return made
+
+    def _status(self, _call: GrpcCall, asked: Any) -> Any:
+        spec = asked.model_spec
+        if not spec.name:
+            raise BadRequest("model_spec.name is empty")
+        choice = spec.WhichOneof("version_choice")
+        number = spec.version.value if choice == "version" else None
+        if choice == "version_label":
+            model = self._table.models.get(spec.name)
+            number = model.labels.get(spec.version_label) if model is not None else None
+            if number is None:
+                raise ModelNotFound(f"model {spec.name!r} has no label {spec.version_label!r}")
+        made = message("tensorflow.serving.GetModelStatusResponse")()
+        for status in self._keeper.statuses(spec.name, number):
+            version = made.model_version_status.add(version=status.number, state=int(status.phase))
+            version.status.error_code, version.status.error_message = status.code, status.message
+        return made
+
+    def _reload(self, call: GrpcCall, asked: Any) -> None:
+        if not self._control:
+            raise NotNow("models cannot be changed by callers: start the server with --allow_model_control")
+        wanted = from_message(asked.config)
+
+        def done(error: ServingError | None) -> None:
+            if error is not None:
+                call.fail(error)
+            else:
+                made = message("tensorflow.serving.ReloadConfigResponse")()
+                made.status.error_code = 0
+                reply(call, made)
+
+        self._keeper.reload(wanted, done)
+
+
+def _describe(spec: TensorSpec, info: Any) -> None:
+    info.name, info.dtype = spec.inner or spec.name, spec.dtype.number
+    info.tensor_shape.unknown_rank = spec.shape is None
+    for size in spec.shape or ():
+        info.tensor_shape.dim.add(size=size)

@@ -1,0 +1,86 @@
+"""gRPC's server reflection: which services there are and what their messages look like, for tools like grpcurl."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from google.protobuf import descriptor
+
+from cloud_ml.serving.grpc.messages import parsed
+from cloud_ml.serving.grpc.streams import GrpcStream, StreamMethod, Talk
+from cloud_ml.serving.protos import message, pool
+
+_NOT_FOUND, _UNIMPLEMENTED = 5, 12
+
+
+class Reflection:
+    """Answers for one version of the protocol, ``v1`` or ``v1alpha``: they differ in their package only."""
+
+    def __init__(self, generation: str, services: Sequence[str]) -> None:
+        self.package = f"grpc.reflection.{generation}"
+        self._services = services
+
+    def methods(self) -> dict[str, StreamMethod]:
+        """Its only method, by path."""
+        return {f"/{self.package}.ServerReflection/ServerReflectionInfo": lambda stream: _Talk(self, stream)}
+
+    def answer(self, body: bytes) -> bytes:
+        """The answer to one question."""
+        asked = parsed(f"{self.package}.ServerReflectionRequest", body)
+        made = message(f"{self.package}.ServerReflectionResponse")(valid_host=asked.host, original_request=asked)
+        kind = asked.WhichOneof("message_request")
+        if kind == "list_services":
+            for name in self._services:
+                made.list_services_response.service.add(name=name)
+        elif kind in ("file_by_filename", "file_containing_symbol"):
+            self._file(kind, getattr(asked, kind), made)
+        elif kind == "all_extension_numbers_of_type" and _known(asked.all_extension_numbers_of_type):
+            made.all_extension_numbers_response.base_type_name = asked.all_extension_numbers_of_type
+        else:
+            _refuse(made, _UNIMPLEMENTED if kind is None else _NOT_FOUND, "there is no such extension or question")
+        return bytes(made.SerializeToString())
+
+    def _file(self, kind: str, name: str, made: Any) -> None:
+        try:
+            find = pool().FindFileByName if kind == "file_by_filename" else pool().FindFileContainingSymbol
+            found = find(name)
+        except KeyError:
+            _refuse(made, _NOT_FOUND, f"{name!r} is not known here")
+            return
+        for each in _with_imports(found):
+            made.file_descriptor_response.file_descriptor_proto.append(each.serialized_pb)
+
+
+class _Talk(Talk):
+    def __init__(self, reflection: Reflection, stream: GrpcStream) -> None:
+        self._reflection = reflection
+        self._stream = stream
+
+    def heard(self, body: bytes) -> None:
+        self._stream.send(self._reflection.answer(body))
+
+    def ended(self) -> None:
+        self._stream.finish()
+
+
+def _with_imports(file: descriptor.FileDescriptor) -> list[descriptor.FileDescriptor]:
+    """A file and what it needs, so that one answer is enough."""
+    found: dict[str, descriptor.FileDescriptor] = {}
+    todo = [file]
+    while todo:
+        each = todo.pop()
+        if each.name not in found:
+            found[each.name] = each
+            todo.extend(each.dependencies)
+    return list(found.values())
+
+
+def _known(name: str) -> bool:
+    try:
+        pool().FindMessageTypeByName(name)
+    except KeyError:
+        return False
+    return True
+
+
+def _refuse(made: Any, code: int, why: str) -> None:
+    made.error_response.error_code, made.error_response.error_message = code, why
