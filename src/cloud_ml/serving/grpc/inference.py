@@ -18,6 +18,8 @@ from cloud_ml.serving.table import ModelTable
 class _Task:
     """One signature that runs on the examples of a call, and what it gave: ``batching.Call`` and ``Form`` in one."""
 
+    protocol = "grpc"
+
     def __init__(self, call: GrpcCall, version: LoadedVersion, name: str, method: str) -> None:
         self.call = call
         self.version = version

@@ -1,0 +1,110 @@
+"""TLS on the one port: gRPC and HTTP/1.1, and clients that need a certificate."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import ssl
+import subprocess
+import sys
+from collections.abc import Iterator
+from http.client import HTTPSConnection
+from pathlib import Path
+
+import grpc
+import pytest
+
+from cloud_ml.serving.errors import BadRequest
+from cloud_ml.serving.tls import tls_context
+from support.serving import PREDICT, Running, model_server, predict_request, save_linear
+
+pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl to make a certificate")
+
+
+def certificate(folder: Path, name: str) -> tuple[str, str]:
+    """A key and a certificate that is its own authority."""
+    key, made = folder / f"{name}.key", folder / f"{name}.pem"
+    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
+    subject = ["-days", "1", "-subj", f"/CN={name}", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1"]
+    subprocess.run([*command, "-keyout", key, "-out", made, *subject], check=True, capture_output=True)
+    return key.read_text(), made.read_text()
+
+
+def document(**fields: object) -> str:
+    """An ``SSLConfig`` as text."""
+    quoted = (f"{name}: {_quoted(value)}" for name, value in fields.items())
+    return "\n".join(quoted)
+
+
+def _quoted(value: object) -> str:
+    return '"' + value.replace("\n", "\\n") + '"' if isinstance(value, str) else str(value).lower()
+
+
+@pytest.fixture(scope="module")
+def pairs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, tuple[str, str]]:
+    folder = tmp_path_factory.mktemp("tls")
+    return {name: certificate(folder, name) for name in ("server", "client", "stranger")}
+
+
+@pytest.fixture(scope="module")
+def mutual(tmp_path_factory: pytest.TempPathFactory, pairs: dict[str, tuple[str, str]]) -> Iterator[Running]:
+    """A server that knows its clients."""
+    base = tmp_path_factory.mktemp("mutual")
+    save_linear(base / "linear" / "1")
+    (key, made), (_, client) = pairs["server"], pairs["client"]
+    config = base / "ssl.config"
+    config.write_text(document(server_key=key, server_cert=made, custom_ca=client, client_verify=True))
+    flags = ("--model_name", "linear", "--model_base_path", str(base / "linear"), "--ssl_config_file", str(config))
+    with model_server(*flags) as running:
+        yield running
+
+
+def ask(running: Running, pairs: dict[str, tuple[str, str]], who: str) -> bytes:
+    key, made = (each.encode() for each in pairs[who])
+    credentials = grpc.ssl_channel_credentials(pairs["server"][1].encode(), key, made)
+    with grpc.secure_channel(f"localhost:{running.port}", credentials) as channel:
+        answer: bytes = channel.unary_unary(PREDICT)(predict_request(x=[1.0]).SerializeToString(), timeout=20)
+        return answer
+
+
+def test_who_has_the_right_certificate_is_answered(mutual: Running, pairs: dict[str, tuple[str, str]]) -> None:
+    assert b"serving_default" in ask(mutual, pairs, "client")
+    with pytest.raises(grpc.RpcError) as caught:
+        ask(mutual, pairs, "stranger")
+    assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_who_speaks_both_gets_http1(mutual: Running, pairs: dict[str, tuple[str, str]], tmp_path: Path) -> None:
+    (tmp_path / "client.pem").write_text("\n".join(pairs["client"]))
+    context = ssl.create_default_context(cadata=pairs["server"][1])
+    context.load_cert_chain(tmp_path / "client.pem")
+    context.set_alpn_protocols(["h2", "http/1.1"])
+    connection = HTTPSConnection("localhost", mutual.port, context=context, timeout=20)
+    with contextlib.closing(connection):
+        connection.request("POST", "/v1/models/linear:predict", b'{"instances": [1.0]}')
+        assert json.load(connection.getresponse()) == {"predictions": [12.0]}
+
+
+@pytest.mark.parametrize(
+    ("fields", "words"),
+    [
+        ({}, "needs server_key and server_cert"),
+        ({"server_key": "secret", "server_cert": "x"}, "no PEM or they do not match"),
+        ({"server_key": "secret", "server_cert": "x", "client_verify": True}, "client_verify and no custom_ca"),
+        ({"server_kez": "secret"}, "is no SSLConfig, line 1"),
+    ],
+)
+def test_a_mistake_is_told_without_the_key(tmp_path: Path, fields: dict[str, object], words: str) -> None:
+    (tmp_path / "ssl.config").write_text(document(**fields))
+    with pytest.raises(BadRequest) as caught:
+        tls_context(tmp_path / "ssl.config")
+    assert words in caught.value.message
+    assert "secret" not in caught.value.message
+
+
+def test_a_server_without_a_readable_file_does_not_start(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "cloud_ml.serving", "--model_base_path", "/x", "--ssl_config_file", "/none"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    assert done.returncode == 2
+    assert "--ssl_config_file: /none cannot be read" in done.stderr

@@ -1,0 +1,519 @@
+"""What a peer may not do to a connection, byte by byte; and what it may do, however odd."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+from h2.config import H2Configuration
+from h2.connection import H2Connection
+from h2.events import (
+    DataReceived,
+    Event,
+    PingAckReceived,
+    ResponseReceived,
+    StreamEnded,
+    StreamReset,
+    TrailersReceived,
+)
+from hpack import Encoder
+
+from cloud_ml.serving.http2 import frames
+from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.frames import frame, literal
+from cloud_ml.serving.http2.stream import Budget, Limits
+from cloud_ml.serving.turns import Turns
+
+HEAD = [(":method", "POST"), (":scheme", "http"), (":path", "/echo"), (":authority", "here"), ("te", "trailers")]
+OK = b"\x88"
+TRAILERS = literal("grpc-status", "0")
+SMALL = {"frame_bytes": 16_384, "window": 65_536, "streams": 4, "resets": 20, "body_bytes": 100_000}
+
+
+class Loop:
+    """Turns end when the test says so."""
+
+    def __init__(self) -> None:
+        self.soon: list[Callable[[], None]] = []
+        self.time = lambda: 0.0
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        self.soon.append(call)
+
+    def turn(self) -> None:
+        while self.soon:
+            self.soon.pop(0)()
+
+
+class Transport:
+    """Keeps what was written."""
+
+    def __init__(self) -> None:
+        self.out = b""
+        self.closed = self.aborted = self.paused = False
+
+    def write(self, data: bytes) -> None:
+        self.out += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def pause_reading(self) -> None:
+        self.paused = True
+
+    def resume_reading(self) -> None:
+        self.paused = False
+
+
+class Echo:
+    """Answers a body with itself, at once or when the test says so; ``/parts`` is answered as it comes."""
+
+    def __init__(self) -> None:
+        self.hold = False
+        self.held: list[Callable[[], None]] = []
+        self.served: list[bytes] = []
+
+    def understand(self, fields: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
+        return dict(fields)
+
+    def serve(self, connection: Http2Connection[Any], stream: int, head: dict[bytes, bytes], body: bytes) -> None:
+        if head[b":path"] == b"/parts":
+            connection.listen(stream, body)
+            return
+        self.served.append(body)
+        answer = lambda: connection.answer(stream, OK, (len(body), (body,)), TRAILERS)  # noqa: E731
+        if self.hold:
+            self.held.append(answer)
+        else:
+            answer()
+
+    def sink(self, connection: Http2Connection[Any], stream: int, head: dict[bytes, bytes]) -> Any:
+        return Parts(connection, stream) if head[b":path"] == b"/parts" else None
+
+
+class Parts:
+    """Sends back each piece at once."""
+
+    def __init__(self, connection: Http2Connection[Any], stream: int) -> None:
+        self.connection, self.stream = connection, stream
+        connection.begin(stream, OK)
+
+    def data(self, data: bytes, *, ended: bool) -> None:
+        if data:
+            self.connection.push(self.stream, data)
+        if ended:
+            self.connection.finish(self.stream, TRAILERS)
+
+
+class Peer:
+    """A strict client: the ``h2`` library, or bytes by hand."""
+
+    def __init__(self, **limits: Any) -> None:
+        self.loop, self.transport, self.echo = Loop(), Transport(), Echo()
+        made = Limits(
+            too_large=lambda number: (frame(frames.HEADERS, 0x5, number, OK + literal("grpc-status", "8")),),
+            **(SMALL | limits),
+        )
+        turns = Turns(cast("asyncio.AbstractEventLoop", self.loop))
+        self.connection = Http2Connection(self.echo, made, turns)
+        self.connection.connection_made(cast("asyncio.Transport", self.transport))
+        self.h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))
+        self.h2.initiate_connection()
+
+    def gives(self, data: bytes = b"") -> list[Event]:
+        """Send what the library has and these bytes; what the library makes of the answer."""
+        self.connection.data_received(self.h2.data_to_send() + data)
+        self.loop.turn()
+        out, self.transport.out = self.transport.out, b""
+        events = self.h2.receive_data(out)
+        rest = self.h2.data_to_send()
+        return events + (self.gives(rest) if rest and not self.transport.closed else [])
+
+    def asks(self, number: int, body: bytes = b"hello", path: str = "/echo", *, end: bool = True) -> None:
+        self.h2.send_headers(number, [(k, path if k == ":path" else v) for k, v in HEAD])
+        for at in range(0, len(body), 16_384):
+            self.h2.send_data(number, body[at : at + 16_384], end_stream=end and at + 16_384 >= len(body))
+
+    def told(self, data: bytes) -> int | None:
+        """Send bytes that the library would not; the code with which the connection was ended, if it was."""
+        self.connection.data_received(data)
+        self.loop.turn()
+        out, self.transport.out = self.transport.out, b""
+        while out:
+            high, low, kind, _, _ = frames.HEAD.unpack_from(out)
+            if kind == frames.GOAWAY:
+                return int(frames.NUMBER.unpack_from(out, 13)[0])
+            out = out[9 + (high << 8 | low) :]
+        return None
+
+
+def block(*fields: tuple[str, str]) -> bytes:
+    return Encoder().encode(list(fields) or HEAD, huffman=False)
+
+
+def settled() -> Peer:
+    peer = Peer()
+    peer.gives()
+    return peer
+
+
+def request(number: int = 1, body: bytes = b"x") -> bytes:
+    return frame(frames.HEADERS, frames.END_HEADERS, number, block()) + frame(frames.DATA, 1, number, body)
+
+
+def bodies(events: list[Event]) -> dict[int, bytes]:
+    made: dict[int, bytes] = {}
+    for each in events:
+        if isinstance(each, DataReceived):
+            made[each.stream_id] = made.get(each.stream_id, b"") + each.data
+    return made
+
+
+def test_a_strict_client_is_content() -> None:
+    peer = Peer()
+    for number in (1, 3, 5):
+        peer.asks(number, f"body {number}".encode())
+    peer.h2.ping(b"12345678")
+    events = peer.gives()
+    assert bodies(events) == {1: b"body 1", 3: b"body 3", 5: b"body 5"}
+    kinds = [type(each) for each in events if getattr(each, "stream_id", None) == 1]
+    assert kinds == [ResponseReceived, DataReceived, TrailersReceived, StreamEnded]
+    assert any(isinstance(each, PingAckReceived) for each in events)
+
+
+def test_bytes_that_come_one_by_one_are_the_same_request() -> None:
+    """A preface in pieces was once taken for frames."""
+    peer = Peer()
+    peer.asks(1)
+    for byte in peer.h2.data_to_send():
+        peer.connection.data_received(bytes([byte]))
+    peer.loop.turn()
+    assert bodies(peer.h2.receive_data(peer.transport.out)) == {1: b"hello"}
+
+
+def test_large_bodies_go_within_the_windows_both_ways() -> None:
+    peer = Peer(body_bytes=1 << 20)
+    body, sent, got = bytes(range(256)) * 2000, 0, b""
+    peer.h2.send_headers(1, HEAD)
+    while sent < len(body):
+        size = min(peer.h2.local_flow_control_window(1), 16_384, len(body) - sent)
+        if size:
+            peer.h2.send_data(1, body[sent : sent + size], end_stream=sent + size == len(body))
+            sent += size
+        for event in peer.gives():
+            if isinstance(event, DataReceived):
+                got += event.data
+                peer.h2.acknowledge_received_data(event.flow_controlled_length, 1)
+    while len(got) < len(body):
+        news = [each for each in peer.gives() if isinstance(each, DataReceived)]
+        assert news
+        for event in news:
+            got += event.data
+            peer.h2.acknowledge_received_data(event.flow_controlled_length, 1)
+    assert got == body
+
+
+def test_padding_and_priority_are_passed_over() -> None:
+    peer = settled()
+    padded = bytes([3]) + bytes(5) + block() + bytes(3)
+    flags = frames.END_HEADERS | frames.PADDED | frames.WITH_PRIORITY
+    data = frame(frames.DATA, frames.PADDED | 1, 1, bytes([4]) + b"hello" + bytes(4))
+    peer.connection.data_received(frame(frames.HEADERS, flags, 1, padded) + data)
+    assert peer.echo.served == [b"hello"]
+
+
+def test_a_head_in_pieces_is_one_head() -> None:
+    peer = settled()
+    whole = block()
+    pieces = frame(frames.HEADERS, 1, 1, whole[:3]) + frame(frames.CONTINUATION, 0, 1, whole[3:9])
+    peer.connection.data_received(pieces + frame(frames.CONTINUATION, frames.END_HEADERS, 1, whole[9:]))
+    assert peer.echo.served == [b""]
+
+
+WINDOW = frames.window_update
+OPEN = frame(frames.HEADERS, frames.END_HEADERS, 1, block())
+BEGUN = frame(frames.HEADERS, 1, 1)
+PADDED_HEAD = frames.END_HEADERS | frames.PADDED
+BOMB = b"\x40\x01a\x7f\xa1\x1e" + bytes(4000) + b"\xbe" * 60  # a field of 4,000 bytes, and 60 references to it
+PROTOCOL, FLOW, SIZE, CLOSED, CALM, COMPRESSION = (
+    frames.PROTOCOL_ERROR, frames.FLOW_CONTROL_ERROR, frames.FRAME_SIZE_ERROR, frames.STREAM_CLOSED,
+    frames.ENHANCE_YOUR_CALM, frames.COMPRESSION_ERROR,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "code"),
+    [
+        pytest.param(frame(frames.DATA, 0, 0, b"x"), PROTOCOL, id="data on the connection"),
+        pytest.param(frame(frames.DATA, 0, 7, b"x"), PROTOCOL, id="data on a stream that was not opened"),
+        pytest.param(request() + frame(frames.DATA, 0, 1, b"x"), CLOSED, id="data after the end"),
+        pytest.param(OPEN + frame(frames.DATA, frames.PADDED, 1, b"\x05abc"), PROTOCOL, id="more padding than data"),
+        pytest.param(OPEN + frame(frames.DATA, frames.PADDED, 1), PROTOCOL, id="padding without a length"),
+        pytest.param(frame(frames.HEADERS, PADDED_HEAD, 1, b"\xff" + block()), PROTOCOL, id="more padding than head"),
+        pytest.param(frame(frames.HEADERS, PADDED_HEAD, 1), SIZE, id="padded nothing"),
+        pytest.param(frame(frames.HEADERS, 0x5, 2, block()), PROTOCOL, id="an even stream"),
+        pytest.param(frame(frames.HEADERS, 0x5, 0, block()), PROTOCOL, id="a head on the connection"),
+        pytest.param(request(5) + request(3), PROTOCOL, id="streams backwards"),
+        pytest.param(request() + frame(frames.HEADERS, 0x5, 1, block()), PROTOCOL, id="a stream twice"),
+        pytest.param(OPEN + frame(frames.HEADERS, frames.END_HEADERS, 1, block()), PROTOCOL, id="trailers without end"),
+        pytest.param(frame(frames.HEADERS, 1, 1, block()) + request(3), PROTOCOL, id="a head within a head"),
+        pytest.param(frame(frames.CONTINUATION, 4, 1, b""), PROTOCOL, id="a continuation of nothing"),
+        pytest.param(BEGUN + frame(frames.CONTINUATION, 4, 3, b""), PROTOCOL, id="a continuation elsewhere"),
+        pytest.param(BEGUN + frame(frames.CONTINUATION, 0, 1) * 2, CALM, id="empty continuations"),
+        pytest.param(BEGUN + frame(frames.CONTINUATION, 0, 1, bytes(8000)) * 3, CALM, id="a head without end"),
+        pytest.param(frame(frames.HEADERS, 0x5, 1, b"\xff\xff\xff\xff\xff\xff"), COMPRESSION, id="no header block"),
+        pytest.param(frame(frames.HEADERS, 0x5, 1, b"\xbe"), COMPRESSION, id="an entry that is not in the table"),
+        pytest.param(frame(frames.HEADERS, 0x5, 1, BOMB), COMPRESSION, id="a header bomb"),
+        pytest.param(frame(frames.RST_STREAM, 0, 1, bytes(4)), PROTOCOL, id="a reset of nothing"),
+        pytest.param(frame(frames.RST_STREAM, 0, 0, bytes(4)), PROTOCOL, id="a reset of the connection"),
+        pytest.param(OPEN + frame(frames.RST_STREAM, 0, 1, bytes(3)), SIZE, id="half a reset"),
+        pytest.param(WINDOW(0, 0), PROTOCOL, id="no more window"),
+        pytest.param(OPEN + WINDOW(1, 0), PROTOCOL, id="no more window on a stream"),
+        pytest.param(WINDOW(0, 2**31 - 1) * 2, FLOW, id="too much window"),
+        pytest.param(OPEN + WINDOW(1, 2**31 - 1), FLOW, id="too much window on a stream"),
+        pytest.param(WINDOW(9, 1), PROTOCOL, id="a window of a stream that was not opened"),
+        pytest.param(frame(frames.WINDOW_UPDATE, 0, 0, bytes(3)), SIZE, id="half a window"),
+        pytest.param(frames.settings({frames.INITIAL_WINDOW_SIZE: 2**31}), FLOW, id="too large an initial window"),
+        pytest.param(frames.settings({frames.MAX_FRAME_SIZE: 100}), PROTOCOL, id="too small a frame"),
+        pytest.param(frames.settings({frames.ENABLE_PUSH: 2}), PROTOCOL, id="a strange push"),
+        pytest.param(frame(frames.SETTINGS, 0, 1, b""), PROTOCOL, id="settings of a stream"),
+        pytest.param(frame(frames.SETTINGS, 0, 0, bytes(5)), SIZE, id="half a setting"),
+        pytest.param(frame(frames.SETTINGS, 1, 0, bytes(6)), SIZE, id="an acknowledgement that says something"),
+        pytest.param(frame(frames.PING, 0, 0, bytes(7)), SIZE, id="half a ping"),
+        pytest.param(frame(frames.PING, 0, 1, bytes(8)), PROTOCOL, id="a ping of a stream"),
+        pytest.param(frame(frames.PUSH_PROMISE, 4, 1, bytes(4)), PROTOCOL, id="a client that pushes"),
+        pytest.param(frame(frames.DATA, 0, 1, bytes(16_385)), SIZE, id="too large a frame"),
+        pytest.param(frame(frames.PING, 0, 0, bytes(8)) * 40, CALM, id="a flood of pings"),
+        pytest.param(frames.settings({}) * 40, CALM, id="a flood of settings"),
+        pytest.param(frame(frames.PRIORITY, 0, 1, bytes(5)) * 40, CALM, id="a flood of priorities"),
+        pytest.param(frame(99, 0, 1, b"?") * 40, CALM, id="a flood of unknown frames"),
+        pytest.param(OPEN + frame(frames.DATA, 0, 1, b"") * 40, CALM, id="a flood of empty data"),
+    ],
+)  # fmt: skip
+def test_whoever_breaks_the_protocol_is_told_and_left(bytes_: bytes, code: int) -> None:
+    peer = settled()
+    assert peer.told(bytes_) == code
+    assert peer.transport.closed
+    peer.connection.data_received(request(9))  # what was under way in the transport
+    peer.connection.tick(0.0)
+    assert b"x" not in peer.echo.served[1:]
+
+
+@pytest.mark.parametrize(
+    "begin",
+    [
+        b"GET / HTTP/1.1\r\n",
+        frames.PREFACE + frame(frames.PING, 0, 0, bytes(8)),
+        b"PRI * HTTP/2.0\r\n\r\nXX\r\n\r\n",
+    ],
+)
+def test_who_does_not_begin_with_preface_and_settings_is_left(begin: bytes) -> None:
+    peer = Peer()
+    peer.connection.data_received(begin)
+    assert peer.transport.closed
+
+
+def test_rapid_resets_end_the_connection_and_honest_ones_do_not() -> None:
+    peer = settled()
+    peer.echo.hold = True
+    flood = b"".join(request(n) + frame(frames.RST_STREAM, 0, n, bytes(4)) for n in range(1, 99, 2))
+    assert peer.told(flood) == CALM
+    peer = settled()
+    for number in range(1, 400, 4):  # one is cancelled, one is answered
+        peer.echo.hold = True
+        peer.told(request(number) + frame(frames.RST_STREAM, 0, number, bytes(4)))
+        peer.echo.hold = False
+        peer.connection.data_received(request(number + 2))
+    assert not peer.transport.closed
+
+
+def test_a_calm_second_forgives() -> None:
+    peer = settled()
+    for _ in range(20):
+        peer.gives(frame(frames.PING, 0, 0, bytes(8)) * 8)
+        peer.connection.tick(0.0)
+    assert not peer.transport.closed
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        [(":method", "POST"), (":path", "/"), (":scheme", "http"), ("Upper", "x")],
+        [(":method", "POST"), (":path", "/"), (":scheme", "http"), ("connection", "close")],
+        [(":method", "POST"), (":path", "/"), (":scheme", "http"), ("te", "gzip")],
+        [(":method", "POST"), ("te", "trailers"), (":path", "/"), (":scheme", "http")],
+        [(":method", "POST"), (":path", "/"), (":path", "/b"), (":scheme", "http")],
+        [(":method", "POST"), (":path", "/"), (":scheme", "http"), (":status", "200")],
+        [(":method", "POST"), (":path", ""), (":scheme", "http")],
+        [(":method", "POST"), (":scheme", "http")],
+        [(":method", "POST"), (":path", "/"), (":scheme", "http"), ("a", "b\r\nc: d")],
+    ],
+)
+def test_a_head_that_cannot_be_is_reset_and_others_go_on(fields: list[tuple[str, str]]) -> None:
+    peer = settled()
+    bad = frame(frames.HEADERS, frames.END_HEADERS, 1, block(*fields)) + frame(frames.DATA, 1, 1, b"x")
+    peer.connection.data_received(bad + request(3, b"good"))
+    peer.loop.turn()
+    assert frames.reset(1, PROTOCOL) in peer.transport.out
+    assert peer.echo.served == [b"good"]
+
+
+def test_one_stream_too_many_is_refused_and_its_data_passed_over() -> None:
+    peer = settled()
+    peer.echo.hold = True
+    for number in (1, 3, 5, 7):
+        peer.asks(number)
+    peer.gives()
+    peer.connection.data_received(frame(frames.HEADERS, 4, 9, block()) + frame(frames.DATA, 1, 9, b"x"))
+    peer.loop.turn()
+    assert peer.transport.out == frames.reset(9, frames.REFUSED_STREAM)
+    assert peer.echo.served == [b"hello"] * 4
+
+
+def test_answers_that_wait_for_their_window_count_as_streams() -> None:
+    """With a window of nothing, a peer could once have as many answers kept as it liked."""
+    peer = settled()
+    peer.connection.data_received(frames.settings({frames.INITIAL_WINDOW_SIZE: 0}))
+    peer.connection.data_received(b"".join(request(number) for number in range(1, 20, 2)))
+    assert len(peer.echo.served) == 4
+
+
+def test_an_unread_answer_is_given_up_after_a_while() -> None:
+    peer = settled()
+    peer.connection.data_received(frames.settings({frames.INITIAL_WINDOW_SIZE: 0}) + request(1, b"hello"))
+    for _ in range(61):
+        peer.connection.tick(0.0)
+    assert not peer.transport.closed
+    peer.connection.data_received(WINDOW(1, 1))  # one byte was taken, and nothing after it
+    for _ in range(63):
+        peer.connection.tick(0.0)
+    assert peer.transport.closed
+
+
+def test_who_never_reads_is_not_read_and_then_left() -> None:
+    peer = settled()
+    peer.connection.pause_writing()
+    assert peer.transport.paused
+    for _ in range(62):
+        peer.connection.tick(0.0)
+    assert peer.transport.aborted
+
+
+def test_too_large_bodies_are_refused_and_the_rest_of_them_passed_over() -> None:
+    peer = settled()
+    big = frame(frames.DATA, 0, 1, bytes(16_000))
+    peer.connection.data_received(OPEN + big * 9 + request(3, b"after"))
+    assert peer.echo.served == [b"after"]
+    assert not peer.transport.closed
+
+
+def test_unfinished_bodies_of_all_connections_share_a_budget() -> None:
+    budget = Budget(most=40_000)
+    peers = [Peer(budget=budget) for _ in range(3)]
+    part = OPEN + frame(frames.DATA, 0, 1, bytes(16_000))
+    for peer in peers:
+        peer.gives()
+        peer.connection.data_received(part)
+    assert budget.held == 32_000
+    peers[0].connection.connection_lost(None)
+    peers[1].connection.data_received(frame(frames.RST_STREAM, 0, 1, bytes(4)))
+    assert budget.held == 0
+
+
+def test_more_data_than_the_window_allows_ends_the_connection() -> None:
+    peer = Peer(body_bytes=1 << 30, window=65_536)
+    peer.gives()
+    peer.connection._limits.budget.most = 1 << 40
+    stream = peer.connection._streams
+    peer.connection.data_received(OPEN)
+    stream[1].unacknowledged = 60_000  # what a peer that saw no update may not exceed
+    peer.connection.data_received(frame(frames.DATA, 0, 1, bytes(16_000)))
+    assert peer.transport.closed
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "seconds"),
+    [
+        (b"", 31),
+        (frame(frames.HEADERS, 1, 1, b""), 31),
+        (frame(frames.HEADERS, 1, 1, bytes(100))[:50], 31),
+    ],
+)
+def test_a_head_that_does_not_come_to_its_end_is_cut(bytes_: bytes, seconds: int) -> None:
+    peer = settled() if bytes_ else Peer()
+    peer.connection.data_received(bytes_ or frames.PREFACE[:10])
+    for _ in range(seconds - 1):
+        peer.connection.tick(0.0)
+    assert not peer.transport.closed
+    peer.connection.tick(0.0)
+    assert peer.transport.closed
+
+
+def test_a_body_that_does_not_come_is_given_up_and_the_connection_stays() -> None:
+    peer = settled()
+    peer.connection.data_received(OPEN + frame(frames.DATA, 0, 1, b"drip"))
+    for _ in range(121):
+        peer.connection.tick(0.0)
+    peer.loop.turn()
+    assert peer.transport.out.endswith(frames.reset(1, frames.CANCEL))
+    peer.connection.data_received(frame(frames.DATA, 1, 1, b"late") + request(3))
+    assert (peer.echo.served, peer.transport.closed) == ([b"x"], False)
+
+
+def test_a_connection_that_asks_nothing_is_ended_in_order() -> None:
+    peer = settled()
+    for _ in range(3_601):
+        peer.connection.tick(0.0)
+    assert peer.transport.closed
+    assert frames.goaway(0, frames.NO_ERROR) in peer.transport.out
+
+
+def test_whoever_leaves_gets_what_was_under_way() -> None:
+    peer = settled()
+    peer.echo.hold = True
+    peer.asks(1)
+    peer.gives()
+    peer.connection.leave()
+    assert not peer.transport.closed
+    peer.echo.held[0]()
+    assert peer.transport.closed
+    assert b"hello" in peer.transport.out
+
+
+def test_answers_in_pieces_go_and_come_as_they_are_made() -> None:
+    peer = settled()
+    peer.asks(1, b"one", "/parts", end=False)
+    assert bodies(peer.gives()) == {1: b"one"}
+    peer.h2.send_data(1, b"two", end_stream=True)
+    events = peer.gives()
+    assert bodies(events) == {1: b"two"}
+    assert isinstance(events[-1], StreamEnded)
+    peer.asks(3, b"at once", "/parts")
+    assert bodies(peer.gives()) == {3: b"at once"}
+
+
+def test_pieces_wait_for_the_window_and_too_many_of_them_do_not() -> None:
+    peer = settled()
+    peer.h2.update_settings({4: 5})
+    peer.gives()
+    peer.asks(1, b"one two", "/parts", end=False)
+    assert bodies(peer.gives()) == {1: b"one t"}
+    peer.h2.increment_flow_control_window(100, 1)
+    assert bodies(peer.gives()) == {1: b"wo"}
+    parts = peer.connection._streams[1].sink
+    assert parts is not None
+    events: list[Event] = []
+    for _ in range(20):
+        parts.data(bytes(16_384), ended=False)
+        events += peer.gives()
+    reset = [each for each in events if isinstance(each, StreamReset)]
+    assert [each.error_code for each in reset] == [CALM]
+    assert not peer.transport.closed
