@@ -2,7 +2,8 @@
 
 Two questions, one a run:
 
-* Does it hold on to anything? Memory may grow by 10 %, descriptors by 10 (``SOAK_S`` seconds of load).
+* Does it hold on to anything? Memory of server and spawner may grow by 10 %, descriptors
+  and threads by 10 (``SOAK_S`` seconds of load).
 * Does it lose anything? With ``SOAK_KILL_S=20`` the server is killed about every 20 seconds, and every job that
   was acknowledged must end as it should, once, with its whole log.
 
@@ -32,7 +33,7 @@ KILL_S = float(os.environ.get("SOAK_KILL_S", "0"))
 RATE = float(os.environ.get("SOAK_RATE", "2"))
 OUT = Path(os.environ.get("SOAK_OUT", ".soak"))
 LIMITS = {"server_mb": 10.0, "spawner_mb": 10.0}
-MORE_DESCRIPTORS = MORE_THREADS = 10
+MOST_MORE = dict.fromkeys(("server_descriptors", "spawner_descriptors", "server_threads"), 10.0)
 _SAMPLES = 400
 
 
@@ -77,8 +78,9 @@ def say(load: Load, sample: Sample) -> None:
     """A line a minute."""
     done = ", ".join(f"{count} {what}" for what, count in sorted(load.done.items()))
     print(
-        f"{sample.minutes:5.1f} min  {sample.server_mb:.0f} + {sample.spawner_mb:.0f} MB, {sample.descriptors} "
-        f"descriptors, {sample.threads} threads; {done}; {len(load.wrong)} wrong",
+        f"{sample.minutes:5.1f} min  {sample.server_mb:.0f} + {sample.spawner_mb:.0f} MB, "
+        f"{sample.server_descriptors} + {sample.spawner_descriptors} descriptors, "
+        f"{sample.server_threads} threads; {done}; {len(load.wrong)} wrong",
         flush=True,
     )
 
@@ -89,12 +91,12 @@ def report(load: Load, watch: Watch, kills: int, left: int) -> int:
     say(load, watch.samples[-1])
     print(f"killed {kills} times; {left} jobs are still listed")
     if not kills:
-        for name in ("server_mb", "spawner_mb", "descriptors", "threads", "processes"):
+        for name in (*LIMITS, *MOST_MORE, "supervisors_mb", "processes"):
             grown = growth(watch.samples, name)
             words = f"{grown.before:8.1f} → {grown.after:8.1f}  ({grown.percent:+.1f} %, {grown.slope:+.2f} an hour)"
-            print(f"{name:12} {words}")
-            too_much = {"descriptors": MORE_DESCRIPTORS, "threads": MORE_THREADS}.get(name)
-            if grown.percent > LIMITS.get(name, float("inf")) or (too_much and grown.after - grown.before > too_much):
+            print(f"{name:20} {words}")
+            more = grown.after - grown.before
+            if grown.percent > LIMITS.get(name, float("inf")) or more > MOST_MORE.get(name, float("inf")):
                 wrong.append(f"it holds on to {name}: {words}")
     for sentence in wrong[:50]:
         print("WRONG:", sentence)

@@ -18,13 +18,18 @@ _WIDTH, _HEIGHT, _GAP = 900, 120, 40
 
 @dataclass(frozen=True)
 class Sample:
-    """``minutes`` since the start; memory in MB (proportional set size)."""
+    """``minutes`` since the start; memory in MB (proportional set size), of each kind of process by itself.
+
+    What supervisors take goes up and down with the jobs that run.
+    """
 
     minutes: float
     server_mb: float
     spawner_mb: float
-    descriptors: int
-    threads: int
+    server_descriptors: int
+    spawner_descriptors: int
+    server_threads: int
+    supervisors_mb: float
     processes: int
 
 
@@ -42,8 +47,10 @@ class Watch:
             round((time.monotonic() - self._began) / 60, 3),
             _memory_mb(server),
             _memory_mb(spawner),
-            process.num_fds() + _descriptors(spawner),
+            process.num_fds(),
+            _descriptors(spawner),
             process.num_threads(),
+            round(sum(_memory_mb(child.pid) for child in _children(spawner)), 2),
             1 + len(list(proctree.descendants(spawner))),
         )
         self.samples.append(sample)
@@ -98,6 +105,12 @@ def _descriptors(pid: int) -> int:
     return 0
 
 
+def _children(pid: int) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.Error):
+        return list(psutil.Process(pid).children())
+    return []
+
+
 def _picture(samples: Sequence[Sample], names: Sequence[str]) -> str:
     """One line for each figure, each with its own scale from zero."""
     last = max(samples[-1].minutes, 1e-9)
@@ -110,7 +123,10 @@ def _picture(samples: Sequence[Sample], names: Sequence[str]) -> str:
             f"{_WIDTH * sample.minutes / last:.1f},{top + _HEIGHT - _HEIGHT * value / most:.1f}"
             for sample, value in zip(samples, values, strict=True)
         )
-        parts.append(f'<text x="0" y="{top - 8}">{name}: at most {most:g}, at the end {values[-1]:g}</text>')
+        parts.append(
+            f'<text x="0" y="{top - 8}">{name}: at most {most:g}, at the end {values[-1]:g}, '
+            f"{growth(samples, name).slope:+.2f} an hour</text>"
+        )
         parts.append(f'<polyline points="{points}" fill="none" stroke="#26547c" stroke-width="1.5"/>')
     height = len(names) * (_HEIGHT + _GAP) + _GAP
     style = "font: 13px sans-serif"
