@@ -18,7 +18,7 @@ ROUNDS = 3
 CALLS: dict[str, tuple[str, list[str], list[str]]] = {
     "ray": ("Ray", ["ray", "--help"], []),
     "mlflow": ("MLflow", ["mlflow", "--help"], ["mlflow", "experiments", "search"]),
-    "metaflow": ("Metaflow", ["metaflow", "--help"], ["metaflow", "status"]),
+    "metaflow": ("Metaflow", ["metaflow", "--help"], []),
     "dstack": ("dstack", ["dstack", "--help"], []),
 }
 
