@@ -10,6 +10,7 @@ from cloud_ml.serving.errors import BadRequest, Unsupported
 from cloud_ml.serving.signatures import Shape, Signature, TensorSpec
 
 _DATA = b'"data"'
+_KEYS = (b'"inputs"', b'"outputs"')
 _numbers = Numbers()
 
 
@@ -42,8 +43,8 @@ def split(body: bytes, told: str | None) -> Asked:
     if len(text) >= WORTH:
         short, lists = _without_lists(text)
         if lists:
-            return Asked(json_documents.document(short), lists, rest)
-    return Asked(json_documents.document(text, "inputs", "outputs"), [], rest)
+            return Asked(json_documents.document(short, *_KEYS), lists, rest)
+    return Asked(json_documents.document(text, *_KEYS), [], rest)
 
 
 def _without_lists(text: bytes) -> tuple[bytes, list[bytes]]:

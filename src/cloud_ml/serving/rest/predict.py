@@ -12,6 +12,7 @@ from cloud_ml.serving.signatures import Shape, Signature
 from cloud_ml.serving.table import Choice, ModelTable
 
 ROWS, COLUMNS = "instances", "inputs"
+_KEYS = (b'"instances"', b'"inputs"', b'"signature_name"')
 SIZES = 1024
 """Shapes that a plan remembers."""
 
@@ -108,7 +109,7 @@ class Predict:
                         plan = self._plans.get(("", form)) or self._plan("", form)
                     plan.submit(call, (shape,), [flat.reshape(shape)])  # type: ignore[union-attr]
                     return
-        asked = json_documents.document(body, ROWS, COLUMNS, "signature_name")
+        asked = json_documents.document(body, *_KEYS)
         name = asked.get("signature_name", "")
         form = ROWS if ROWS in asked else COLUMNS
         if form not in asked or (form == ROWS and COLUMNS in asked):
@@ -150,8 +151,9 @@ def by_rows(signature: Signature, value: Any, body: bytes) -> Tensors:
             except BadRequest as error:
                 raise BadRequest(f"instances[{place}]: {error.message}") from error
     for spec in inputs:
-        if body.count(f'"{spec.name}"'.encode()) > len(value):
-            json_documents.document(body, spec.name)
+        key = f'"{spec.name}"'.encode()
+        if body.count(key) > len(value):
+            json_documents.document(body, key)
     return _together(signature, [([row[spec.name] for row in value], f"instances.{spec.name}") for spec in inputs])
 
 
@@ -163,7 +165,7 @@ def by_columns(signature: Signature, value: Any, body: bytes) -> Tensors:
             raise BadRequest(f"'inputs' is a plain value, and there are several inputs to name: {signature}")
         return _together(signature, [(value, "inputs")])
     signature.check_names(value)
-    json_documents.document(body, *value) if any(body.count(f'"{key}"'.encode()) > 1 for key in value) else None
+    json_documents.document(body, *[f'"{key}"'.encode() for key in value])
     return _together(signature, [(value.get(spec.name), f"inputs.{spec.name}") for spec in inputs])
 
 
