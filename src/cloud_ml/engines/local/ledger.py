@@ -16,6 +16,7 @@ exactly one of them exists, whoever crashes where. No lock is ever held.
 from __future__ import annotations
 
 import contextlib
+import functools
 import json
 import os
 import time
@@ -28,6 +29,7 @@ from cloud_ml import failpoints
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.engines.base import GangKey
+from cloud_ml.engines.local.reading import content
 from cloud_ml.environments.removing import remove
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
@@ -91,7 +93,7 @@ class Ledger:
     def gate(self, key: GangKey) -> Gate | None:
         """The gang's gate, or ``None`` while it is open. One that cannot be read bars the gang like any other."""
         try:
-            document = json.loads((self.gates / str(key)).read_bytes())
+            document = json.loads(content(f"{self.gates}/{key}"))
             groups = [str(name) for name in document.get("groups", ())]
             return Gate(int(document["pid"]), int(document["started"]), str(document["boot"]), groups)
         except FileNotFoundError:
@@ -122,7 +124,7 @@ class Ledger:
     def stop_requested(self, key: GangKey) -> float | None:
         """Seconds of grace if the gang is to stop, else ``None``. A wish that cannot be read leaves none."""
         try:
-            grace_s = float((self.stops / str(key)).read_bytes())
+            grace_s = float(content(f"{self.stops}/{key}"))
         except FileNotFoundError:
             return None
         except ValueError:
@@ -139,7 +141,7 @@ class Ledger:
     def read_report(self, key: GangKey) -> ObservedGang | None:
         """What was last published, or ``None``; also where a power cut has left nothing that can be read."""
         try:
-            document = json.loads((self.reports / f"{key}.json").read_bytes())
+            document = json.loads(content(f"{self.reports}/{key}.json"))
             return codec.decode(ObservedGang, document, ignore_unknown=True)
         except (FileNotFoundError, InvalidRequest, *_DAMAGED):
             return None
@@ -162,7 +164,7 @@ class Ledger:
     def attempts(self, job_uid: str) -> list[int]:
         """Attempts of the job that were claimed or buried, in order."""
         found, attempt = [], 1
-        while (self.gates / f"{job_uid}.{attempt}").exists():
+        while os.path.exists(f"{self.gates}/{job_uid}.{attempt}"):  # noqa: PTH110 - several times for each job
             found.append(attempt)
             attempt += 1
         return found
@@ -243,16 +245,16 @@ def is_alive(gate: Gate) -> bool:
 def process_start(pid: int) -> int | None:
     """When the process started, in clock ticks since boot; ``None`` if there is none or it is a zombie."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as stat:  # noqa: PTH123
-            fields = stat.read().rpartition(b")")[2].split()
+        fields = content(f"/proc/{pid}/stat").rpartition(b")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
     return None if fields[0] in (b"Z", b"X") else int(fields[19])
 
 
+@functools.cache
 def boot_id() -> str:
     """Changes when the machine restarts."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
+    return content("/proc/sys/kernel/random/boot_id").decode("ascii").strip()
 
 
 def _sync_folder(folder: Path) -> None:

@@ -9,13 +9,15 @@ import time
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
+from cloud_ml.engines.local.reading import content
+
 
 def children(pid: int) -> list[int]:
     """Direct children of all threads of ``pid``."""
     found: list[int] = []
     with contextlib.suppress(OSError):
         for thread in os.listdir(f"/proc/{pid}/task"):  # noqa: PTH208
-            found += map(int, Path(f"/proc/{pid}/task/{thread}/children").read_text("ascii").split())
+            found += map(int, content(f"/proc/{pid}/task/{thread}/children").split())
     return found
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from cloud_ml.engines.local.reading import content
+
 
 def write(path: Path, value: object) -> None:
     """Write a value to an existing file.
@@ -22,7 +24,7 @@ def write(path: Path, value: object) -> None:
 def number(path: Path) -> int:
     """The number in a file; 0 where there is none."""
     try:
-        return int(path.read_text("ascii"))
+        return int(content(path))
     except (OSError, ValueError):
         return 0
 
@@ -30,7 +32,7 @@ def number(path: Path) -> int:
 def numbers(path: Path) -> list[int]:
     """The numbers in a file; none where it cannot be read."""
     try:
-        return [int(word) for word in path.read_text("ascii").split()]
+        return [int(word) for word in content(path).split()]
     except (OSError, ValueError):
         return []
 
@@ -38,7 +40,7 @@ def numbers(path: Path) -> list[int]:
 def table(path: Path) -> dict[str, int]:
     """The ``name number`` lines of a file; none where it cannot be read."""
     try:
-        pairs = [line.split() for line in path.read_text("ascii").splitlines()]
+        pairs = [line.split() for line in content(path).decode("ascii").splitlines()]
         return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
     except (OSError, ValueError):
         return {}
