@@ -5,6 +5,13 @@ Codes: https://grpc.github.io/grpc/core/md_doc_statuscodes.html; the HTTP status
 (tensorflow_serving/util/net_http and model_servers/http_rest_api_util: INVALID_ARGUMENT is 400, and so on).
 """
 
+CODES = (
+    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
+    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
+    "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
+)  # fmt: skip
+"""Names of gRPC's status codes, by number."""
+
 
 class ServingError(Exception):
     """The answer to a request is no. ``grpc`` is the gRPC status code, ``http`` the HTTP status."""

@@ -29,6 +29,7 @@ from cloud_ml.serving.table import ModelTable
 from cloud_ml.serving.tallies import Refusals
 from cloud_ml.serving.tls import tls_context
 from cloud_ml.serving.turns import Turns
+from cloud_ml.serving.versions.keeper import Keeper
 from cloud_ml.serving.versions.life import Life
 
 log = logging.getLogger(__name__)
@@ -59,7 +60,7 @@ class ModelServer:
             def http2() -> Connection:
                 return Http2Connection(service, limits, turns)
 
-            http1 = self._http1(turns, clock, service.refusals)
+            http1 = self._http1(turns, clock, service.refusals, life.keeper)
             listeners = await self._listen(lambda: Greeting(http1, http2, self._alive), tls)
             clock.every_second(self._alive.tick)
             clock.start()
@@ -88,11 +89,15 @@ class ModelServer:
                 made.append(bound)
         return made
 
-    def _http1(self, turns: Turns, clock: Clock, refusals: Refusals) -> Callable[[], Connection]:
+    def _http1(self, turns: Turns, clock: Clock, refusals: Refusals, keeper: Keeper) -> Callable[[], Connection]:
         """Makes connections of HTTP/1.1."""
         settings = self._settings
-        metrics = MetricsDoor(self.table, refusals, self._alive)
-        service = HttpService([RestDoor(self.table), OpenInferenceDoor(self.table), metrics], refusals)
+        doors = (
+            RestDoor(self.table, keeper),
+            OpenInferenceDoor(self.table, keeper, control=settings.allow_model_control),
+            MetricsDoor(self.table, refusals, self._alive),
+        )
+        service = HttpService(doors, refusals)
         limits = Http1Limits(body_bytes=settings.max_message_bytes, answer_s=settings.rest_timeout_s)
         heads = Heads(service.understand)
         return lambda: Http1Connection(service, heads, limits, turns, clock)

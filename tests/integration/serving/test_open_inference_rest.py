@@ -14,7 +14,7 @@ from tritonclient import http as triton
 from tritonclient.utils import InferenceServerException
 
 from integration.serving.test_rest import ask
-from support.serving import Running, model_server, save
+from support.serving import Running, model_server, save, save_linear
 
 INFER = "/v2/models/echo/infer"
 TYPES = {"f": (TensorProto.FLOAT, "FP32"), "i": (TensorProto.INT64, "INT64"), "s": (TensorProto.STRING, "BYTES"),
@@ -203,9 +203,28 @@ def test_text_that_onnx_does_not_have(echo: Running) -> None:
     assert "no UTF-8" in ask(echo, "POST", INFER, made)[1]["error"]
 
 
-def test_who_wants_a_model_loaded_is_told_how(client: triton.InferenceServerClient) -> None:
-    with pytest.raises(InferenceServerException, match="what lies in their folders"):
+def test_who_may_not_load_models_is_told(client: triton.InferenceServerClient) -> None:
+    with pytest.raises(InferenceServerException, match="--allow_model_control"):
         client.load_model("echo")
+
+
+def test_models_are_loaded_and_unloaded_by_who_may(tmp_path: Path) -> None:
+    save_linear(tmp_path / "1")
+    flags = ("--model_name", "linear", "--model_base_path", str(tmp_path), "--allow_model_control")
+    with model_server(*flags) as running, triton.InferenceServerClient(f"127.0.0.1:{running.port}") as client:
+        assert client.is_model_ready("linear")
+        client.unload_model("linear")
+        assert not client.is_model_ready("linear")
+        assert client.get_model_repository_index()[0]["state"] != "READY"
+        client.load_model("linear")
+        assert client.is_model_ready("linear")
+        assert client.get_model_repository_index() == [
+            {"name": "linear", "version": "1", "state": "READY", "reason": ""}
+        ]
+        with pytest.raises(InferenceServerException, match="no model 'other' is configured"):
+            client.load_model("other")
+        with pytest.raises(InferenceServerException, match="'config' is not offered"):
+            client.load_model("linear", config="{}")
 
 
 def test_a_name_twice_is_judged(echo: Running, tmp_path: Path) -> None:

@@ -31,10 +31,9 @@ class _Task:
 
     def run(self, given: list[bytes], done: Callable[[], None]) -> None:
         self.done = done
-        array = examples.as_tensor(given)
-        self.signature.check_tensor(self.signature.inputs[0], self.signature.inputs[0].dtype, array.shape)
-        rows, tails = rows_and_tails(self.signature, [array.shape])
-        self.version.submit(self.signature, Request(self, self, [array], rows, self.call.deadline), tails)
+        arrays = examples.tensors(self.signature, given)
+        rows, tails = rows_and_tails(self.signature, [array.shape for array in arrays])
+        self.version.submit(self.signature, Request(self, self, arrays, rows, self.call.deadline), tails)
 
     def waits(self) -> bool:
         return self.call.waits()

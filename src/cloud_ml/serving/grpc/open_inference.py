@@ -10,14 +10,10 @@ from cloud_ml.serving.grpc.messages import Handler, reply
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.signatures import Signature
 from cloud_ml.serving.table import ModelTable
-from cloud_ml.serving.versions.decide import Phase
+from cloud_ml.serving.versions.decide import STATES, Phase
 from cloud_ml.serving.versions.keeper import Done, Keeper
 
 SERVICE = "inference.GRPCInferenceService"
-_STATES = {
-    Phase.START: "LOADING", Phase.LOADING: "LOADING", Phase.AVAILABLE: "READY", Phase.UNLOADING: "UNLOADING",
-    Phase.END: "UNAVAILABLE",
-}  # fmt: skip
 
 
 class OpenInference:
@@ -70,7 +66,7 @@ class OpenInference:
             statuses = self._keeper.statuses(name)
             for status in statuses:
                 if status.phase is Phase.AVAILABLE or not asked.ready:
-                    state = _STATES[status.phase]
+                    state = STATES[status.phase]
                     made.models.add(name=name, version=str(status.number), state=state, reason=status.message)
             if not statuses and not asked.ready:
                 made.models.add(name=name, state="UNAVAILABLE", reason=self._keeper.why_not(name))

@@ -1,13 +1,14 @@
 """The paths below ``/v2``."""
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 import orjson
 
 from cloud_ml import __version__
 from cloud_ml.serving.codecs.json_documents import document
-from cloud_ml.serving.errors import NotNow
+from cloud_ml.serving.errors import BadRequest, NotNow, ServingError
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.loaded import LoadedVersion
@@ -16,17 +17,21 @@ from cloud_ml.serving.rest.service import Answer, decoded
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.table import Choice, ModelTable
+from cloud_ml.serving.versions.decide import STATES, Phase
+from cloud_ml.serving.versions.keeper import Done, Keeper
 
 _MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/(\d{1,19}))?(?:/(infer|ready|config))?")
 _CHANGE = re.compile(r"/v2/repository/models/([^/]+)/(load|unload)")
-EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository(index)")
+EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository")
 
 
 class OpenInferenceDoor:
-    """The Open Inference Protocol over the models of a table."""
+    """The Open Inference Protocol over the models of a table. ``control`` allows callers to load and unload them."""
 
-    def __init__(self, table: ModelTable) -> None:
+    def __init__(self, table: ModelTable, keeper: Keeper, *, control: bool) -> None:
         self._table = table
+        self._keeper = keeper
+        self._control = control
         self._plain = {
             ("GET", "/v2"): self._server,
             ("GET", "/v2/health/live"): self._live,
@@ -43,7 +48,13 @@ class OpenInferenceDoor:
             return plain
         found = _MODEL.fullmatch(path)
         if found is None:
-            return self._change if method == "POST" and _CHANGE.fullmatch(path) else None
+            changed = _CHANGE.fullmatch(path) if method == "POST" else None
+            if changed is None:
+                return None
+            if not self._control:
+                raise NotNow("models cannot be changed by callers: start the server with --allow_model_control")
+            keeper = self._keeper
+            return _Change(keeper.load if changed[2] == "load" else keeper.unload, decoded(changed[1]))
         name, number, verb = found.groups()
         choice = Choice(decoded(name), int(number) if number else None)
         if verb == "infer":
@@ -59,24 +70,47 @@ class OpenInferenceDoor:
         call.json(b"")
 
     def _ready(self, call: HttpCall, _body: bytes) -> None:
-        waiting = [name for name, model in self._table.models.items() if not model.versions]
-        if waiting:
-            call.refuse(503, f"not ready: {', '.join(sorted(waiting))}")
-        else:
+        if self._keeper.ready:
             call.json(b"")
+        else:
+            waiting = [name for name in self._keeper.names if name not in self._table.models]
+            call.refuse(503, f"not every model answers: {', '.join(waiting)}".rstrip(" :"))
 
     def _index(self, call: HttpCall, body: bytes) -> None:
         only_ready = document(body).get("ready", False) is True if body else False
         told: list[dict[str, Any]] = []
-        for name, model in sorted(self._table.models.items()):
-            numbers = sorted(model.versions)
-            told += [{"name": name, "version": str(each), "state": "READY", "reason": ""} for each in numbers]
-            if not model.versions and not only_ready:
-                told.append({"name": name, "state": "UNAVAILABLE", "reason": "no version is ready"})
+        for name in self._keeper.names:
+            statuses = self._keeper.statuses(name)
+            told += [
+                {"name": name, "version": str(each.number), "state": STATES[each.phase], "reason": each.message}
+                for each in statuses
+                if each.phase is Phase.AVAILABLE or not only_ready
+            ]
+            if not statuses and not only_ready:
+                told.append({"name": name, "state": "UNAVAILABLE", "reason": self._keeper.why_not(name)})
         call.json(orjson.dumps(told))
 
-    def _change(self, _call: HttpCall, _body: bytes) -> None:
-        raise NotNow("models are loaded and unloaded by what lies in their folders, not by requests")
+
+class _Change:
+    """Loads a model again, or takes it down."""
+
+    def __init__(self, change: Callable[[str, Done], None], name: str) -> None:
+        self._change = change
+        self._name = name
+
+    def __call__(self, call: HttpCall, body: bytes) -> None:
+        told = document(body).get("parameters") or {} if body else {}
+        for name in told:
+            if name != "unload_dependents":
+                raise BadRequest(f"parameter {name!r} is not offered by this server")
+
+        def done(error: ServingError | None) -> None:
+            if error is not None:
+                call.fail(error)
+            else:
+                call.json(b"")
+
+        self._change(self._name, done)
 
 
 class _About:
@@ -112,7 +146,7 @@ def _metadata(version: LoadedVersion, versions: Any) -> bytes:
         {
             "name": version.name,
             "versions": [str(number) for number in sorted(versions)],
-            "platform": "cloud-ml",
+            "platform": version.platform,
             "inputs": [tensor(spec) for spec in signature.inputs],
             "outputs": [tensor(spec) for spec in signature.outputs],
         }
@@ -130,7 +164,7 @@ def _config(version: LoadedVersion, _versions: Any) -> bytes:
     return orjson.dumps(
         {
             "name": version.name,
-            "platform": "cloud-ml",
+            "platform": version.platform,
             "backend": "cloud-ml",
             "max_batch_size": version.max_batch_rows if signature.batched else 0,
             "input": [tensor(spec) for spec in signature.inputs],

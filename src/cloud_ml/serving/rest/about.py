@@ -4,32 +4,33 @@ from typing import Any
 
 import orjson
 
-from cloud_ml.serving.errors import ModelNotFound
+from cloud_ml.serving.errors import CODES
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.table import Choice, ModelTable
+from cloud_ml.serving.versions.keeper import Keeper
 
 
 class Status:
     """Answers with ``GetModelStatusResponse`` as JSON."""
 
-    def __init__(self, table: ModelTable, choice: Choice) -> None:
+    def __init__(self, table: ModelTable, keeper: Keeper, choice: Choice) -> None:
         self._table = table
+        self._keeper = keeper
         self._choice = choice
 
     def __call__(self, call: HttpCall, _body: bytes) -> None:
         """See ``rest.service.Answer``."""
         name, number, label = self._choice
-        model = self._table.models.get(name)
-        if model is None:
-            raise ModelNotFound(f"Could not find any versions of model {name}")
-        if number is None and label is None:
-            numbers = sorted(model.versions, reverse=True)
-        else:
-            numbers = [self._table.find(name, number, label).number]
+        if label is not None:
+            number = self._table.find(name, None, label).number
         told = [
-            {"version": str(each), "state": "AVAILABLE", "status": {"error_code": "OK", "error_message": ""}}
-            for each in numbers
+            {
+                "version": str(each.number),
+                "state": each.phase.name,
+                "status": {"error_code": CODES[each.code], "error_message": each.message},
+            }
+            for each in self._keeper.statuses(name, number)
         ]
         call.json(_pretty({"model_version_status": told}))
 

@@ -5,9 +5,12 @@ import re
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.rest.about import Metadata, Status
+from cloud_ml.serving.rest.infer_examples import InferExamples
 from cloud_ml.serving.rest.predict import Predict
 from cloud_ml.serving.rest.service import Answer, decoded
+from cloud_ml.serving.signatures import CLASSIFY, REGRESS
 from cloud_ml.serving.table import Choice, ModelTable
+from cloud_ml.serving.versions.keeper import Keeper
 
 _MODEL = r"/v1/models/([^/:]+)(?:/versions/(\d{1,19})|/labels/([^/:]+))?"
 _CALL = re.compile(_MODEL + ":(classify|regress|predict)", re.IGNORECASE)
@@ -17,8 +20,9 @@ _LOOK = re.compile(_MODEL + "(/metadata)?", re.IGNORECASE)
 class RestDoor:
     """TensorFlow Serving's interface over the models of a table."""
 
-    def __init__(self, table: ModelTable) -> None:
+    def __init__(self, table: ModelTable, keeper: Keeper) -> None:
         self._table = table
+        self._keeper = keeper
 
     def route(self, method: str, path: str, head: Head) -> Answer | None:
         """See ``rest.service.Door``."""
@@ -30,9 +34,9 @@ class RestDoor:
         name, number, label, verb = found.groups()
         choice = Choice(decoded(name), int(number) if number else None, decoded(label) if label else None)
         if verb is None:
-            return Status(self._table, choice)
+            return Status(self._table, self._keeper, choice)
         if verb == "/metadata":
             return Metadata(self._table, choice)
         if verb.lower() == "predict":
             return Predict(self._table, choice)
-        raise BadRequest(f"{verb} is not served yet")
+        return InferExamples(self._table, choice, CLASSIFY if verb.lower() == "classify" else REGRESS)

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from cloud_ml.serving.errors import CODES
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.listening import Alive
@@ -16,11 +17,6 @@ from cloud_ml.serving.tallies import Histogram, Refusals
 
 _TYPE = b"Content-Type: text/plain; version=0.0.4; charset=utf-8\r\n"
 _PATHS = ("/metrics", "/monitoring/prometheus/metrics")
-CODES = (
-    "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
-    "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
-    "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
-)  # fmt: skip
 Labels = dict[str, str]
 
 

@@ -15,6 +15,13 @@ class Phase(IntEnum):
     END = 50
 
 
+STATES = {
+    Phase.START: "LOADING", Phase.LOADING: "LOADING", Phase.AVAILABLE: "READY", Phase.UNLOADING: "UNLOADING",
+    Phase.END: "UNAVAILABLE",
+}  # fmt: skip
+"""What the Open Inference Protocol calls them."""
+
+
 @dataclass(frozen=True, slots=True)
 class State:
     """A version as far as decisions need it. ``retry_at`` is when a failed load is worth another try; None is never.
