@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from typing import Any, cast
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from cloud_ml.serving import dtypes
-from cloud_ml.serving.codecs import json_documents, json_numbers, wire
+from cloud_ml.serving.codecs import infer_request, json_documents, json_numbers, wire
 from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.http1.chunks import Chunks
 from cloud_ml.serving.http1.heads import CHUNKED, HeadFault, read_head
+from cloud_ml.serving.http2 import frames
+from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.stream import Budget, Limits
+from cloud_ml.serving.protos import message
+from cloud_ml.serving.signatures import Signature, TensorSpec
+from cloud_ml.serving.turns import Turns
 from fuzz.harness import cuts, target
 
 MOST = 1 << 16
@@ -115,3 +124,105 @@ def model_message(data: bytes) -> None:
     except wire.Malformed:
         return
     assert before == len(data)
+
+
+class _Ground:
+    """A loop whose turns end at once, and a transport that keeps nothing."""
+
+    closed = False
+
+    def __init__(self) -> None:
+        self.time = lambda: 0.0
+
+    def call_soon(self, call: Callable[[], None]) -> None:
+        call()
+
+    def write(self, _data: bytes) -> None: ...
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = close
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+
+class _Echo:
+    """Answers a body with itself, and ``/parts`` as it comes."""
+
+    def understand(self, fields: list[tuple[bytes, bytes]]) -> bytes:
+        return dict(fields)[b":path"]
+
+    def serve(self, connection: Http2Connection[bytes], stream: int, head: bytes, body: bytes) -> None:
+        if head == b"/parts":
+            connection.listen(stream, body)
+        else:
+            connection.answer(stream, b"\x88", (len(body), (body,)), b"\x88")
+
+    def sink(self, connection: Http2Connection[bytes], stream: int, head: bytes) -> Any:
+        return _Parts(connection, stream) if head == b"/parts" else None
+
+
+class _Parts:
+    def __init__(self, connection: Http2Connection[bytes], stream: int) -> None:
+        self.connection, self.stream = connection, stream
+
+    def data(self, data: bytes, *, ended: bool) -> None:
+        self.connection.push(self.stream, data)
+        if ended:
+            self.connection.finish(self.stream, b"\x88")
+
+
+_HEAD = b"\x83\x86\x44\x05/echo"
+_PARTS = b"\x83\x86\x44\x06/parts"
+
+
+@target(
+    "serving.http2.connection",
+    seeds=[
+        frames.frame(1, 4, 1, _HEAD) + frames.frame(0, 1, 1, b"body") + frames.frame(6, 0, 0, bytes(8)),
+        frames.frame(1, 4, 1, _PARTS) + frames.frame(0, 0, 1, b"one") + frames.frame(0, 1, 1, b"two"),
+        frames.settings({4: 1}) + frames.frame(1, 0xD, 1, b"\x02" + _HEAD + b"--") + frames.window_update(1, 9),
+        frames.frame(1, 1, 1, _HEAD[:4]) + frames.frame(9, 4, 1, _HEAD[4:]) + frames.frame(3, 0, 1, bytes(4)),
+    ],
+    words=["/echo", "/parts", "\x00\x00\x04\x08", "\x00\x00\x04\x03", "\x00\x00\x00\x04\x01"],
+)
+def model_frames(data: bytes) -> None:
+    """Whatever a peer sends, it is answered or left; and nothing of it is kept."""
+    for pieces in cuts(frames.PREFACE + frames.settings({}) + data):
+        ground = cast("Any", _Ground())
+        limits = Limits(MOST, lambda _stream: (), streams=8, resets=50, budget=(budget := Budget()))
+        connection = Http2Connection(_Echo(), limits, Turns(ground))
+        connection.connection_made(ground)
+        for piece in pieces:
+            if not ground.closed:
+                connection.data_received(piece)
+                connection.tick(0.0)
+        assert budget.held >= 0
+        connection.connection_lost(None)
+        assert budget.held == 0
+
+
+_FLOATS = Signature("s", (TensorSpec("x", dtypes.FLOAT, (-1,)),), (TensorSpec("y", dtypes.FLOAT, (-1,)),))
+
+
+@target(
+    "serving.codecs.infer_request",
+    seeds=[
+        b"\n\x01m\x1a\x02id*\x0c\n\x01x\x12\x04FP32\x1a\x01\x02:\x08\x00\x00@@\x00\x00\x80@",
+        b"\n\x01m*\x18\n\x01x\x12\x04FP32\x1a\x01\x02*\x0a2\x08\x00\x00@@\x00\x00\x80@",
+    ],
+    words=["FP32", "BYTES", "\x3a\x00", "\x1a\x01z", "\x0b\x0c"],
+)
+def model_inference(data: bytes) -> None:
+    """Refused; or known by its bytes with the values that the library reads."""
+    try:
+        asked = message("inference.ModelInferRequest").FromString(data)
+        (array,) = infer_request.arrays_of(_FLOATS, asked)
+    except (DecodeError, ServingError):
+        return
+    spans = infer_request.infer_spans(data, 0, _FLOATS, asked)
+    if spans is not None:
+        assert data[spans[0][0] : spans[0][1]] == array.tobytes()
+        assert [data[start:end] for start, end in spans[1:]] in ([], [asked.id.encode()])

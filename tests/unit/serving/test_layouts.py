@@ -122,3 +122,8 @@ def test_there_is_a_bound_to_what_is_kept() -> None:
     for size in range(1, 3 * MOST):
         layouts.learn(b"x" * size, [(0, 1)], size)
     assert sum(layouts.find(b"x" * size) is not None for size in range(1, 3 * MOST)) <= MOST
+
+
+def test_a_message_with_a_group_that_nobody_knows_is_read_and_not_remembered() -> None:
+    arrays = {"x": (dtypes.FLOAT, np.ones(2, np.float32), True)}
+    assert spans_of(request_of(arrays) + b"\x0b\x0c", signature_of(arrays)) is None

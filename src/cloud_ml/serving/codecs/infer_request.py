@@ -133,11 +133,14 @@ def infer_spans(body: bytes, at: int, signature: Signature, asked: Any) -> Spans
         return None
     raws: list[tuple[int, int]] = []
     ids: list[tuple[int, int]] = []
-    for number, _, start, end in wire.fields(body, at, len(body)):
-        if number == 7:
-            raws.append((start, end))
-        elif number == 3:
-            ids.append((start, end))
+    try:
+        for number, _, start, end in wire.fields(body, at, len(body)):
+            if number == 7:
+                raws.append((start, end))
+            elif number == 3:
+                ids.append((start, end))
+    except wire.Malformed:  # unknown fields may be groups, which the library passes over
+        return None
     if len(raws) != len(asked.inputs) or len(ids) > 1 or any(start == end for start, end in raws):
         return None
     names = [proto.name for proto in asked.inputs]

@@ -81,6 +81,13 @@ def predict_spans(body: bytes, at: int, signature: Signature, inputs: Mapping[st
 
     ``body[at:]`` is the message, ``inputs`` what the library read from it: the tensors were judged already.
     """
+    try:
+        return _predict_spans(body, at, signature, inputs)
+    except wire.Malformed:  # unknown fields may be groups, which the library passes over
+        return None
+
+
+def _predict_spans(body: bytes, at: int, signature: Signature, inputs: Mapping[str, Any]) -> Spans | None:
     found: dict[str, tuple[int, int]] = {}
     for number, kind, start, end in wire.fields(body, at, len(body)):
         if number != 2 or kind != wire.DELIMITED:
