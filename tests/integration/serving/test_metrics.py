@@ -51,4 +51,6 @@ def test_requests_of_every_protocol_are_counted_by_how_they_were_answered(tmp_pa
             ':tensorflow:serving:request_count{model_name="linear",status="OK"} 5',
         ):
             assert line in lines
+        sums = {line.split("{")[0]: float(line.split()[1]) for line in lines if "seconds_sum" in line}
+        assert 0 < sums["cloudml_serving_run_seconds_sum"] < sums["cloudml_serving_request_seconds_sum"]
         assert "process_open_fds" in "".join(metrics(running, "/monitoring/prometheus/metrics"))

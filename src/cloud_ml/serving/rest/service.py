@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 from urllib.parse import unquote
 
-from cloud_ml.serving.errors import BadRequest, ServingError
+from cloud_ml.serving.errors import BadRequest, ModelNotFound, ServingError
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.tallies import Refusals
@@ -70,7 +70,7 @@ class _Refused:
 
 
 def _not_found(call: HttpCall, _body: bytes) -> None:
-    call.refuse(404, f"there is nothing at {call.head.target[:200]}")
+    raise ModelNotFound(f"there is nothing at {call.head.target[:200]}")
 
 
 def _not_allowed(call: HttpCall, _body: bytes) -> None:
