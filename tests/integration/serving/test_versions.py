@@ -124,6 +124,8 @@ def test_callers_change_the_configuration_where_they_may(two: tuple[Path, Path],
         with pytest.raises(grpc.RpcError) as caught:
             call(channel, RELOAD, reload_request(("c", tmp_path / "none")), SERVING + "ReloadConfigResponse")
         assert "No such file" in caught.value.details()
+        with pytest.raises(grpc.RpcError, match=r"no version of model 'c' is known: .*No such file"):
+            states(channel, "c")
 
 
 def test_callers_change_nothing_where_they_may_not(linear: Running, two: tuple[Path, Path]) -> None:

@@ -67,7 +67,10 @@ class Models:
             if number is None:
                 raise ModelNotFound(f"model {spec.name!r} has no label {spec.version_label!r}")
         made = message("tensorflow.serving.GetModelStatusResponse")()
-        for status in self._keeper.statuses(spec.name, number):
+        statuses = self._keeper.statuses(spec.name, number)
+        if not statuses:
+            raise ModelNotFound(f"no version of model {spec.name!r} is known: {self._keeper.why_not(spec.name)}")
+        for status in statuses:
             version = made.model_version_status.add(version=status.number, state=int(status.phase))
             version.status.error_code, version.status.error_message = status.code, status.message
         return made
