@@ -84,7 +84,7 @@ def shape_of(text: bytes, rank: int) -> Shape | None:
     """
     if not rank or not text.startswith(b"["):
         return None
-    if text.startswith(b"[" * rank) and text.endswith(b"]" * rank) and text.count(b"[") == rank:
+    if text.startswith(b"[" * rank) and text.endswith(b"]" * rank) and text.find(b"[", rank) < 0:
         return (*(1 for _ in range(rank - 1)), -1)
     bones = text.translate(None, _DIGITS)
     depth = len(bones) - len(bones.lstrip(b"["))
