@@ -69,7 +69,6 @@ class ModelServer:
                 listener.close()
             await self._alive.drain(settings.drain_s)
             clock.stop()
-            life.close()
 
     async def _listen(
         self, greet: Callable[[], asyncio.Protocol], tls: ssl.SSLContext | None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -146,3 +149,20 @@ def test_a_server_whose_only_version_is_broken_says_so(tmp_path: Path) -> None:
         assert answered(channel, "linear") is grpc.StatusCode.UNAVAILABLE
         save_linear(tmp_path / "1")
         until(lambda: answered(channel, "linear") is grpc.StatusCode.OK)
+
+
+def test_a_load_that_takes_for_ever_does_not_hold_up_the_end(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "model.py").write_text("import time\nprint('it begins', flush=True)\ntime.sleep(600)\n")
+    sides = {side: [{"name": side, "dtype": "float32", "shape": [-1]}] for side in ("inputs", "outputs")}
+    (tmp_path / "1" / "signature.json").write_text(json.dumps(sides))
+    command = [sys.executable, "-m", "cloud_ml.serving", "--port", "0", "--model_base_path", str(tmp_path)]
+    flags = ["--allow_models_that_run_code", *QUICK]
+    with subprocess.Popen([*command, *flags], stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        try:
+            assert process.stdout.readline() == "it begins\n"
+            process.terminate()
+            assert process.wait(20) == 0
+        finally:
+            process.kill()

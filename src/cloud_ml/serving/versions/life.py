@@ -28,7 +28,7 @@ class Life:
     def __init__(self, settings: Settings, table: ModelTable, workshop: Workshop) -> None:
         self._settings = settings
         self._workshop = workshop
-        self._world = LoopWorld(workshop.loop, settings.rules.load_threads)
+        self._world = LoopWorld(workshop.loop)
         self._text = ""
         self.keeper = Keeper(table, self._world, settings.rules, Ways(self._load, self._open, give_back))
 
@@ -47,10 +47,6 @@ class Life:
         await begun.wait()
         if self._settings.config_file is not None and self._settings.config_poll_s > 0:
             self._world.later(self._settings.config_poll_s, self._poll)
-
-    def close(self) -> None:
-        """Begin to load nothing more."""
-        self._world.close()
 
     def _read(self) -> str:
         assert self._settings.config_file is not None

@@ -1,9 +1,10 @@
 """Time and threads for what decides without either."""
 
 import asyncio
+import contextlib
+import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Executor, ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 T = TypeVar("T")
@@ -26,12 +27,14 @@ class World(Protocol):
 
 
 class LoopWorld:
-    """The world of a running server."""
+    """The world of a running server.
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, load_threads: int) -> None:
+    Its threads are daemons: a load that takes minutes, or a file system that does not answer, holds up nobody's end.
+    How many load at once is decided elsewhere, so each piece of work has a thread of its own.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        self._loaders = ThreadPoolExecutor(load_threads, "load")
-        self._watcher = ThreadPoolExecutor(1, "watch")
 
     def now(self) -> float:
         return time.monotonic()
@@ -40,24 +43,19 @@ class LoopWorld:
         self._loop.call_later(seconds, call)
 
     def load(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        self._aside(self._loaders, work, done)
+        self._aside("load", work, done)
 
     def look(self, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
-        self._aside(self._watcher, work, done)
+        self._aside("look", work, done)
 
-    def close(self) -> None:
-        """Begin nothing more."""
-        self._loaders.shutdown(wait=False, cancel_futures=True)
-        self._watcher.shutdown(wait=False, cancel_futures=True)
-
-    def _aside(self, threads: Executor, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
+    def _aside(self, name: str, work: Callable[[], T], done: Callable[[T | Exception], None]) -> None:
         def run() -> None:
             made: T | Exception
             try:
                 made = work()
             except Exception as error:
                 made = error
-            if not self._loop.is_closed():
+            with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                 self._loop.call_soon_threadsafe(done, made)
 
-        threads.submit(run)
+        threading.Thread(target=run, name=name, daemon=True).start()
