@@ -7,6 +7,7 @@ field, the value and what is allowed.
 from __future__ import annotations
 
 import re
+import shlex
 from decimal import Decimal
 from typing import Any, NamedTuple
 
@@ -140,6 +141,29 @@ def duration_seconds(text: str) -> int:
     match = _DURATION.fullmatch(text) if len(text) <= 32 else None
     days, hours, minutes, seconds = (int(part or 0) for part in match.groups()) if match else (0, 0, 0, 0)
     return ((days * 24 + hours) * 60 + minutes) * 60 + seconds
+
+
+def check_arguments(field: str, value: Any) -> None:
+    """Arguments of a program: a list of texts, or one text in shell quoting; ``None`` is none."""
+    if isinstance(value, list):
+        for place, argument in enumerate(value):
+            check_text(f"{field}[{place}]", argument, limit=65_536, allow_empty=True)
+    elif value is not None:
+        check_text(field, value, limit=65_536, allow_empty=True)
+        try:
+            shlex.split(value)
+        except ValueError as error:
+            raise InvalidRequest(
+                f"{field} cannot be split into words: {str(error).lower()}",
+                field=field,
+                value=value,
+                allowed="words in shell quoting, or a list of strings",
+            ) from None
+
+
+def arguments(value: str | list[str] | None) -> list[str]:
+    """Checked arguments as a list, split as a POSIX shell splits words (nothing is expanded)."""
+    return shlex.split(value) if isinstance(value, str) else list(value or ())
 
 
 def check_environment(field: str, value: Any) -> dict[str, str]:

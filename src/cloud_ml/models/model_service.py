@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import re
-import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
-from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
 
 VERSION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
@@ -84,7 +82,7 @@ class ModelService:
         if not isinstance(self.model_version, str) or not VERSION.fullmatch(self.model_version):
             raise common.refuse("model_version", self.model_version, "letters, digits, '.', '_' and '-', at most 63")
         common.parse_object_uri("model_uri", self.model_uri)
-        self._validate_arguments()
+        common.check_arguments("model_args", self.model_args)
         self.replicas = common.check_count("replicas", self.replicas, most=_MOST_REPLICAS)
         if self.max_replicas is not None:
             self.max_replicas = common.check_count("max_replicas", self.max_replicas, most=_MOST_REPLICAS)
@@ -114,23 +112,7 @@ class ModelService:
 
     def arguments(self) -> list[str]:
         """``model_args`` as a list, split as a POSIX shell splits words (nothing is expanded)."""
-        return shlex.split(self.model_args) if isinstance(self.model_args, str) else list(self.model_args or ())
-
-    def _validate_arguments(self) -> None:
-        if isinstance(self.model_args, list):
-            for place, argument in enumerate(self.model_args):
-                common.check_text(f"model_args[{place}]", argument, limit=65_536, allow_empty=True)
-        elif self.model_args is not None:
-            common.check_text("model_args", self.model_args, limit=65_536, allow_empty=True)
-            try:
-                shlex.split(self.model_args)
-            except ValueError as error:
-                raise InvalidRequest(
-                    f"model_args cannot be split into words: {str(error).lower()}",
-                    field="model_args",
-                    value=self.model_args,
-                    allowed="words in shell quoting, or a list of strings",
-                ) from None
+        return common.arguments(self.model_args)
 
 
 _TEXT_FIELDS = (

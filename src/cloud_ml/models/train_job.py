@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -127,7 +126,7 @@ class TrainJob:
         common.check_name("job_name", self.job_name)
         common.check_module("module_name", self.module_name)
         common.check_text("trainer_uri", self.trainer_uri)
-        self._validate_arguments()
+        common.check_arguments("job_args", self.job_args)
         _validate_resources(self, "")
         for name in _TEXT_FIELDS:
             if (value := getattr(self, name)) is not None:
@@ -150,25 +149,7 @@ class TrainJob:
 
     def arguments(self) -> list[str]:
         """``job_args`` as a list, split as a POSIX shell splits words (nothing is expanded)."""
-        if isinstance(self.job_args, str):
-            return shlex.split(self.job_args)
-        return list(self.job_args or ())
-
-    def _validate_arguments(self) -> None:
-        if isinstance(self.job_args, list):
-            for i, argument in enumerate(self.job_args):
-                common.check_text(f"job_args[{i}]", argument, limit=65_536, allow_empty=True)
-        elif self.job_args is not None:
-            common.check_text("job_args", self.job_args, limit=65_536, allow_empty=True)
-            try:
-                shlex.split(self.job_args)
-            except ValueError as error:
-                raise InvalidRequest(
-                    f"job_args cannot be split into words: {str(error).lower()}",
-                    field="job_args",
-                    value=self.job_args,
-                    allowed="words in shell quoting, or a list of strings",
-                ) from None
+        return common.arguments(self.job_args)
 
     def _validate_roles(self) -> None:
         for name in ("ps_count", "worker_count"):
