@@ -32,6 +32,8 @@ from cloud_ml.engines.local.probe import probe
 from cloud_ml.environments import interpreter
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.errors import Unavailable
+from cloud_ml.gateway.config import GatewayConfig
+from cloud_ml.gateway.link import GatewayLink, certificate_of
 from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.observability.metrics import Metrics
@@ -58,6 +60,7 @@ class Server:
     platform: Platform
     controller: Controller
     engine: LocalEngine
+    gateway: GatewayLink
     first_start: FirstStart
     lock: int
 
@@ -130,6 +133,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         quota_settings=settings.quota,
         trainer_settings=settings.trainers,
         storage_settings=settings.storage,
+        services_host=settings.public_gateway_host,
     )
     first_start = bootstrap(platform.identities, platform.storage, access_key=access_key, secret=secret)
     packages = Packages(objects, data / "packages", size_limit=settings.trainers.size_limit_bytes)
@@ -149,6 +153,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             kind=kind,
         )
 
+    gateway = GatewayLink(_gateway(settings))
     controller = Controller(
         store=store,
         engine=engine,
@@ -179,6 +184,8 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             settings=settings.controller,
             clock=system_clock,
             offload=platform.offload,
+            gateway=gateway,
+            ports=settings.gateway_ports,
         ),
         holder=f"{os.uname().nodename}:{data}",
         clock=system_clock,
@@ -186,7 +193,27 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         default_quota=defaults_of(settings.quota),
         metrics=metrics,
     )
-    return Server(settings, platform, controller, engine, first_start, lock)
+    return Server(settings, platform, controller, engine, gateway, first_start, lock)
+
+
+def _gateway(settings: Settings) -> GatewayConfig:
+    server, gateway = settings.server, settings.gateway
+    return GatewayConfig(
+        folder=str(settings.data_dir / "gateway"),
+        version=cloud_ml.__version__,
+        host=settings.gateway_host,
+        tls_cert=server.tls_cert and str(Path(server.tls_cert).absolute()),
+        tls_key=server.tls_key and str(Path(server.tls_key).absolute()),
+        certificate=certificate_of(server.tls_cert, server.tls_key),
+        message_limit_bytes=gateway.message_limit_bytes,
+        timeout_s=gateway.timeout_s,
+        waiting=gateway.waiting,
+        waiting_s=gateway.waiting_s,
+        in_flight=gateway.in_flight,
+        attempts=gateway.attempts,
+        token_limit_s=gateway.token_limit_s,
+        drain_s=gateway.drain_s,
+    )
 
 
 def _retention(settings: Settings) -> rules.Retention:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import gc
-import ipaddress
 import logging
 import os
 import signal
@@ -23,6 +22,7 @@ from cloud_ml.bootstrap import Server, build, write_credentials
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.sdk import config as client_config
 from cloud_ml.settings import ServerSettings, Settings
+from cloud_ml.settings.themes import is_loopback
 
 _BACKLOG = 2048
 _DATE_PERIOD_S = 1.0
@@ -47,7 +47,8 @@ def run(
     Raises:
         CloudMlError: The server cannot start; says why and what to do.
     """
-    _check_exposure(settings.server)
+    _check_exposure(settings.server, "host", settings.server.host)
+    _check_exposure(settings.server, "gateway.host", settings.gateway_host)
     listener = _listen(settings.server)
     endpoint = _endpoint(settings.server, listener)
     server = build(settings, access_key=access_key, secret=secret)
@@ -96,6 +97,7 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
         controller.cancel()
         results = await asyncio.gather(controller, serving, return_exceptions=True)
         stopping.cancel()
+        await server.gateway.close()
         await server.engine.close()
     for result in results:
         if isinstance(result, Exception):
@@ -143,18 +145,18 @@ class _Web(uvicorn.Server):
         yield
 
 
-def _check_exposure(settings: ServerSettings) -> None:
-    """Refuse to send signatures and data over a network in the clear."""
+def _check_exposure(settings: ServerSettings, field: str, host: str) -> None:
+    """Refuse to send signatures, tokens and data over a network in the clear."""
     if bool(settings.tls_cert) != bool(settings.tls_key):
         raise InvalidRequest("--tls-cert and --tls-key are given together or not at all", field="tls_cert")
     if settings.tls_cert:
         _check_certificate(settings.tls_cert, settings.tls_key)
-    if settings.tls_cert or settings.behind_proxy or _is_loopback(settings.host):
+    if settings.tls_cert or settings.behind_proxy or is_loopback(host):
         return
     raise InvalidRequest(
-        f"listening on {settings.host} without TLS would show keys and data to the network",
-        field="host",
-        value=settings.host,
+        f"listening on {host} without TLS would show keys and data to the network",
+        field=field,
+        value=host,
         allowed="a loopback address, or TLS",
         hint="Give --tls-cert and --tls-key, or --behind-proxy if a proxy in front speaks TLS.",
     )
@@ -171,13 +173,6 @@ def _check_certificate(cert: str, key: str) -> None:
             value=cert,
             allowed="a PEM file of the chain and a PEM file of the unencrypted private key that belongs to it",
         ) from error
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _listen(settings: ServerSettings) -> socket.socket:

@@ -37,6 +37,12 @@ def end_engine(config: LocalConfig) -> None:
         tenants.clear(Pins(config.network.instance))
 
 
+def end_gateway(folder: Path) -> None:
+    """Kill the gateway of a data folder, by process id."""
+    with contextlib.suppress(OSError, ValueError):
+        _kill(int((folder / "gateway.lock").read_text()))
+
+
 def spawner_pid(root: Path) -> int | None:
     """The process id of the spawner of an engine's folder, if one ever started."""
     try:

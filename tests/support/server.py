@@ -26,7 +26,7 @@ from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import probe
 from cloud_ml.settings import EngineSettings
 from support.environments import environment_home
-from support.machine import end_engine, spawner_pid
+from support.machine import end_engine, end_gateway, spawner_pid
 
 CLOUDML = Path(sys.executable).parent / "cloudml"
 READY_S = 60.0
@@ -118,6 +118,7 @@ class RealServer:
         for client in self._clients:
             client.close()
         self.kill()
+        end_gateway(self.data / "gateway")
         if (self.data / "engine").exists():
             end_engine(self.findings.config)
         shutil.rmtree(self.folder, ignore_errors=True)

@@ -57,6 +57,7 @@ class Platform:
     offload: Offload = field(default_factory=Offload)
     metrics: Metrics = field(default_factory=Metrics)
     behind_proxy: bool = False
+    services_host: str = ""
     streams: Counter[str] = field(default_factory=Counter)
     under_way: Counter[str] = field(default_factory=Counter)
     storage: Storage = field(init=False)

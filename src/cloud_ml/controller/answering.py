@@ -35,10 +35,27 @@ class Answering:
         self._asking: dict[str, asyncio.Task[None]] = {}
         self._of: dict[str, str] = {}
         self._ready: set[str] = set()
+        self._asked: set[str] = set()
+        self._news = asyncio.Event()
 
     def ready(self, uid: str) -> bool:
         """Whether the replica answered when it was last asked."""
         return uid in self._ready
+
+    def known(self, uid: str) -> bool:
+        """Whether it was asked at all yet."""
+        return uid in self._asked
+
+    async def asked(self, uids: Collection[str], limit_s: float = 1.0) -> None:
+        """Wait a moment for the first answers of replicas that are followed.
+
+        To a server that has just started all are unknown, and are not to look as if they did not answer.
+        """
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(limit_s):
+                while any(uid in self._asking and uid not in self._asked for uid in uids):
+                    self._news.clear()
+                    await self._news.wait()
 
     def follow(self, service: str, model: str, replicas: Collection[str]) -> None:
         """Ask these replicas of a service, and no others of it."""
@@ -58,6 +75,7 @@ class Answering:
         self._asking.pop(uid).cancel()
         self._of.pop(uid, None)
         self._ready.discard(uid)
+        self._asked.discard(uid)
 
     async def _ask(self, service: str, model: str, uid: str) -> None:
         misses = 0
@@ -70,6 +88,9 @@ class Answering:
             elif misses >= self._patience.misses and uid in self._ready:
                 self._ready.discard(uid)
                 self._changed(service)
+            if uid not in self._asked:
+                self._asked.add(uid)
+                self._news.set()
             await asyncio.sleep(self._patience.ready_s if well else self._patience.starting_s)
 
     async def _answers(self, model: str, uid: str) -> bool:

@@ -3,28 +3,37 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
 from typing import Any
 
 from cloud_ml.controller.answering import Answering
 from cloud_ml.controller.crew import Crew, Reconciler
+from cloud_ml.controller.entrances import Entrances
 from cloud_ml.controller.executor import Executor
+from cloud_ml.controller.gateway import Gateway
+from cloud_ml.controller.ports import Ports
 from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.controller.reconcilers.model_service import ModelServiceReconciler
 from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
+from cloud_ml.controller.repeating import Repeating
 from cloud_ml.controller.slots import Slots
 from cloud_ml.controller.sources import EngineSource, StoreSource
 from cloud_ml.domain.jobs.decide import Rules
+from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
 from cloud_ml.domain.services.spec import SERVICE_LABEL
 from cloud_ml.domain.services.status import ServicePhase
+from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, USER
 from cloud_ml.engines.base import Capacity, Doors, Engine
 from cloud_ml.settings import ControllerSettings
 from cloud_ml.state.base import Fence, StateStore
+from cloud_ml.usecases.calling_keys import CallingKeys
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
 
 _MOST_REPLICAS = 10_000
+_PAGE = 1000
+_ABOUT_KEYS = (ACCESS_KEY.name, USER.name, ORGANISATION.name)
 _AT_REST = tuple(phase.value for phase in (ServicePhase.SAVED, ServicePhase.STOPPED))
 
 
@@ -42,6 +51,8 @@ class Services:
         settings: ControllerSettings,
         clock: Clock,
         offload: Offload,
+        gateway: Gateway,
+        ports: Sequence[range],
     ) -> None:
         self._store = store
         self._engine = engine
@@ -51,11 +62,16 @@ class Services:
         self._settings = settings
         self._clock = clock
         self._offload = offload
+        self._gateway = gateway
+        self._ports = ports
+        self._keys = CallingKeys(store, clock)
 
     def lead(self, fence: Fence, crew: Callable[[KeyedQueue, Reconciler], Crew]) -> list[Coroutine[Any, Any, None]]:
         """What is to run, for ever, while the lease is ours."""
         services, replicas = KeyedQueue(), KeyedQueue()
         answering = Answering(self._doors, services.add)
+        entrances = Entrances(self._gateway, Ports(self._ports), self._doors, answering)
+        keys = Repeating(self._learn, self._settings.poll_s)
         slots = Slots(_MOST_REPLICAS, Capacity(0, 1 << 62), replicas.add)
         of_replica: dict[str, str] = {}
 
@@ -71,7 +87,12 @@ class Services:
         on_services = crew(
             services,
             ModelServiceReconciler(
-                store=self._store, answering=answering, clock=self._clock, offload=self._offload, fence=fence
+                store=self._store,
+                answering=answering,
+                entrances=entrances,
+                clock=self._clock,
+                offload=self._offload,
+                fence=fence,
             ),
         )
         on_replicas = crew(
@@ -89,7 +110,9 @@ class Services:
             ),
         )
         return [
-            self._follow(services, replica_changed),
+            self._follow(services, entrances, replica_changed, keys.soon),
+            keys.run(),
+            self._gateway.run(),
             StoreSource(self._store, replicas, self._offload, self._settings.poll_s, kind=REPLICA).run(),
             EngineSource(self._engine, replicas).run(),
             *(on_services.work() for _ in range(2)),
@@ -97,17 +120,43 @@ class Services:
             _until_cancelled(answering),
         ]
 
-    async def _follow(self, queue: KeyedQueue, replica_changed: Callable[[str], Awaitable[None]]) -> None:
+    async def _follow(
+        self,
+        queue: KeyedQueue,
+        entrances: Entrances,
+        replica_changed: Callable[[str], Awaitable[None]],
+        key_changed: Callable[[str], Awaitable[None]],
+    ) -> None:
+        loop = asyncio.get_running_loop()
+
+        def prepare() -> None:
+            found = list(self._everything())
+            loop.call_soon_threadsafe(entrances.begin, found)
+
         await StoreSource(
             self._store,
             queue,
             self._offload,
             self._settings.poll_s,
-            others={REPLICA.name: replica_changed},
+            others={REPLICA.name: replica_changed, **dict.fromkeys(_ABOUT_KEYS, key_changed)},
+            prepare=prepare,
             kind=MODEL_SERVICE,
             resting=_AT_REST,
             phases=tuple(phase.value for phase in ServicePhase),
         ).run()
+
+    def _everything(self) -> Iterator[ServiceRecord]:
+        after: int | None = None
+        while True:
+            page = self._store.list(MODEL_SERVICE, after=after, limit=_PAGE)
+            for line in page.items:
+                if (service := self._store.get(MODEL_SERVICE, line.key.uid)) is not None:
+                    yield service
+            if (after := page.next) is None:
+                return
+
+    async def _learn(self) -> None:
+        self._gateway.learn(await self._offload(self._keys))
 
 
 async def _until_cancelled(answering: Answering) -> None:

@@ -192,6 +192,9 @@ class Doors(Protocol):
             Unavailable: Nobody answers there now.
         """
 
+    def folder(self, job_uid: str) -> str:
+        """Where a job's sockets lie, for a process that connects by itself: as ``engines.local.doors`` does."""
+
 
 @dataclass(frozen=True)
 class RuntimeState:

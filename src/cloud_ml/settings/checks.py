@@ -9,7 +9,7 @@ import re
 from cloud_ml.models import common
 from cloud_ml.models.quota import limit_of
 from cloud_ml.settings import reachable
-from cloud_ml.settings.themes import MIB, EngineSettings, Settings
+from cloud_ml.settings.themes import MIB, EngineSettings, Settings, ports_of
 
 _WORDS = {
     "server.log_format": ("auto", "text", "json"),
@@ -18,6 +18,7 @@ _WORDS = {
     "engine.sandbox": ("auto", "require", "landlock", "none"),
     "engine.cgroups": ("auto", "require", "none"),
     "engine.network": ("auto", "tenant", "host", "none"),
+    "gateway.original_clients": ("auto", "yes", "no"),
 }
 _LEAST = {
     "server.database_readers": 1,
@@ -45,8 +46,19 @@ _LEAST = {
     "engine.network_connections": 1,
     "environments.tidy_s": 1,
     "engine.max_processes": 1,
+    "gateway.message_limit_bytes": 1024,
+    "gateway.timeout_s": 0.1,
+    "gateway.waiting_s": 0.1,
+    "gateway.in_flight": 1,
+    "gateway.attempts": 1,
+    "gateway.token_limit_s": 1,
+    "gateway.target_in_flight": 0.01,
+    "gateway.scale_down_s": 1,
 }
 """Numbers that may not be smaller; all others may be 0."""
+
+
+_PORTS = "ports and ranges of ports from 1 to 65535, such as 8600-8999"
 
 
 def check(settings: Settings) -> None:
@@ -77,6 +89,12 @@ def check(settings: Settings) -> None:
         if size := getattr(settings.engine, name):
             common.check_memory(f"engine.{name}", size)
     _check_network(settings.engine)
+    try:
+        found = ports_of(settings.gateway.ports)
+    except ValueError as error:
+        raise common.refuse("gateway.ports", str(error), _PORTS) from None
+    if not found:
+        raise common.refuse("gateway.ports", settings.gateway.ports, _PORTS)
 
 
 def _check_network(engine: EngineSettings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -268,6 +269,43 @@ class TrainerSettings:
 
 
 @dataclass(frozen=True)
+class GatewaySettings:
+    """The gateway in front of model services."""
+
+    host: str = ""
+    """Address that services are reached at; empty means ``server.host``. Beyond loopback TLS or ``behind_proxy`` is
+    needed here too: callers send tokens."""
+    public_host: str = ""
+    """The host that ``address`` of a service names; empty means ``host``, and this machine's name where that is every
+    address of the machine."""
+    ports: str = "8600-8999"
+    """Ports for services, one each: a range, or several with commas between."""
+    original_clients: str = "auto"
+    """Whether services made over the original wire are open to whoever reaches their port, since the original client
+    sends no credentials when it predicts: ``yes``, ``no``, or ``auto``: where the gateway listens on loopback."""
+    message_limit_bytes: int = 64 * MIB
+    """Largest request and largest answer."""
+    timeout_s: float = 300.0
+    """How long a call may take that brings no deadline."""
+    waiting: int = 1000
+    """Calls of one service that may wait while none of its replicas can be reached; one more is refused at once."""
+    waiting_s: float = 10.0
+    """How long such a call waits."""
+    in_flight: int = 2000
+    """Calls of one service under way at once; one more is refused at once."""
+    attempts: int = 4
+    """How many replicas a call is tried at, where that is safe."""
+    token_limit_s: float = 366 * 24 * 3600.0
+    """How far ahead the end of a token may be."""
+    drain_s: float = 60.0
+    """How long a gateway that is replaced by another version goes on to answer what it has begun."""
+    target_in_flight: float = 8.0
+    """Calls under way for each replica that autoscaling aims at."""
+    scale_down_s: float = 60.0
+    """How long there must be fewer calls before autoscaling takes a replica away."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """All of it."""
 
@@ -280,6 +318,7 @@ class Settings:
     environments: EnvironmentSettings = field(default_factory=EnvironmentSettings)
     trainers: TrainerSettings = field(default_factory=TrainerSettings)
     storage: StorageSettings = field(default_factory=StorageSettings)
+    gateway: GatewaySettings = field(default_factory=GatewaySettings)
 
     @property
     def data_dir(self) -> Path:
@@ -302,6 +341,29 @@ class Settings:
         return self.data_dir / "environments"
 
     @property
+    def gateway_host(self) -> str:
+        """Where the gateway listens."""
+        return self.gateway.host or self.server.host
+
+    @property
+    def public_gateway_host(self) -> str:
+        """What the address of a service names."""
+        host = self.gateway.public_host or self.gateway_host
+        return os.uname().nodename if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared, not listened on
+
+    @property
+    def opens_original_services(self) -> bool:
+        """Whether services of the original wire are open: see ``gateway.original_clients``."""
+        if self.gateway.original_clients == "auto":
+            return is_loopback(self.gateway_host)
+        return self.gateway.original_clients == "yes"
+
+    @property
+    def gateway_ports(self) -> tuple[range, ...]:
+        """The ports for services."""
+        return ports_of(self.gateway.ports)
+
+    @property
     def pythons(self) -> tuple[str, ...]:
         """Versions of Python to offer although they are not installed."""
         return tuple(self.environments.pythons.replace(",", " ").split())
@@ -312,3 +374,29 @@ class Settings:
         if self.environments.runtimes_dir:
             return Path(self.environments.runtimes_dir).expanduser().absolute()
         return self.data_dir / "runtimes"
+
+
+def is_loopback(host: str) -> bool:
+    """Whether only this machine reaches an address."""
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def ports_of(text: str) -> tuple[range, ...]:
+    """Ranges of ports such as ``8600-8999, 9100``.
+
+    Raises:
+        ValueError: A word is none; it is the message.
+    """
+    found = []
+    for word in text.replace(",", " ").split():
+        first, dash, last = word.partition("-")
+        numbers = [first, last if dash else first]
+        if not all(each.isascii() and each.isdigit() and 0 < int(each) < 65_536 for each in numbers):
+            raise ValueError(word)
+        found.append(range(int(numbers[0]), int(numbers[1]) + 1))
+        if not found[-1]:
+            raise ValueError(word)
+    return tuple(found)

@@ -2,38 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cloud_ml.sdk.messages import Request
 from support.server import RealServer, eventually, serving
+from support.services import Asked, running
 from support.serving import save_linear
-
-LIMIT_S = 90.0
-
-
-class Asked:
-    """Requests about services, in the name of the first administrator."""
-
-    def __init__(self, server: RealServer) -> None:
-        self._transport = server.client()._transport
-
-    def __call__(self, method: str, target: str, document: Any = None) -> Any:
-        body = b"" if document is None else json.dumps(document).encode()
-        return self._transport.json(Request(method, f"/api/v1/models{target}", body=body))
-
-    def until(self, name: str, holds: Any) -> Any:
-        def look() -> Any:
-            service = self("GET", name)
-            return service if holds(service) else None
-
-        return eventually(look, f"{name} as wanted", limit_s=LIMIT_S)
 
 
 @pytest.fixture(scope="module")
@@ -47,18 +25,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 @pytest.fixture
 def ask(server: RealServer) -> Asked:
     return Asked(server)
-
-
-def running(count: int, template: int = 1) -> Any:
-    def holds(service: Any) -> bool:
-        replicas = service["replicas"]
-        return (
-            service["phase"] == "Running"
-            and service["ready"] == count == len(replicas)
-            and all(each["current"] for each in replicas)
-        )
-
-    return holds
 
 
 def test_the_life_of_a_service(server: RealServer, ask: Asked) -> None:

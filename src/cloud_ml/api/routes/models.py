@@ -32,7 +32,7 @@ async def create(
     record = await here.offload(
         here.services.create, call.caller, asked, idempotency_key=idempotency_key, once=call.once
     )
-    return documents.answer(service_views.service(record), 201)
+    return documents.answer(service_views.service(record, host=here.services_host), 201)
 
 
 @router.get("", responses=known(ServicePage))
@@ -63,7 +63,7 @@ async def describe(here: Here, call: Signed, name: str, version: str, org_id: st
 
     def shown() -> Service:
         record = here.services.find(here.identities.scope(call.caller, org_id), name, version)
-        return service_views.service(record, here.services.replicas(record))
+        return service_views.service(record, here.services.replicas(record), here.services_host)
 
     return documents.answer(await here.offload(shown))
 
@@ -73,7 +73,7 @@ async def update(here: Here, call: Signed, name: str, version: str) -> Response:
     """Change fields. What makes replicas differ is rolled out one replica after the other; nothing is interrupted."""
     change = codec.decode(ServiceUpdate, documents.read_object(call.body))
     record = await here.offload(here.services.update, call.org, (name, version), call.caller, change, once=call.once)
-    return documents.answer(service_views.service(record))
+    return documents.answer(service_views.service(record, host=here.services_host))
 
 
 @router.post("/{name}/{version}/start", responses=answers(Service))
@@ -92,7 +92,7 @@ async def stop(here: Here, call: Signed, name: str, version: str) -> Response:
 async def delete(here: Here, call: Signed, name: str, version: str) -> Response:
     """Ask for removal: replicas end, and then name and version are free."""
     record = await here.offload(here.services.delete, call.org, (name, version), call.caller, once=call.once)
-    return documents.answer(service_views.service(record), 202)
+    return documents.answer(service_views.service(record, host=here.services_host), 202)
 
 
 @router.get("/{name}/{version}/events", responses=answers(JobEvents))
@@ -116,4 +116,4 @@ async def events(
 
 async def _want(here: Here, call: Call, name: tuple[str, str], desired: Desired) -> Response:
     record = await here.offload(here.services.want, call.org, name, call.caller, desired, once=call.once)
-    return documents.answer(service_views.service(record))
+    return documents.answer(service_views.service(record, host=here.services_host))

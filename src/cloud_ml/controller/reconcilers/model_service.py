@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 from cloud_ml.controller.answering import Answering
+from cloud_ml.controller.entrances import Entrances
 from cloud_ml.controller.reconcilers import Looked
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.reasons import Reason
@@ -18,7 +22,7 @@ from cloud_ml.domain.services.decide import (
     decide,
 )
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, service_tag
-from cloud_ml.domain.services.status import Wish
+from cloud_ml.domain.services.status import ServiceStatus, Wish
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.state.matching import Match
@@ -33,10 +37,18 @@ class ModelServiceReconciler:
     """Moves services one step at a time towards what is wanted; replicas are moved by a reconciler of their own."""
 
     def __init__(
-        self, *, store: StateStore, answering: Answering, clock: Clock, offload: Offload, fence: Fence
+        self,
+        *,
+        store: StateStore,
+        answering: Answering,
+        entrances: Entrances,
+        clock: Clock,
+        offload: Offload,
+        fence: Fence,
     ) -> None:
         self._store = store
         self._answering = answering
+        self._entrances = entrances
         self._clock = clock
         self._offload = offload
         self._fence = fence
@@ -47,28 +59,41 @@ class ModelServiceReconciler:
             service = await self._offload(self._store.get, MODEL_SERVICE, uid)
             if service is None:
                 self._answering.follow(uid, "", ())
+                self._entrances.forget(uid)
                 return Looked()
             records = await self._offload(self._replicas, uid)
             asked = [each.key.uid for each in records if each.status.phase is Phase.RUNNING]
             self._answering.follow(uid, service.spec.submitted.model_name, asked)
+            await self._answering.asked(asked)
+            if not service.status.port and service.delete_requested_at is None:
+                port = await self._entrances.choose(service)
+                if port and await self._commit(service, replace(service.status, port=port), ()):
+                    continue
             decision = decide(service, [self._seen(each) for each in records], self._clock())
             if decision.status is None:
+                leaving = any(isinstance(action, DropReplica) for action in decision.actions)
+                await self._entrances.show(service, records, wait=leaving)  # first no calls, then the end
                 for action in decision.actions:
                     await self._offload(self._perform, service, action)
                 return Looked(service.revision, decision.look_again)
-            try:
-                await self._offload(
-                    self._store.commit_status,
-                    MODEL_SERVICE,
-                    uid,
-                    decision.status,
-                    expected_revision=service.revision,
-                    fence=self._fence,
-                    now=self._clock(),
-                    events=decision.events,
-                )
-            except StaleRevision:  # somebody wrote in between: look at that first
-                continue
+            await self._commit(service, decision.status, decision.events)
+
+    async def _commit(self, service: ServiceRecord, status: ServiceStatus, events: Sequence[Event]) -> bool:
+        """Write a status; false where somebody wrote in between: that is to be looked at first."""
+        try:
+            await self._offload(
+                self._store.commit_status,
+                MODEL_SERVICE,
+                service.key.uid,
+                status,
+                expected_revision=service.revision,
+                fence=self._fence,
+                now=self._clock(),
+                events=events,
+            )
+        except StaleRevision:
+            return False
+        return True
 
     def _replicas(self, uid: str) -> list[ReplicaRecord]:
         match = Match(tags=(service_tag(uid),))

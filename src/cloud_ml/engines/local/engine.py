@@ -185,6 +185,10 @@ class LocalEngine(Engine):
         """A connection to a socket in the job's working folder; see ``engines.base.Doors``."""
         return doors.connect(self._ledger.work_folder(job_uid), name)
 
+    def folder(self, job_uid: str) -> str:
+        """The job's working folder; see ``engines.base.Doors``."""
+        return str(self._ledger.work_folder(job_uid))
+
     def isolation(self) -> Mapping[str, str]:
         """Each fence and what is in force."""
         return probe.in_force(self._config)

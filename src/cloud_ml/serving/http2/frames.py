@@ -86,7 +86,12 @@ def unpadded(block: bytes, flags: int) -> bytes:
 
 def literal(name: str, value: str) -> bytes:
     """A header field that no table keeps: RFC 7541, section 6.2.2, without Huffman code."""
-    return b"\x00" + _string(name.encode("ascii")) + _string(value.encode("ascii"))
+    return field(name.encode("ascii"), value.encode("ascii"))
+
+
+def field(name: bytes, value: bytes) -> bytes:
+    """The same of bytes, as they came."""
+    return b"\x00" + _string(name) + _string(value)
 
 
 def _string(value: bytes) -> bytes:

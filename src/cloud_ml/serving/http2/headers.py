@@ -37,7 +37,7 @@ def malformed(fields: list[tuple[bytes, bytes]]) -> bool:
     return not (pseudo.get(b":method") and pseudo.get(b":scheme") and pseudo.get(b":path"))
 
 
-class _WatchedTable(HeaderTable):
+class WatchedTable(HeaderTable):
     """hpack's table of header fields, which counts how often it changed."""
 
     changes = 0
@@ -69,7 +69,7 @@ class Heads(Generic[T]):
 
     def __init__(self, understand: Callable[[list[tuple[bytes, bytes]]], T], max_bytes: int) -> None:
         self._understand = understand
-        self._table = _WatchedTable()
+        self._table = WatchedTable()
         self._decoder = Decoder(max_header_list_size=max_bytes)
         self._decoder.header_table = self._table
         self._seen: dict[bytes, T] = {}

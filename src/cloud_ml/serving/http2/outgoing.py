@@ -14,7 +14,7 @@ EMPTY: Body = (0, ())
 
 
 class _Waiting:
-    """An answer that is larger than what the peer takes now; without ``trailers``, there is more to come."""
+    """What is larger than the peer takes now. ``trailers``: ``None`` where more comes, ``b""`` where data ends it."""
 
     __slots__ = ("rest", "stream", "trailers")
 
@@ -84,6 +84,20 @@ class Outgoing:
             put += (_lead(trailers, frames.HEADERS, 0x5), stream_id, trailers)
             return
         self._waiting[number] = _Waiting(stream, memoryview(b"".join(pieces)), trailers)
+        self.held += size
+        self._try(number)
+
+    def request(self, number: int, stream: Stream[Any], head: bytes, body: bytes) -> None:
+        """A whole request, as a client sends it: its last byte of data ends it."""
+        size = len(body)
+        self.send(frames.frame(frames.HEADERS, 0x4 if size else 0x5, number, head))
+        if not size:
+            return
+        if size <= self._window and size <= self._initial + stream.credit and size <= self._frame:
+            self._window -= size
+            self.send(frames.frame(frames.DATA, frames.END_STREAM, number, body))
+            return
+        self._waiting[number] = _Waiting(stream, memoryview(body), b"")
         self.held += size
         self._try(number)
 
@@ -180,13 +194,14 @@ class Outgoing:
             size = min(len(waiting.rest), self._window, self._initial + waiting.stream.credit, self._frame)
             if size <= 0:
                 return
-            self.send(frames.frame(frames.DATA, 0, number, bytes(waiting.rest[:size])))
+            last = waiting.trailers == b"" and size == len(waiting.rest)
+            self.send(frames.frame(frames.DATA, frames.END_STREAM if last else 0, number, bytes(waiting.rest[:size])))
             waiting.rest = waiting.rest[size:]
             self._window -= size
             waiting.stream.credit -= size
             self.held -= size
             self.moved = True
-        if waiting.trailers is not None:
+        if waiting.trailers:
             self.send(frames.frame(frames.HEADERS, 0x5, number, waiting.trailers))
         del self._waiting[number]
 

@@ -1,0 +1,96 @@
+"""How callers come to services: a port for each, and a route that names the replicas that take calls."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection, Iterable
+
+from cloud_ml.controller.answering import Answering
+from cloud_ml.controller.gateway import Gateway
+from cloud_ml.controller.ports import Ports
+from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.jobs.spec import Desired, JobSpec
+from cloud_ml.domain.records import Record
+from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.routes import Backend, Route
+from cloud_ml.engines.base import Doors
+
+ReplicaRecord = Record[JobSpec, JobStatus]
+_TRIES = 20
+logger = logging.getLogger(__name__)
+
+
+class Entrances:
+    """Tells the gateway of services. Belongs to one event loop."""
+
+    def __init__(self, gateway: Gateway, ports: Ports, doors: Doors, answering: Answering) -> None:
+        self._gateway = gateway
+        self._ports = ports
+        self._doors = doors
+        self._answering = answering
+        self._choosing = asyncio.Lock()
+
+    def begin(self, services: Iterable[ServiceRecord]) -> None:
+        """What there is when a controller begins: every port is known before one is given out."""
+        found = list(services)
+        for service in found:
+            if service.status.port:
+                self._ports.note(service.key.uid, service.status.port)
+                if not _wanted(service):
+                    self._gateway.set(service.key.uid, route(service))
+        self._gateway.keep([service.key.uid for service in found])
+
+    async def choose(self, service: ServiceRecord) -> int:
+        """A port for a service that has none, which the gateway could have; 0 where there is none."""
+        async with self._choosing:
+            uid = service.key.uid
+            for port in self._ports.candidates()[:_TRIES]:
+                self._gateway.set(uid, route(service, port=port))
+                self._ports.note(uid, port)
+                if await self._gateway.settled() and port not in self._gateway.unbound:
+                    return port
+                if port not in self._gateway.unbound:  # there is no gateway now: it will have it later
+                    return port
+        logger.warning("no port is free for a model service", extra={"service": service.key.name})
+        self.forget(service.key.uid)
+        return 0
+
+    async def show(self, service: ServiceRecord, replicas: Collection[ReplicaRecord], *, wait: bool) -> None:
+        """Let callers come to the replicas that answer and are to stay; ``wait`` until that is so."""
+        if not service.status.port:
+            return
+        self._ports.note(service.key.uid, service.status.port)
+        wished = {wish.number for wish in service.status.wishes}
+        taking = [
+            Backend(each.key.uid, self._doors.folder(each.key.uid))
+            for each in replicas
+            if each.status.phase is Phase.RUNNING
+            and each.delete_requested_at is None
+            and int(each.key.name.rpartition("-")[2]) in wished
+            and (self._answering.ready(each.key.uid) or not self._answering.known(each.key.uid))
+        ]
+        self._gateway.set(service.key.uid, route(service, taking))
+        if wait:
+            await self._gateway.settled()
+
+    def forget(self, uid: str) -> None:
+        """The service is gone."""
+        self._gateway.drop(uid)
+        self._ports.free(uid)
+
+
+def route(service: ServiceRecord, backends: Collection[Backend] = (), *, port: int = 0) -> Route:
+    """A service as the gateway is to serve it."""
+    return Route(
+        port=port or service.status.port,
+        org=service.key.org,
+        name=service.key.name,
+        open=service.spec.submitted.access == "open",
+        wanted=_wanted(service),
+        backends=tuple(sorted(backends, key=lambda each: each.uid)),
+    )
+
+
+def _wanted(service: ServiceRecord) -> bool:
+    return service.spec.desired is Desired.RUN and service.delete_requested_at is None

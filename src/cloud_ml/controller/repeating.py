@@ -1,0 +1,39 @@
+"""Something that is done again and again, and soon after somebody asks for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Awaitable, Callable
+
+from cloud_ml.errors import CloudMlError
+
+_TOGETHER_S = 0.05
+logger = logging.getLogger(__name__)
+
+
+class Repeating:
+    """Does ``work`` every ``period_s``, and a moment after ``soon``: what is asked for in that moment is done once."""
+
+    def __init__(self, work: Callable[[], Awaitable[None]], period_s: float) -> None:
+        self._work = work
+        self._period_s = period_s
+        self._asked = asyncio.Event()
+
+    async def soon(self, _uid: str = "") -> None:
+        """Do not wait for the period."""
+        self._asked.set()
+
+    async def run(self) -> None:
+        """Never returns."""
+        while True:
+            self._asked.clear()
+            try:
+                await self._work()
+            except CloudMlError:
+                logger.warning("this cannot be done now; trying again", exc_info=True)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(self._period_s):
+                    await self._asked.wait()
+            await asyncio.sleep(_TOGETHER_S)

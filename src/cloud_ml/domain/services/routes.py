@@ -1,0 +1,61 @@
+"""What the gateway has to know of a service: where it answers, for whom, and which replicas take calls."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Backend:
+    """A replica that takes calls. ``folder`` is where its socket lies; ``weight`` its share beside the others."""
+
+    uid: str
+    folder: str
+    weight: float = 1.0
+
+
+@dataclass(frozen=True)
+class Route:
+    """A service as the gateway serves it.
+
+    ``open`` services ask for no token; the others for one of a key of ``org``. With ``wanted`` false nobody is to
+    answer, and callers are told at once.
+    """
+
+    port: int
+    org: str
+    name: str
+    open: bool = False
+    wanted: bool = True
+    backends: tuple[Backend, ...] = ()
+
+
+@dataclass(frozen=True)
+class CallingKey:
+    """A key whose tokens open the services of its organisation. ``key`` is derived from the secret, in hex."""
+
+    org: str
+    key: str = field(repr=False)
+    expires: int = 0
+    """Seconds since 1970; 0 for a key without an end."""
+
+
+@dataclass(frozen=True)
+class Figures:
+    """What the gateway counted for a service since it began.
+
+    ``busy_s`` is the sum over calls of their seconds so far, so that its growth over time is how many are under way;
+    ``quiet_s`` is how long there was no call.
+    """
+
+    requests: int = 0
+    failed: int = 0
+    refused: int = 0
+    retried: int = 0
+    in_flight: int = 0
+    waiting: int = 0
+    busy_s: float = 0.0
+    quiet_s: float = 0.0
+    backends: Mapping[str, tuple[int, int]] = field(default_factory=dict)
+    """Requests and calls under way of each replica."""

@@ -1,0 +1,56 @@
+"""What the gateway answers itself, as gRPC and HTTP say it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from functools import lru_cache
+from urllib.parse import quote
+
+from cloud_ml.serving.http2.frames import literal
+
+_LONGEST_MESSAGE = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """An answer that is no: the gRPC status code, the HTTP status, a sentence, and further lines of an HTTP head."""
+
+    grpc: int
+    http: int
+    message: str
+    fields: bytes = b""
+
+
+MISSING = Refusal(
+    16, 401, "this service wants a token: Authorization: Bearer cmt1.…, made by `cloudml models token`",
+    b'WWW-Authenticate: Bearer realm="cloudml"\r\n',
+)  # fmt: skip
+WRONG = Refusal(
+    16, 401, "the token is wrong or has expired, or its key does not work any more",
+    b'WWW-Authenticate: Bearer realm="cloudml", error="invalid_token"\r\n',
+)  # fmt: skip
+FOREIGN = Refusal(7, 403, "the token is not of a key of this service's organisation")
+STOPPED = Refusal(14, 503, "the service is stopped", b"Retry-After: 10\r\n")
+NOBODY = Refusal(14, 503, "no replica of the service answers now", b"Retry-After: 2\r\n")
+LOST = Refusal(14, 503, "the replica ended while it worked on this", b"Retry-After: 1\r\n")
+BROKEN = Refusal(14, 502, "the replica's answer cannot be understood")
+TOO_MANY = Refusal(8, 429, "too many calls to this service are under way", b"Retry-After: 1\r\n")
+TOO_LATE = Refusal(4, 504, "the deadline passed before there was an answer")
+TOO_LARGE = Refusal(8, 502, "the replica's answer is larger than the gateway passes on")
+
+
+@lru_cache(64)
+def grpc_block(refusal: Refusal) -> bytes:
+    """The only block of headers of an answer without a message ("trailers only")."""
+    text = quote(refusal.message[:_LONGEST_MESSAGE], safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~")
+    return (
+        b"\x88" + literal("content-type", "application/grpc") + literal("grpc-status", str(refusal.grpc))
+        + literal("grpc-message", text)
+    )  # fmt: skip
+
+
+@lru_cache(64)
+def document(refusal: Refusal) -> bytes:
+    """The body of an answer over HTTP, as the model server writes its own."""
+    return json.dumps({"error": refusal.message}, ensure_ascii=False).encode()

@@ -1,0 +1,181 @@
+"""A call on its way through the gateway: tried at one replica after the other where that harms nobody."""
+
+from __future__ import annotations
+
+import abc
+from typing import TYPE_CHECKING, Any
+
+from cloud_ml.gateway import answers
+from cloud_ml.gateway.answers import Refusal
+from cloud_ml.gateway.http1 import Http1Client
+from cloud_ml.gateway.http2 import Http2Client
+from cloud_ml.gateway.replica import Replica
+from cloud_ml.serving.http1.calls import HttpCall
+from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.frames import literal
+
+if TYPE_CHECKING:
+    from cloud_ml.gateway.services import Service
+
+
+class Call(abc.ABC):
+    """One request of a caller.
+
+    Args:
+        service: Whose it is.
+        deadline: In the loop's time.
+        safe: Whether it may be done twice.
+    """
+
+    __slots__ = ("attempts", "deadline", "over_at", "replica", "safe", "service", "tried")
+
+    def __init__(self, service: Service, deadline: float, *, safe: bool) -> None:
+        self.service = service
+        self.deadline = deadline
+        self.safe = safe
+        self.over_at = 0.0
+        self.attempts = 0
+        self.replica: Replica | None = None
+        self.tried: set[str] = set()
+
+    @abc.abstractmethod
+    def waits(self) -> bool:
+        """Whether the caller still waits."""
+
+    @abc.abstractmethod
+    def refuse(self, refusal: Refusal) -> None:
+        """Answer with an error of the gateway's own."""
+
+    @abc.abstractmethod
+    def send(self, replica: Replica) -> None:
+        """Have a replica answer; ends in ``done`` or ``failed``."""
+
+    @abc.abstractmethod
+    def cancel(self) -> None:
+        """Tell the replica that nobody waits any more."""
+
+    def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False) -> None:
+        """The replica gave no answer: try another one, where that may be."""
+        self.service.failed(self, refused=refused, final=_final(too_large=too_large, broken=broken))
+
+
+def _final(*, too_large: bool, broken: bool) -> Refusal | None:
+    return answers.TOO_LARGE if too_large else answers.BROKEN if broken else None
+
+
+class GrpcCall(Call):
+    """A call over HTTP/2, whose answer is passed on when it is whole."""
+
+    __slots__ = ("_body", "_client", "_connection", "_head", "_stream", "_timeout")
+    streams = False
+
+    def __init__(
+        self,
+        service: Service,
+        connection: Http2Connection[Any],
+        stream: int,
+        head: bytes,
+        body: bytes,
+        *,
+        timeout: bytes,
+        deadline: float,
+        safe: bool,
+    ) -> None:
+        super().__init__(service, deadline, safe=safe)
+        self._connection = connection
+        self._stream = stream
+        self._head = head
+        self._body = body
+        self._timeout = timeout
+        self._client: Http2Client | None = None
+
+    def waits(self) -> bool:
+        return self._connection.waits(self._stream)
+
+    def refuse(self, refusal: Refusal) -> None:
+        self._connection.answer(self._stream, answers.grpc_block(refusal))
+
+    def send(self, replica: Replica) -> None:
+        replica.grpc(self)
+
+    def over(self, client: Http2Client | Http1Client) -> None:
+        """There is a connection."""
+        assert isinstance(client, Http2Client)
+        if not self.service.goes(self):
+            return
+        self._client = client
+        head = self._head
+        if self._timeout:
+            left = self._timeout if self.attempts == 1 else b"%dm" % max(1, self.service.left_ms(self))
+            head += literal("grpc-timeout", left.decode())
+        client.call(head, self._body, self)
+
+    def cancel(self) -> None:
+        if self._client is not None:
+            self._client.cancel(self)
+
+    def began(self, head: bytes) -> None:
+        """Not told: see ``streams``."""
+
+    def piece(self, data: bytes) -> None:
+        """Not told: see ``streams``."""
+
+    def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
+        """The answer is whole."""
+        self.service.done(self)
+        self._connection.answer(self._stream, head, (size, body), trailers)
+
+
+class RestCall(Call):
+    """A call over HTTP/1.1."""
+
+    __slots__ = ("_body", "_call", "_client", "_head")
+
+    def __init__(
+        self, service: Service, call: HttpCall, head: bytes, body: bytes, *, deadline: float, safe: bool
+    ) -> None:
+        super().__init__(service, deadline, safe=safe)
+        self._call = call
+        self._head = head
+        self._body = body
+        self._client: Http1Client | None = None
+
+    def waits(self) -> bool:
+        return self._call.waits()
+
+    def refuse(self, refusal: Refusal) -> None:
+        refuse(self._call, refusal)
+
+    def send(self, replica: Replica) -> None:
+        replica.http(self)
+
+    def over(self, client: Http2Client | Http1Client) -> None:
+        """There is a connection."""
+        assert isinstance(client, Http1Client)
+        if not self.service.goes(self):
+            client.close()
+            return
+        self._client = client
+        client.call(self._head, self._body, self)
+
+    def cancel(self) -> None:
+        if self._client is not None:
+            self._client.cancel()
+
+    def answered(self, status: int, fields: bytes, body: bytes) -> None:
+        """The answer is whole."""
+        self.service.done(self)
+        reply(self._call, status, fields, body)
+
+
+def refuse(call: HttpCall, refusal: Refusal) -> None:
+    """Answer with an error of the gateway's own."""
+    reply(call, refusal.http, b"Content-Type: application/json\r\n" + refusal.fields, answers.document(refusal))
+
+
+def reply(call: HttpCall, status: int, fields: bytes, body: bytes) -> None:
+    """Pass an answer on; a status that no list has is the replica's mistake."""
+    try:
+        call.reply(status, fields, body)
+    except KeyError:
+        refuse(call, answers.BROKEN)

@@ -1,0 +1,49 @@
+"""What the gateway's process is started with, and the names of its files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cloud_ml.domain.services.routes import CallingKey, Route
+
+SOCKET_NAME = "gateway.sock"
+TOKEN_NAME = "gateway.token"  # noqa: S105 - a file's name
+LOCK_NAME = "gateway.lock"
+LOG_NAME = "gateway.log"
+
+
+@dataclass(frozen=True)
+class GatewayConfig:
+    """A gateway with another configuration is replaced by one with this.
+
+    ``certificate`` is a digest of the files of TLS, so that a renewed one counts as another configuration.
+    """
+
+    folder: str
+    version: str
+    host: str
+    tls_cert: str = ""
+    tls_key: str = ""
+    certificate: str = ""
+    message_limit_bytes: int = 64 << 20
+    timeout_s: float = 300.0
+    waiting: int = 1000
+    waiting_s: float = 10.0
+    in_flight: int = 2000
+    attempts: int = 4
+    token_limit_s: float = 366 * 24 * 3600.0
+    drain_s: float = 60.0
+
+
+@dataclass(frozen=True)
+class Instruction:
+    """What the server tells the gateway: routes by the uid of their service, and keys by their access key.
+
+    ``keep``, where given, are all services there are; ``keys``, where given, are all keys that work.
+    """
+
+    routes: Mapping[str, Route] = field(default_factory=dict)
+    drop: tuple[str, ...] = ()
+    keep: tuple[str, ...] | None = None
+    keys: Mapping[str, CallingKey] | None = None

@@ -1,0 +1,150 @@
+"""What callers speak with: gRPC over HTTP/2, and HTTP/1.1, on the port of a service."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import Any
+
+from cloud_ml.gateway import answers
+from cloud_ml.gateway.access import bearer
+from cloud_ml.gateway.answers import Refusal
+from cloud_ml.gateway.calls import GrpcCall, RestCall, refuse
+from cloud_ml.gateway.services import Service
+from cloud_ml.serving.http1.calls import HttpCall
+from cloud_ml.serving.http1.heads import Head
+from cloud_ml.serving.http2 import frames
+from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.stream import Sink
+
+_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
+_KEPT_BACK = {b"authorization", b"grpc-timeout", b":authority", b"host", b"content-length"}
+UNSAFE = (
+    b"/tensorflow.serving.ModelService/HandleReloadConfigRequest",
+    b"/inference.GRPCInferenceService/RepositoryModelLoad",
+    b"/inference.GRPCInferenceService/RepositoryModelUnload",
+)
+"""Methods that are not repeated once a replica may have begun: they change what is served."""
+_UNSAFE_PATH = re.compile(r"/v2/repository/.*/(load|unload)$")
+_HOP_BY_HOP = {
+    "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "te", "trailer", "expect",
+    "authorization", "proxy-authorization", "content-length", "content-encoding", "accept-encoding", "host",
+}  # fmt: skip
+
+
+class GrpcHead:
+    """What the head of a request over HTTP/2 means; ``block`` is what the replica gets of it."""
+
+    __slots__ = ("block", "refusal", "safe", "timeout", "timeout_s", "token")
+
+    def __init__(self) -> None:
+        self.block = b""
+        self.token = ""
+        self.timeout = b""
+        self.timeout_s = 0.0
+        self.safe = True
+        self.refusal: Refusal | None = None
+
+
+class GrpcFront:
+    """Takes requests over HTTP/2; see ``serving.http2.connection.Service``."""
+
+    def __init__(self, service: Service, loop: asyncio.AbstractEventLoop) -> None:
+        self._service = service
+        self._loop = loop
+
+    def understand(self, fields: list[tuple[bytes, bytes]]) -> GrpcHead:
+        """See ``serving.http2.connection.Service``."""
+        head, parts = GrpcHead(), []
+        for name, value in fields:
+            if name == b"authorization":
+                head.token = bearer(value.decode("latin-1"))
+            elif name == b"grpc-timeout":
+                unit = _UNITS.get(value[-1:], 0.0)
+                if not unit or not value[:-1].isdigit() or len(value) > 9:
+                    head.refusal = Refusal(3, 400, f"grpc-timeout is {value.decode('ascii', 'replace')!r}")
+                    continue
+                head.timeout, head.timeout_s = value, int(value[:-1]) * unit
+                if head.timeout_s <= 0:
+                    head.refusal = answers.TOO_LATE
+            elif name == b":path":
+                head.safe = value not in UNSAFE
+            if name not in _KEPT_BACK:
+                parts.append(frames.field(name, value))
+            elif name == b":authority":
+                parts.append(frames.field(name, b"replica"))
+        head.block = b"".join(parts)
+        return head
+
+    def serve(self, connection: Http2Connection[GrpcHead], stream: int, head: GrpcHead, body: bytes) -> None:
+        """See ``serving.http2.connection.Service``."""
+        service = self._service
+        refusal = head.refusal or service.refusal(head.token)
+        if refusal is not None:
+            connection.answer(stream, answers.grpc_block(refusal))
+            return
+        deadline = self._loop.time() + (head.timeout_s or service.bounds.timeout_s)
+        service.take(
+            GrpcCall(
+                service, connection, stream, head.block, body,
+                timeout=head.timeout, deadline=deadline, safe=head.safe,
+            )
+        )  # fmt: skip
+
+    def sink(self, connection: Http2Connection[GrpcHead], stream: int, head: GrpcHead) -> Sink | None:
+        """See ``serving.http2.connection.Service``."""
+        return None
+
+
+class RestHead:
+    """What the head of a request over HTTP/1.1 means; ``lines`` is what the replica gets of it."""
+
+    __slots__ = ("has_body", "lines", "safe", "token")
+
+    def __init__(self, token: str, lines: bytes, *, safe: bool, has_body: bool) -> None:
+        self.token = token
+        self.lines = lines
+        self.safe = safe
+        self.has_body = has_body
+
+
+class RestFront:
+    """Takes requests over HTTP/1.1; see ``serving.http1.connection.Service``."""
+
+    def __init__(self, service: Service, loop: asyncio.AbstractEventLoop) -> None:
+        self._service = service
+        self._loop = loop
+
+    def understand(self, head: Head) -> RestHead:
+        """See ``serving.http1.connection.Service``."""
+        method = "GET" if head.method == "HEAD" else head.method  # the front leaves the body out
+        lines = [f"{method} {head.target} HTTP/1.1\r\nHost: replica\r\n"]
+        listed = {each.strip().lower() for each in head.fields.get("connection", "").split(",")}
+        lines += [
+            f"{name}: {value}\r\n"
+            for name, value in head.fields.items()
+            if name not in _HOP_BY_HOP and name not in listed
+        ]
+        return RestHead(
+            bearer(head.fields.get("authorization", "")),
+            "".join(lines).encode("latin-1"),
+            safe=_UNSAFE_PATH.search(head.target.partition("?")[0]) is None,
+            has_body=method not in ("GET", "OPTIONS"),
+        )
+
+    def serve(self, call: HttpCall, meaning: RestHead, body: bytes) -> None:
+        """See ``serving.http1.connection.Service``."""
+        service = self._service
+        refusal = service.refusal(meaning.token)
+        if refusal is not None:
+            refuse(call, refusal)
+            return
+        length = b"Content-Length: %d\r\n\r\n" % len(body) if body or meaning.has_body else b"\r\n"
+        deadline = self._loop.time() + service.bounds.timeout_s
+        service.take(RestCall(service, call, meaning.lines + length, body, deadline=deadline, safe=meaning.safe))
+
+
+def grpc_too_large(limit: int) -> Any:
+    """Makes the frames that answer a request over its bound."""
+    block = answers.grpc_block(Refusal(8, 413, f"a request of more than {limit} bytes"))
+    return lambda stream: (frames.frame(frames.HEADERS, 0x5, stream, block),)

@@ -1,0 +1,175 @@
+"""All services of the gateway, and the ports that they answer at."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import socket
+import ssl
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+
+from cloud_ml.domain.services.routes import Figures, Route
+from cloud_ml.gateway.access import Access
+from cloud_ml.gateway.config import GatewayConfig, Instruction
+from cloud_ml.gateway.fronts import GrpcFront, RestFront, grpc_too_large
+from cloud_ml.gateway.http2 import ClientLimits
+from cloud_ml.gateway.services import Bounds, Service
+from cloud_ml.serving.http1.clock import Clock
+from cloud_ml.serving.http1.connection import Http1Connection
+from cloud_ml.serving.http1.connection import Limits as Http1Limits
+from cloud_ml.serving.http1.heads import Heads
+from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.stream import Limits as Http2Limits
+from cloud_ml.serving.listening import Alive, Greeting
+from cloud_ml.serving.turns import Turns
+
+_BACKLOG = 2048
+logger = logging.getLogger(__name__)
+
+
+class Gateway:
+    """Serves what it is told, on a port for each service. Belongs to one event loop."""
+
+    def __init__(self, config: GatewayConfig, loop: asyncio.AbstractEventLoop) -> None:
+        self._config = config
+        self._loop = loop
+        self._turns = Turns(loop)
+        self._clock = Clock(loop)
+        self._alive = Alive()
+        self._access = Access(config.token_limit_s)
+        self._bounds = Bounds(config.waiting, config.waiting_s, config.in_flight, config.attempts, config.timeout_s)
+        self._limits = ClientLimits(body_bytes=config.message_limit_bytes)
+        self._tls = _tls(config)
+        self._services: dict[str, Service] = {}
+        self._sockets: dict[int, socket.socket] = {}
+        self._servers: dict[int, asyncio.AbstractServer] = {}
+        self.known = Instruction()
+        self.unbound: dict[int, str] = {}
+        self._clock.every_second(self._tick)
+        self._clock.start()
+
+    # --- what the server tells ---
+
+    async def follow(self, told: Instruction, inherited: Mapping[int, socket.socket] | None = None) -> None:
+        """Serve as told from now on; ``inherited`` are sockets of a predecessor that listen already."""
+        routes = {**self.known.routes, **told.routes}
+        for uid in told.drop:
+            routes.pop(uid, None)
+        if told.keep is not None:
+            routes = {uid: route for uid, route in routes.items() if uid in told.keep}
+        if told.keys is not None:
+            self._access.learn(told.keys)
+        self.known = Instruction(routes, keys=told.keys if told.keys is not None else self.known.keys)
+        for uid in [uid for uid in self._services if uid not in routes]:
+            self._close(uid)
+        self.unbound.clear()
+        self._sockets |= inherited or {}
+        for uid, route in routes.items():
+            await self._open(uid, route)
+        used = {route.port for route in routes.values()}
+        for port in [port for port in self._sockets if port not in used]:
+            self._unlisten(port)
+
+    async def _open(self, uid: str, route: Route) -> None:
+        service = self._services.get(uid)
+        if service is not None and service.route.port != route.port:
+            self._unlisten(service.route.port)
+        if service is None:
+            service = self._services[uid] = Service(
+                route, self._access, bounds=self._bounds, limits=self._limits, turns=self._turns, loop=self._loop
+            )
+        elif service.route != route:
+            service.change(route)
+        if route.port in self._servers:
+            return
+        try:
+            listening = self._sockets.get(route.port) or self._listen(route.port)
+            self._sockets[route.port] = listening
+            # Beneath is a descriptor of its own: closing the server must not close what a successor may want.
+            self._servers[route.port] = await self._loop.create_server(
+                self._greeter(service), sock=listening.dup(), ssl=self._tls, backlog=_BACKLOG
+            )
+        except OSError as error:
+            self.unbound[route.port] = os.strerror(error.errno or 0)
+            logger.warning("port %d of %s cannot be had: %s", route.port, route.name, self.unbound[route.port])
+
+    def _listen(self, port: int) -> socket.socket:
+        family, kind, protocol, _, address = socket.getaddrinfo(self._config.host, port, type=socket.SOCK_STREAM)[0]
+        made = socket.socket(family, kind, protocol)  # with a protocol: asyncio then switches Nagle's algorithm off
+        try:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            made.bind(address)
+            made.listen(_BACKLOG)
+        except BaseException:
+            made.close()
+            raise
+        return made
+
+    def _greeter(self, service: Service) -> Callable[[], Greeting]:
+        config, turns = self._config, self._turns
+        grpc, rest = GrpcFront(service, self._loop), RestFront(service, self._loop)
+        limits1 = Http1Limits(body_bytes=config.message_limit_bytes, answer_s=config.timeout_s)
+        limits2 = Http2Limits(config.message_limit_bytes, grpc_too_large(config.message_limit_bytes))
+        heads = Heads(rest.understand)
+        return lambda: Greeting(
+            lambda: Http1Connection(rest, heads, limits1, turns, self._clock),
+            lambda: Http2Connection(grpc, limits2, turns),
+            self._alive,
+        )
+
+    def _close(self, uid: str) -> None:
+        service = self._services.pop(uid)
+        self._unlisten(service.route.port)
+        service.close()
+
+    def _unlisten(self, port: int) -> None:
+        server, listening = self._servers.pop(port, None), self._sockets.pop(port, None)
+        if server is not None:
+            server.close()
+        if listening is not None:
+            listening.close()
+
+    # --- what it tells ---
+
+    def figures(self) -> dict[str, Figures]:
+        """What was counted, by service."""
+        return {uid: service.figures() for uid, service in self._services.items()}
+
+    @property
+    def sockets(self) -> Mapping[int, socket.socket]:
+        """What listens, by port."""
+        return self._sockets
+
+    # --- time, and the end ---
+
+    def _tick(self, now: float) -> None:
+        self._alive.tick(now)
+        for service in self._services.values():
+            service.tick(now)
+
+    async def drain(self, seconds: float) -> None:
+        """Take no connection any more, answer what is under way, and end."""
+        for server in self._servers.values():
+            server.close()
+        self._servers.clear()
+        for listening in self._sockets.values():
+            listening.close()
+        self._sockets.clear()
+        await self._alive.drain(seconds)
+        self._clock.stop()
+        for service in self._services.values():
+            service.close()
+
+
+def _tls(config: GatewayConfig) -> ssl.SSLContext | None:
+    if not config.tls_cert:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1", "h2"])  # who can do both, such as curl, wants REST; gRPC offers h2 only
+    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
+    with suppress(FileNotFoundError):
+        context.load_cert_chain(config.tls_cert, config.tls_key or None)
+    return context

@@ -1,0 +1,219 @@
+"""The server's side: finds the gateway's process or starts one, and keeps it told. See ``controller.gateway``."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import hashlib
+import json
+import logging
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.domain.services.routes import CallingKey, Figures, Route
+from cloud_ml.errors import Unavailable
+from cloud_ml.gateway.config import LOG_NAME, SOCKET_NAME, TOKEN_NAME, GatewayConfig, Instruction
+from cloud_ml.models import codec
+
+_LINE_BYTES = 256 << 20
+_START_S, _ANSWER_S, _SETTLED_S = 30.0, 10.0, 5.0
+_FIGURES_S = 1.0
+_AGAIN_S, _AGAIN_LONGEST_S = 0.2, 10.0
+logger = logging.getLogger(__name__)
+
+
+class GatewayLink:
+    """One server's line to the gateway of its data folder.
+
+    The process is started when there is something to serve for the first time.
+    """
+
+    def __init__(self, config: GatewayConfig) -> None:
+        self._config = config
+        self._folder = Path(config.folder)
+        self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._token = ""
+        self._routes: dict[str, Route] = {}
+        self._keys: Mapping[str, CallingKey] | None = None
+        self._untold: set[str] = set()
+        self._untold_keys = False
+        self._all: tuple[str, ...] | None = None
+        self._asked = self._told = 0
+        self._news = asyncio.Event()
+        self._settled = asyncio.Condition()
+        self.figures: Mapping[str, Figures] = {}
+        self.unbound: Mapping[int, str] = {}
+
+    # --- what the controller tells ---
+
+    def set(self, uid: str, route: Route) -> None:
+        """See ``controller.gateway.Gateway``."""
+        if self._routes.get(uid) != route:
+            self._routes[uid] = route
+            self._untold.add(uid)
+            self._tell()
+
+    def drop(self, uid: str) -> None:
+        """See ``controller.gateway.Gateway``."""
+        if self._routes.pop(uid, None) is not None:
+            self._untold.add(uid)
+            self._tell()
+
+    def keep(self, uids: Collection[str]) -> None:
+        """See ``controller.gateway.Gateway``."""
+        if self._routes or (self._folder / SOCKET_NAME).exists():
+            self._all = tuple(uids)
+            self._tell()
+
+    def learn(self, keys: Mapping[str, CallingKey]) -> None:
+        """See ``controller.gateway.Gateway``."""
+        if keys != self._keys:
+            self._keys, self._untold_keys = keys, True
+            if self._routes:
+                self._tell()
+
+    def _tell(self) -> None:
+        self._asked += 1
+        self._news.set()
+
+    async def settled(self) -> bool:
+        """See ``controller.gateway.Gateway``."""
+        wanted = self._asked
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(_SETTLED_S), self._settled:
+                await self._settled.wait_for(lambda: self._told >= wanted)
+                return True
+        return False
+
+    # --- the line ---
+
+    async def run(self) -> None:
+        """See ``controller.gateway.Gateway``."""
+        again_s = _AGAIN_S
+        try:
+            while True:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(_FIGURES_S if self._connection is not None else None):
+                        await self._news.wait()
+                self._news.clear()
+                try:
+                    await self._speak()
+                    again_s = _AGAIN_S
+                except (OSError, EOFError, ValueError, Unavailable) as error:
+                    logger.warning("the gateway does not answer; trying again", extra={"error": str(error)})
+                    self._disconnect()
+                    self._news.set()
+                    await asyncio.sleep(again_s)
+                    again_s = min(again_s * 2, _AGAIN_LONGEST_S)
+        finally:
+            self._disconnect()
+
+    async def close(self) -> None:
+        """See ``controller.gateway.Gateway``."""
+        with contextlib.suppress(OSError, EOFError, ValueError, Unavailable):
+            self._connection = self._connection or await self._open()
+            await self._exchange({"retire": True, "if_idle": True})
+        self._disconnect()
+
+    async def _speak(self) -> None:
+        if self._connection is None:
+            await self._connect()
+            self._untold |= set(self._routes)
+            self._untold_keys = self._keys is not None
+        if self._asked > self._told or self._untold or self.unbound:
+            await self._push()
+        found = (await self._exchange({"figures": True}))["figures"]
+        self.figures = {uid: codec.decode(Figures, each, ignore_unknown=True) for uid, each in found.items()}
+
+    async def _push(self) -> None:
+        asked, untold, everything, keys = self._asked, self._untold, self._all, self._untold_keys
+        self._untold, self._all, self._untold_keys = set(), None, False
+        told = Instruction(
+            {uid: self._routes[uid] for uid in untold if uid in self._routes},
+            tuple(uid for uid in untold if uid not in self._routes),
+            None if everything is None else tuple({*everything, *self._routes}),
+            self._keys if keys else None,
+        )
+        try:
+            answer = await self._exchange({"tell": codec.encode(told)})
+        except BaseException:
+            self._untold |= untold
+            self._all = self._all or everything
+            self._untold_keys = self._untold_keys or keys
+            raise
+        self.unbound = {int(port): why for port, why in answer["unbound"].items()}
+        async with self._settled:
+            self._told = asked
+            self._settled.notify_all()
+
+    async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
+        if self._connection is None:
+            raise EOFError("not connected")
+        reader, writer = self._connection
+        writer.write(json.dumps({**request, "token": self._token}, separators=(",", ":")).encode() + b"\n")
+        async with asyncio.timeout(_ANSWER_S):
+            line = await reader.readline()
+        if not line:
+            raise EOFError("the connection was closed")
+        answer: dict[str, Any] = json.loads(line)
+        if not answer["ok"]:
+            raise Unavailable(f"the gateway refuses: {answer['error']}")
+        return answer
+
+    async def _connect(self) -> None:
+        """Find the gateway of a predecessor, or start one: it takes over from one with another configuration."""
+        wanted = codec.encode(self._config)
+        with contextlib.suppress(OSError, EOFError, ValueError):
+            self._connection = await self._open()
+            if (await self._exchange({}))["config"] == wanted:
+                return
+        self._disconnect()
+        await asyncio.to_thread(self._start, json.dumps(wanted))
+        self._connection = await self._open()
+
+    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        self._token = (self._folder / TOKEN_NAME).read_text("ascii")
+        folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
+        try:  # a socket's path is limited to about a hundred bytes
+            return await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{SOCKET_NAME}", limit=_LINE_BYTES)
+        finally:
+            os.close(folder)
+
+    def _disconnect(self) -> None:
+        if self._connection is not None:
+            self._connection[1].close()
+            self._connection = None
+
+    def _start(self, config: str) -> None:
+        self._folder.mkdir(parents=True, exist_ok=True)
+        self._folder.chmod(0o700)
+        with (self._folder / LOG_NAME).open("ab") as log:
+            process = subprocess.Popen(
+                [sys.executable, "-I", "-m", "cloud_ml.gateway.main"],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
+                start_new_session=True, cwd="/",
+            )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with process.stdin, process.stdout:
+            process.stdin.write(config.encode())
+            process.stdin.close()
+            ready, _, _ = select.select([process.stdout], [], [], _START_S)
+            if not ready or process.stdout.readline() != b"ready\n":
+                process.kill()
+                process.wait()
+                words = (self._folder / LOG_NAME).read_bytes()[-500:].decode(errors="replace")
+                raise Unavailable(f"the gateway did not start: {words}")
+        process.returncode = 0  # it outlives us on purpose: no warning about a child that still runs
+
+
+def certificate_of(cert: str, key: str) -> str:
+    """A digest of the files of TLS; empty without."""
+    if not cert:
+        return ""
+    return hashlib.sha256(Path(cert).read_bytes() + (Path(key).read_bytes() if key else b"")).hexdigest()

@@ -1,0 +1,62 @@
+"""The gateway's process: ``python -m cloud_ml.gateway.main``, with its configuration as JSON on standard input."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+import logging
+import os
+import signal
+import sys
+from pathlib import Path
+
+import uvloop
+
+from cloud_ml import failpoints
+from cloud_ml.gateway.config import LOCK_NAME, SOCKET_NAME, GatewayConfig
+from cloud_ml.gateway.control import Control, take_over
+from cloud_ml.gateway.gateway import Gateway
+from cloud_ml.models import codec
+
+_LOOK_S = 1.0
+_ALONE_S = 30.0
+
+
+async def serve(config: GatewayConfig) -> None:
+    """Serve until there is nothing to serve, or a successor takes over."""
+    loop, folder = asyncio.get_running_loop(), Path(config.folder)
+    sockets, known = await asyncio.to_thread(take_over, folder)
+    gateway = Gateway(config, loop)
+    await gateway.follow(known, sockets)
+    control = Control(config, gateway)
+    await control.start()
+    (folder / LOCK_NAME).write_text(str(os.getpid()))
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, control.over.set)
+    print("ready", flush=True)  # noqa: T201 - the server waits for this line
+    os.close(1)
+    os.open(os.devnull, os.O_WRONLY)
+    gc.freeze()
+    alone_s = 0.0
+    while not control.over.is_set() and control.reachable and alone_s < _ALONE_S:
+        alone_s = alone_s + _LOOK_S if not control.connections and not gateway.known.routes else 0.0
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(control.over.wait(), _LOOK_S)
+    if control.reachable:  # nobody has taken over
+        (folder / SOCKET_NAME).unlink(missing_ok=True)
+    control.close()
+    await gateway.drain(config.drain_s)
+
+
+def main() -> None:
+    """Become the gateway."""
+    failpoints.arm(os.environ)
+    config = codec.decode(GatewayConfig, json.load(sys.stdin))
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    uvloop.run(serve(config))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,162 @@
+"""A replica as the gateway reaches it: one connection for gRPC, as many as are needed for HTTP/1.1."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import deque
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, Protocol
+
+from cloud_ml.domain.services.routes import Backend
+from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.engines.local import doors
+from cloud_ml.errors import Unavailable
+from cloud_ml.gateway.http1 import Http1Client
+from cloud_ml.gateway.http2 import ClientLimits, Http2Client
+from cloud_ml.serving.turns import Turns
+
+_SHUN_S, _SHUN_LONGEST_S = 0.05, 1.0
+_IDLE_KEPT = 64
+
+
+class Errand(Protocol):
+    """What is to be done once there is a connection."""
+
+    def over(self, client: Http2Client | Http1Client) -> None:
+        """Go."""
+
+    def failed(self, *, refused: bool, too_large: bool = False) -> None:
+        """There is no connection."""
+
+
+class Replica:
+    """Connects when something is to be sent; remembers for a moment that nobody answered."""
+
+    def __init__(self, backend: Backend, limits: ClientLimits, turns: Turns, loop: asyncio.AbstractEventLoop) -> None:
+        self.backend = backend
+        self.in_flight = 0
+        self.requests = 0
+        self.gone = False
+        self._limits = limits
+        self._turns = turns
+        self._loop = loop
+        self._grpc: Http2Client | None = None
+        self._idle: list[Http1Client] = []
+        self._busy: set[Http1Client] = set()
+        self._wanted: deque[Errand] = deque()
+        self._shunned_until = 0.0
+        self._shun_s = _SHUN_S
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    @property
+    def shunned(self) -> bool:
+        """Whether nobody answered there a moment ago."""
+        return self._loop.time() < self._shunned_until
+
+    def grpc(self, errand: Errand) -> None:
+        """Give the errand the connection for gRPC, now or when it is made."""
+        if self._grpc is not None and self._grpc.open:
+            errand.over(self._grpc)
+            return
+        self._wanted.append(errand)
+        if len(self._wanted) == 1:
+            self._begin(self._connect_grpc())
+
+    def http(self, errand: Errand) -> None:
+        """Give the errand a connection for HTTP/1.1 that nobody uses."""
+        while self._idle:
+            client = self._idle.pop()
+            if client.open:
+                self._busy.add(client)
+                errand.over(client)
+                return
+        self._begin(self._connect_http(errand))
+
+    def tick(self) -> None:
+        """A second passed."""
+        if self._grpc is not None:
+            self._grpc.tick()
+
+    def leave(self) -> None:
+        """Take nothing new; what is under way goes on."""
+        self.gone = True
+        if self._grpc is not None:
+            self._grpc.leave()
+        for client in self._idle:
+            client.close()
+        self._idle.clear()
+
+    def cut(self) -> None:
+        """End every connection."""
+        self.leave()
+        for task in self._tasks:
+            task.cancel()
+        for client in list(self._busy):
+            client.close()
+
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        task = self._loop.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _open(self, make: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:
+        door = doors.connect(Path(self.backend.folder), SOCKET)
+        try:
+            _, made = await self._loop.create_unix_connection(make, sock=door)
+        except BaseException:
+            door.close()
+            raise
+        self._shunned_until, self._shun_s = 0.0, _SHUN_S
+        return made
+
+    def _shun(self) -> None:
+        self._shunned_until = self._loop.time() + self._shun_s
+        self._shun_s = min(self._shun_s * 2, _SHUN_LONGEST_S)
+
+    async def _connect_grpc(self) -> None:
+        client: Http2Client | None = None
+        try:
+            client = Http2Client(self._limits, self._turns, self._lost_grpc)
+            made = client
+            await self._open(lambda: made)
+        except (Unavailable, OSError):
+            client = None
+            self._shun()
+        self._grpc = client
+        wanted, self._wanted = self._wanted, deque()
+        for errand in wanted:
+            if client is not None and client.open:
+                errand.over(client)
+            else:
+                errand.failed(refused=True)
+        if self.gone and client is not None:
+            client.leave()
+
+    def _lost_grpc(self, client: Http2Client) -> None:
+        if self._grpc is client:
+            self._grpc = None
+
+    async def _connect_http(self, errand: Errand) -> None:
+        try:
+            client = Http1Client(self._limits.body_bytes, self._free, self._lost_http)
+            await self._open(lambda: client)
+        except (Unavailable, OSError):
+            self._shun()
+            errand.failed(refused=True)
+            return
+        self._busy.add(client)
+        errand.over(client)
+
+    def _free(self, client: Http1Client) -> None:
+        self._busy.discard(client)
+        if self.gone or len(self._idle) >= _IDLE_KEPT:
+            client.close()
+        else:
+            self._idle.append(client)
+
+    def _lost_http(self, client: Http1Client) -> None:
+        self._busy.discard(client)
+        with contextlib.suppress(ValueError):
+            self._idle.remove(client)

@@ -1,0 +1,268 @@
+"""A service in the gateway: picks a replica for each call, tries again, lets calls wait a little, counts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from dataclasses import dataclass
+
+from cloud_ml.domain.services.routes import Figures, Route
+from cloud_ml.gateway import answers
+from cloud_ml.gateway.access import Access
+from cloud_ml.gateway.answers import Refusal
+from cloud_ml.gateway.calls import Call
+from cloud_ml.gateway.http2 import ClientLimits
+from cloud_ml.gateway.replica import Replica
+from cloud_ml.serving.turns import Turns
+
+_AGAIN_S = 0.05
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """See the settings of the gateway."""
+
+    waiting: int
+    waiting_s: float
+    in_flight: int
+    attempts: int
+    timeout_s: float
+
+
+class Service:
+    """Calls of one service.
+
+    Args:
+        route: What the server said of it.
+        access: Who may call.
+        bounds: How much may be under way.
+        limits: What replicas may make large.
+        turns: Of the loop.
+        loop: The loop.
+    """
+
+    def __init__(
+        self,
+        route: Route,
+        access: Access,
+        *,
+        bounds: Bounds,
+        limits: ClientLimits,
+        turns: Turns,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self.route = route
+        self.bounds = bounds
+        self._access = access
+        self._limits = limits
+        self._turns = turns
+        self._loop = loop
+        self._replicas: dict[str, Replica] = {}
+        self._leaving: list[Replica] = []
+        self._waiting: deque[Call] = deque()
+        self._under_way: set[Call] = set()
+        self._again: asyncio.TimerHandle | None = None
+        self._turn = 0
+        self._busy_s = 0.0
+        self._busy_at = self._quiet_at = loop.time()
+        self.requests = self.refused = self.retried = self.broken = 0
+        self.change(route)
+
+    def change(self, route: Route) -> None:
+        """The service is another one from now on: replicas that are not named take nothing new."""
+        self.route = route
+        named = {each.uid: each for each in route.backends}
+        for uid in [uid for uid in self._replicas if uid not in named]:
+            leaving = self._replicas.pop(uid)
+            leaving.leave()
+            self._leaving.append(leaving)
+        for uid, backend in named.items():
+            found = self._replicas.get(uid)
+            if found is None:
+                self._replicas[uid] = Replica(backend, self._limits, self._turns, self._loop)
+            else:
+                found.backend = backend
+        if self._waiting:
+            self._try_waiting()
+
+    def close(self) -> None:
+        """The service is gone."""
+        for call in [*self._under_way, *self._waiting]:
+            self._out(call)
+            call.refuse(answers.STOPPED)
+        for replica in [*self._replicas.values(), *self._leaving]:
+            replica.cut()
+
+    # --- calls in ---
+
+    def refusal(self, token: str) -> Refusal | None:
+        """Why a call with this token is not taken; ``None`` if it is."""
+        if self.route.open:
+            return None
+        return self._access.refusal(token, self.route.org)
+
+    def take(self, call: Call) -> None:
+        """Have the call answered, now or later."""
+        now = self._loop.time()
+        self.requests += 1
+        if not self.route.wanted:
+            self.refused += 1
+            call.refuse(answers.STOPPED)
+            return
+        if len(self._under_way) + len(self._waiting) >= self.bounds.in_flight:
+            self.refused += 1
+            call.refuse(answers.TOO_MANY)
+            return
+        self._count(now)
+        self._dispatch(call)
+
+    def left_ms(self, call: Call) -> int:
+        """Milliseconds to a call's deadline."""
+        return int((call.deadline - self._loop.time()) * 1000)
+
+    def goes(self, call: Call) -> bool:
+        """Whether a call that got its connection is still to be made."""
+        return call in self._under_way
+
+    def done(self, call: Call) -> None:
+        """The call has its answer."""
+        self._out(call)
+
+    def failed(self, call: Call, *, refused: bool, final: Refusal | None) -> None:
+        """A replica gave no answer."""
+        if call not in self._under_way:
+            return
+        replica = call.replica
+        self._out(call)
+        if not call.waits():
+            return
+        if final is not None:
+            self._give_up(call, final)
+        elif not (refused or call.safe):
+            self._give_up(call, answers.LOST)
+        elif self._loop.time() >= call.deadline:
+            self._give_up(call, answers.TOO_LATE)
+        elif call.attempts >= self.bounds.attempts and not refused:
+            self._give_up(call, answers.LOST)
+        else:
+            self.retried += 1
+            if replica is not None:
+                call.tried.add(replica.backend.uid)
+            self._count(self._loop.time())
+            self._dispatch(call)
+
+    # --- which replica ---
+
+    def _dispatch(self, call: Call) -> None:
+        replica = self._pick(call)
+        if replica is None:
+            self._wait(call)
+            return
+        call.over_at = 0.0
+        call.attempts += 1
+        call.replica = replica
+        self._under_way.add(call)
+        replica.in_flight += 1
+        replica.requests += 1
+        call.send(replica)
+
+    def _pick(self, call: Call) -> Replica | None:
+        """The one with the least under way for its weight, of those that answered; where all were tried, again."""
+        able = [each for each in self._replicas.values() if each.backend.weight > 0 and not each.shunned]
+        fresh = [each for each in able if each.backend.uid not in call.tried] if call.tried else able
+        if not fresh:
+            if call.tried and able:  # all were tried: after a moment, any of them
+                call.tried.clear()
+            return None
+        if len(fresh) == 1:
+            return fresh[0]
+        self._turn += 1
+        start = self._turn % len(fresh)
+        return min(fresh[start:] + fresh[:start], key=_load)
+
+    def _wait(self, call: Call) -> None:
+        now = self._loop.time()
+        if not call.over_at:
+            call.over_at = min(call.deadline, now + self.bounds.waiting_s)
+        if now >= call.over_at or len(self._waiting) >= self.bounds.waiting:
+            self._give_up(call, answers.NOBODY if now >= call.over_at else answers.TOO_MANY)
+            return
+        self._waiting.append(call)
+        self._look_again()
+
+    def _look_again(self) -> None:
+        if self._again is None:
+            self._again = self._loop.call_later(_AGAIN_S, self._try_waiting)
+
+    def _try_waiting(self) -> None:
+        if self._again is not None:
+            self._again.cancel()
+            self._again = None
+        waiting, self._waiting = self._waiting, deque()
+        for call in waiting:
+            if call.waits():
+                self._dispatch(call)
+        self._count(self._loop.time())
+
+    def _give_up(self, call: Call, refusal: Refusal) -> None:
+        self._count(self._loop.time())
+        self.broken += 1
+        call.refuse(refusal)
+
+    def _out(self, call: Call) -> None:
+        if call in self._under_way:
+            self._count(self._loop.time())
+            self._under_way.discard(call)
+            if call.replica is not None:
+                call.replica.in_flight -= 1
+
+    # --- each second ---
+
+    def tick(self, now: float) -> None:
+        """Cancel what nobody waits for, end what is too late, let go of replicas that are done."""
+        for call in list(self._under_way):
+            if not call.waits():
+                self._out(call)
+                call.cancel()
+            elif now >= call.deadline:
+                self._out(call)
+                call.cancel()
+                self._give_up(call, answers.TOO_LATE)
+        for replica in self._replicas.values():
+            replica.tick()
+        over = [each for each in self._leaving if not each.in_flight]
+        for replica in over:
+            replica.cut()
+            self._leaving.remove(replica)
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is under way."""
+        return not self._under_way and not self._waiting
+
+    def _count(self, now: float) -> None:
+        load = len(self._under_way) + len(self._waiting)
+        if load:
+            self._busy_s += load * (now - self._busy_at)
+            self._quiet_at = now
+        self._busy_at = now
+
+    def figures(self) -> Figures:
+        """What was counted so far."""
+        now = self._loop.time()
+        self._count(now)
+        return Figures(
+            requests=self.requests,
+            failed=self.broken,
+            refused=self.refused,
+            retried=self.retried,
+            in_flight=len(self._under_way),
+            waiting=len(self._waiting),
+            busy_s=self._busy_s,
+            quiet_s=now - self._quiet_at,
+            backends={uid: (each.requests, each.in_flight) for uid, each in self._replicas.items()},
+        )
+
+
+def _load(replica: Replica) -> float:
+    return (replica.in_flight + 1) / replica.backend.weight

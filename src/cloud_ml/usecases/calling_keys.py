@@ -1,0 +1,50 @@
+"""The keys whose tokens open model services, as the gateway is to know them. Blocking."""
+
+from __future__ import annotations
+
+from cloud_ml.auth.tokens import derived_key
+from cloud_ml.domain.records import Record
+from cloud_ml.domain.services.routes import CallingKey
+from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, SYSTEM, USER, AccessKeySpec, StandingStatus
+from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.identities import everything, usable
+
+
+class CallingKeys:
+    """Reads all keys that work; what is derived from a secret is kept, for it costs more than the reading."""
+
+    def __init__(self, store: StateStore, clock: Clock) -> None:
+        self._store = store
+        self._clock = clock
+        self._derived: dict[str, tuple[str, str]] = {}
+
+    def __call__(self) -> dict[str, CallingKey]:
+        """Keys by access key. One that has an end is among them: whoever checks tokens looks at the time."""
+        now = self._clock()
+        holders: dict[tuple[str, str], bool] = {}
+        found: dict[str, CallingKey] = {}
+        for line in everything(self._store, ACCESS_KEY, SYSTEM):
+            key = self._store.get(ACCESS_KEY, line.key.uid)
+            if key is None or not usable(key) or (key.spec.expires_at is not None and key.spec.expires_at <= now):
+                continue
+            holder = (key.spec.org, key.spec.user)
+            if holder not in holders:
+                holders[holder] = self._stands(*holder)
+            if holders[holder]:
+                ends = int(key.spec.expires_at.timestamp()) if key.spec.expires_at is not None else 0
+                found[key.key.name] = CallingKey(key.spec.org, self._key(key), ends)
+        self._derived = {name: each for name, each in self._derived.items() if name in found}
+        return found
+
+    def _stands(self, org: str, user: str) -> bool:
+        holder = self._store.find(USER, org, user)
+        organisation = self._store.find(ORGANISATION, SYSTEM, org)
+        return holder is not None and organisation is not None and usable(holder) and usable(organisation)
+
+    def _key(self, key: Record[AccessKeySpec, StandingStatus]) -> str:
+        name, secret = key.key.name, key.spec.secret
+        known = self._derived.get(name)
+        if known is None or known[0] != secret:
+            known = self._derived[name] = (secret, derived_key(secret).hex())
+        return known[1]

@@ -1,0 +1,43 @@
+"""Model services of a real server, for tests."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from cloud_ml.sdk.messages import Request
+from support.server import RealServer, eventually
+
+LIMIT_S = 90.0
+
+
+class Asked:
+    """Requests about services, in the name of the first administrator."""
+
+    def __init__(self, server: RealServer) -> None:
+        self._transport = server.client()._transport
+
+    def __call__(self, method: str, target: str, document: Any = None) -> Any:
+        body = b"" if document is None else json.dumps(document).encode()
+        return self._transport.json(Request(method, f"/api/v1/models{target}", body=body))
+
+    def until(self, name: str, holds: Any) -> Any:
+        def look() -> Any:
+            service = self("GET", name)
+            return service if holds(service) else None
+
+        return eventually(look, f"{name} as wanted", limit_s=LIMIT_S)
+
+
+def running(count: int) -> Any:
+    """Whether a service has so many replicas, all of its newest template, and all answer."""
+
+    def holds(service: Any) -> bool:
+        replicas = service["replicas"]
+        return (
+            service["phase"] == "Running"
+            and service["ready"] == count == len(replicas)
+            and all(each["current"] for each in replicas)
+        )
+
+    return holds
