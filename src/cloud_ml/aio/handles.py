@@ -170,7 +170,7 @@ class AsyncJobHandle:
 
     async def delete(self) -> Job:
         """Ask for the job's removal: it is stopped, and its log goes with it."""
-        self.job = await self._calls.delete(self.uid)
+        self.job = await self._calls.delete(self.uid, self.job)
         return self.job
 
     async def _next(self, wait_s: float) -> None:

@@ -7,7 +7,8 @@ import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from cloud_ml.aio.answers import AsyncAnswer
@@ -15,6 +16,7 @@ from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, JobTasks
 from cloud_ml.models.train_job import TrainJob
+from cloud_ml.sdk.failures import GoneByNow
 from cloud_ml.sdk.filters import JobFilters
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, segment
 from cloud_ml.sdk.patience import QUIET_LOG_S, QUIET_WATCH_S
@@ -123,15 +125,21 @@ class AsyncJobCalls:
 
     async def cancel(self, name: str) -> Job:
         """End the job wherever it stands."""
-        return await self._job(Request("POST", f"{_job_path(name)}/cancel"))
+        return await self._job(Request("POST", f"{_job_path(name)}/cancel", same_twice=True))
 
     async def start(self, name: str) -> Job:
         """Queue a saved job."""
         return await self._job(Request("POST", f"{_job_path(name)}/start"))
 
-    async def delete(self, name: str) -> Job:
-        """Ask for the job's removal."""
-        return await self._job(Request("DELETE", _job_path(name)))
+    async def delete(self, name: str, known: Job | None = None) -> Job:
+        """Ask for the job's removal.
+
+        Where the first answer was lost and the job is gone by the second, ``known`` is returned, as being deleted.
+        """
+        try:
+            return await self._job(Request("DELETE", _job_path(name)))
+        except GoneByNow:
+            return replace(known or _nothing_known(name), deleting=True)
 
     async def _job(self, request: Request) -> Job:
         document: Any = await self.transport.json(request)
@@ -140,3 +148,12 @@ class AsyncJobCalls:
 
 def _job_path(name: str) -> str:
     return f"{_PATH}/{segment(name)}"
+
+
+def _nothing_known(name: str) -> Job:
+    """A job of which the last answer was lost, and that is gone."""
+    now = datetime.now(UTC)
+    return Job(
+        uid="", name=name, org="", owner="", revision=0, phase="Stopped", state="deleting", attempt=0,
+        created_at=now, updated_at=now,
+    )  # fmt: skip

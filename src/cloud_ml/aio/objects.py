@@ -13,6 +13,7 @@ from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.models import codec
 from cloud_ml.models.common import check_bucket, parse_object_uri, refuse
 from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
+from cloud_ml.sdk.failures import GoneByNow
 from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.places import (
     PATH,
@@ -52,8 +53,7 @@ class AsyncObjects:
             Conflict: There are objects in it.
         """
         path = f"{PATH}/{segment(check_bucket('bucket', name))}"
-        async with await self._transport.send(Request("DELETE", path)) as answer:
-            await answer.read()
+        await self._delete(path)
 
     async def usage(self) -> StorageUsage:
         """What the organisation stores, by bucket and in all. Figures may be a minute old."""
@@ -163,5 +163,11 @@ class AsyncObjects:
 
     async def delete(self, uri: str) -> None:
         """Remove an object."""
-        async with await self._transport.send(Request("DELETE", object_path(object_uri(uri)))) as answer:
-            await answer.read()
+        await self._delete(object_path(object_uri(uri)))
+
+    async def _delete(self, path: str) -> None:
+        try:
+            async with await self._transport.send(Request("DELETE", path)) as answer:
+                await answer.read()
+        except GoneByNow:
+            return

@@ -15,13 +15,20 @@ from typing import Any
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.aio.connections import AsyncConnectionPool, exchange
-from cloud_ml.errors import CloudMlError, TransportError
+from cloud_ml.errors import CloudMlError, NotFound, TransportError
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import Endpoint
-from cloud_ml.sdk.failures import error_of_answer, error_of_exception, not_ours
+from cloud_ml.sdk.failures import GoneByNow, error_of_answer, error_of_exception, not_ours
 from cloud_ml.sdk.messages import Request
 from cloud_ml.sdk.protocol import NotHttp
-from cloud_ml.sdk.retries import BUSY_STATUSES, RetryPolicy, Trouble, delay_before_retry, parse_retry_after
+from cloud_ml.sdk.retries import (
+    BUSY_STATUSES,
+    LOST_STATUSES,
+    RetryPolicy,
+    Trouble,
+    delay_before_retry,
+    parse_retry_after,
+)
 from cloud_ml.sdk.signing import signed
 
 CONNECT_TIMEOUT_S = 10.0
@@ -81,12 +88,15 @@ class AsyncTransport:
             CloudMlError: The server's refusal, as the exception that it names.
             TransportError: No server, or not one of ours.
         """
-        answer = await self._open(request)
+        answer, arrived = await self._open(request)
         if answer.status < 300:
             return answer
         async with answer:
             body = await answer.read()
-        raise error_of_answer(self.endpoint, answer.status, answer.headers, body)
+        error = error_of_answer(self.endpoint, answer.status, answer.headers, body)
+        if request.method == "DELETE" and arrived and isinstance(error, NotFound):
+            raise GoneByNow(error) from error
+        raise error
 
     def link(self, method: str, path: str, *, expires: int) -> str:
         """A URL that opens the object at ``path`` for whoever has it, until ``expires`` (seconds since 1970).
@@ -102,12 +112,13 @@ class AsyncTransport:
         )
         return str(self.endpoint).removesuffix(self.endpoint.prefix) + target
 
-    async def _open(self, request: Request) -> AsyncAnswer:
-        attempt = 1
+    async def _open(self, request: Request) -> tuple[AsyncAnswer, bool]:
+        """The last answer, and whether an earlier try may have been carried out."""
+        attempt, arrived = 1, False
         while True:
             outcome = await self._try_once(request)
             if isinstance(outcome, AsyncAnswer) and outcome.status not in BUSY_STATUSES:
-                return outcome
+                return outcome, arrived
             trouble, retry_after = _judge(outcome)
             delay = delay_before_retry(
                 self.retry,
@@ -119,10 +130,13 @@ class AsyncTransport:
             )
             if delay is None:
                 if isinstance(outcome, AsyncAnswer):
-                    return outcome
+                    return outcome, arrived
                 raise outcome.error
             if isinstance(outcome, AsyncAnswer):
+                arrived = arrived or outcome.status in LOST_STATUSES
                 outcome.close()
+            else:
+                arrived = arrived or trouble is Trouble.LOST
             await self.sleep(delay)
             attempt += 1
 

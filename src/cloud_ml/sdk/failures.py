@@ -12,6 +12,15 @@ from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.protocol import BadStatusLine
 from cloud_ml.sdk.retries import Trouble
 
+
+class GoneByNow(errors.NotFound):
+    """What was to be deleted is not there, and an earlier try, whose answer was lost, may have been the reason."""
+
+    def __init__(self, told: errors.NotFound) -> None:
+        hint = "an earlier try, whose answer was lost, may have deleted it"
+        super().__init__(told.message, field=told.field, value=told.value, allowed=told.allowed, hint=hint)
+
+
 _BY_CODE: dict[str, type[errors.CloudMlError]] = {
     kind.code: kind
     for kind in (

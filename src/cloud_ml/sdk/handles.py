@@ -169,7 +169,7 @@ class JobHandle:
 
     def delete(self) -> Job:
         """Ask for the job's removal: it is stopped, and its log goes with it."""
-        self.job = self._calls.delete(self.uid)
+        self.job = self._calls.delete(self.uid, self.job)
         return self.job
 
     def _next(self, wait_s: float) -> None:

@@ -8,13 +8,15 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import closing
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, JobTasks
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.answers import Answer
+from cloud_ml.sdk.failures import GoneByNow
 from cloud_ml.sdk.filters import JobFilters
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, segment
 from cloud_ml.sdk.patience import QUIET_LOG_S, QUIET_WATCH_S
@@ -121,15 +123,21 @@ class JobCalls:
 
     def cancel(self, name: str) -> Job:
         """End the job wherever it stands."""
-        return self._job(Request("POST", f"{_job_path(name)}/cancel"))
+        return self._job(Request("POST", f"{_job_path(name)}/cancel", same_twice=True))
 
     def start(self, name: str) -> Job:
         """Queue a saved job."""
         return self._job(Request("POST", f"{_job_path(name)}/start"))
 
-    def delete(self, name: str) -> Job:
-        """Ask for the job's removal."""
-        return self._job(Request("DELETE", _job_path(name)))
+    def delete(self, name: str, known: Job | None = None) -> Job:
+        """Ask for the job's removal.
+
+        Where the first answer was lost and the job is gone by the second, ``known`` is returned, as being deleted.
+        """
+        try:
+            return self._job(Request("DELETE", _job_path(name)))
+        except GoneByNow:
+            return replace(known or _nothing_known(name), deleting=True)
 
     def _job(self, request: Request) -> Job:
         document: Any = self.transport.json(request)
@@ -138,3 +146,12 @@ class JobCalls:
 
 def _job_path(name: str) -> str:
     return f"{_PATH}/{segment(name)}"
+
+
+def _nothing_known(name: str) -> Job:
+    """A job of which the last answer was lost, and that is gone."""
+    now = datetime.now(UTC)
+    return Job(
+        uid="", name=name, org="", owner="", revision=0, phase="Stopped", state="deleting", attempt=0,
+        created_at=now, updated_at=now,
+    )  # fmt: skip

@@ -67,6 +67,7 @@ class Request:
         headers: Further headers.
         idempotency_key: Lets the server carry it out once, however often it is sent.
         read_timeout_s: Longest silence of the server.
+        same_twice: Carried out twice, it does no more than once, whatever its method.
     """
 
     method: str
@@ -76,11 +77,12 @@ class Request:
     headers: Mapping[str, str] = field(default_factory=dict)
     idempotency_key: str | None = None
     read_timeout_s: float = READ_TIMEOUT_S
+    same_twice: bool = False
 
     @property
     def repeatable(self) -> bool:
         """Whether it may be sent again after it may have been carried out."""
-        return is_repeatable(self.method, idempotency_key=self.idempotency_key)
+        return self.same_twice or is_repeatable(self.method, idempotency_key=self.idempotency_key)
 
 
 def head_of(host: str, request: Request, target: str, headers: Mapping[str, str]) -> bytes:

@@ -13,6 +13,7 @@ from cloud_ml.models import codec
 from cloud_ml.models.common import check_bucket, parse_object_uri, refuse
 from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
 from cloud_ml.sdk.answers import Answer
+from cloud_ml.sdk.failures import GoneByNow
 from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.places import (
     PATH,
@@ -53,8 +54,7 @@ class Objects:
             Conflict: There are objects in it.
         """
         path = f"{PATH}/{segment(check_bucket('bucket', name))}"
-        with self._transport.send(Request("DELETE", path)) as answer:
-            answer.read()
+        self._delete(path)
 
     def usage(self) -> StorageUsage:
         """What the organisation stores, by bucket and in all. Figures may be a minute old."""
@@ -161,5 +161,11 @@ class Objects:
 
     def delete(self, uri: str) -> None:
         """Remove an object."""
-        with self._transport.send(Request("DELETE", object_path(object_uri(uri)))) as answer:
-            answer.read()
+        self._delete(object_path(object_uri(uri)))
+
+    def _delete(self, path: str) -> None:
+        try:
+            with self._transport.send(Request("DELETE", path)) as answer:
+                answer.read()
+        except GoneByNow:
+            return

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})
 BUSY_STATUSES = frozenset({429, 502, 503, 504})
+LOST_STATUSES = frozenset({502, 504})
+"""Of these, those of somebody on the way who has lost the server's answer."""
 
 
 class Trouble(enum.Enum):
@@ -50,10 +52,10 @@ class RetryPolicy:
 def is_repeatable(method: str, *, idempotency_key: str | None) -> bool:
     """Whether a request may be sent again although the first may have been carried out.
 
-    Reading changes nothing, PUT replaces the whole object by the same bytes, and the server carries
-    out a request with an idempotency key only once.
+    Reading changes nothing, PUT replaces the whole object by the same bytes, what DELETE has removed is
+    not there to be removed again, and the server carries out a request with an idempotency key only once.
     """
-    return method in SAFE_METHODS or method == "PUT" or idempotency_key is not None
+    return method in SAFE_METHODS or method in ("PUT", "DELETE") or idempotency_key is not None
 
 
 def delay_before_retry(

@@ -14,7 +14,7 @@ POLICY = RetryPolicy(attempts=4, first_s=1.0, longest_s=3.0, patience_s=10.0)
         ("HEAD", None, True),
         ("PUT", None, True),
         ("POST", None, False),
-        ("DELETE", None, False),
+        ("DELETE", None, True),
         ("POST", "k", True),
         ("DELETE", "k", True),
     ],

@@ -11,9 +11,11 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.aio.transport import AsyncTransport
+from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound, TransportError, Unauthenticated, Unavailable
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import parse_endpoint
+from cloud_ml.sdk.failures import GoneByNow
 from cloud_ml.sdk.messages import FileBody, Request
 from cloud_ml.sdk.retries import RetryPolicy
 from cloud_ml.sdk.storage import file_body
@@ -222,6 +224,37 @@ def test_a_lost_answer_is_asked_for_again(connect: Connect) -> None:
         assert connect(f"http://{raw.address}").json(Request("POST", "/", idempotency_key="k")) == {}
     with raw_server(b"") as raw, pytest.raises(TransportError, match="without an answer"):
         connect(f"http://{raw.address}").json(Request("POST", "/"))
+
+
+_GONE = b'{"error": true, "code": "not_found", "message": "there is no job j", "field": "job_name"}'
+GONE = b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(_GONE), _GONE)
+BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n"
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"
+
+
+@pytest.mark.parametrize("first", [b"", BAD_GATEWAY])
+def test_what_is_gone_after_a_lost_answer_may_be_ones_own_doing(first: bytes, connect: Connect) -> None:
+    with raw_server(first, GONE) as raw, pytest.raises(GoneByNow, match="there is no job j") as caught:
+        connect(f"http://{raw.address}").json(Request("DELETE", "/"))
+    assert caught.value.hint == "an earlier try, whose answer was lost, may have deleted it"
+
+
+@pytest.mark.parametrize(("method", "answers"), [("DELETE", (GONE,)), ("DELETE", (BUSY, GONE)), ("GET", (b"", GONE))])
+def test_what_is_gone_otherwise_was_not_there(method: str, answers: tuple[bytes, ...], connect: Connect) -> None:
+    with raw_server(*answers) as raw, pytest.raises(NotFound) as caught:
+        connect(f"http://{raw.address}").json(Request(method, "/"))
+    assert not isinstance(caught.value, GoneByNow)
+
+
+def test_a_lost_answer_to_delete_and_cancel_is_no_failure() -> None:
+    with raw_server(b"", GONE, b"", GONE) as raw, CloudMlClient(ACCESS_KEY, SECRET_KEY, f"http://{raw.address}") as one:
+        one._transport.sleep = lambda _: None
+        one.storage.delete("fds://bucket/k")
+        assert one.delete_train_job("j").deleting
+    with raw_server(b"", GONE) as raw, CloudMlClient(ACCESS_KEY, SECRET_KEY, f"http://{raw.address}") as one:
+        one._transport.sleep = lambda _: None
+        with pytest.raises(NotFound):  # whose job it was that is gone, a cancel does not know
+            one.cancel_train_job("j")
 
 
 def test_nobody_there(naps: list[float], connect: Connect) -> None:
