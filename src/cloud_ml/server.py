@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import gc
 import logging
 import os
@@ -12,6 +13,7 @@ import socket
 import ssl
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import uvicorn
 
@@ -25,7 +27,11 @@ from cloud_ml.settings import ServerSettings, Settings
 from cloud_ml.settings.themes import is_loopback
 
 _BACKLOG = 2048
+_ACCEPTED_AT_ONCE = 64
+"""asyncio tries so often in a row, also when no descriptor is left, and complains each time."""
 _DATE_PERIOD_S = 1.0
+_COMPLAINT_PERIOD_S = 10.0
+_EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 logger = logging.getLogger(__name__)
 
 
@@ -73,7 +79,7 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
             access_log=False,
             lifespan="off",
             server_header=False,
-            backlog=_BACKLOG,
+            backlog=_ACCEPTED_AT_ONCE,
             ssl_certfile=settings.tls_cert or None,
             ssl_keyfile=settings.tls_key or None,
             timeout_graceful_shutdown=max(1, int(settings.shutdown_timeout_s)),
@@ -81,6 +87,7 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
         ),
         started,
     )
+    asyncio.get_running_loop().set_exception_handler(_Complaints())
     controller = asyncio.create_task(server.controller.run(), name="controller")
     serving = asyncio.create_task(web.serve(sockets=[listener]), name="web")
     stop = asyncio.Event()
@@ -137,12 +144,29 @@ class _Web(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
+        for listener in sockets or ():
+            listener.listen(_BACKLOG)  # asyncio has made the queue as short as what it accepts at once
         gc.freeze()  # what was imported and made so far stays: looking through it for garbage holds up all for 60 ms
         self._started()
 
     @contextlib.contextmanager
     def capture_signals(self):  # type: ignore[no-untyped-def]
         yield
+
+
+class _Complaints:
+    """What the event loop says of errors that nobody takes: that nothing can be accepted is said now and then."""
+
+    def __init__(self) -> None:
+        self._quiet_until = 0.0
+
+    def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        error = context.get("exception")
+        if not (isinstance(error, OSError) and error.errno in _EXHAUSTED and "accept" in str(context.get("message"))):
+            loop.default_exception_handler(context)
+        elif loop.time() >= self._quiet_until:
+            self._quiet_until = loop.time() + _COMPLAINT_PERIOD_S
+            logger.error("no connection can be accepted: %s; see server.connections and ulimit -n", error.strerror)
 
 
 def _check_exposure(settings: ServerSettings, field: str, host: str) -> None:

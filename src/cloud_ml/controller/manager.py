@@ -175,7 +175,7 @@ class Controller:
 
     async def _prune(self) -> None:
         while True:
-            with contextlib.suppress(TryAgain):
+            with contextlib.suppress(TryAgain, OSError):
                 await self._offload(self._store.prune, self._clock())
                 await self._executor.tidy()
             await asyncio.sleep(_PRUNE_PERIOD_S)

@@ -127,6 +127,6 @@ class EngineSource:
             try:
                 async for uid in self._engine.changes():
                     self._queue.add(uid)
-            except CloudMlError:
+            except (CloudMlError, OSError):  # the machine may be out of descriptors for a while
                 logger.warning("the engine cannot be followed; trying again", exc_info=True)
                 await asyncio.sleep(1.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator
@@ -20,6 +21,8 @@ from cloud_ml.engines.local.logfile import LogReader
 
 _KEPT_BYTES = 1 << 20
 _POLL_S = 1.0
+_PASSES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
+"""What a machine lacks for a while: a log does not end there."""
 _GATHER_S = 0.02
 """Shortest time between two looks at a log: somebody who prints without end is read in gulps."""
 
@@ -148,8 +151,14 @@ class _Tail:
         try:
             while not self.over:
                 self._woken.clear()
-                over = self._is_over(self.key)
-                grown = self._read()
+                try:
+                    over = self._is_over(self.key)
+                    grown = self._read()
+                except OSError as error:
+                    if error.errno not in _PASSES:
+                        raise
+                    await asyncio.sleep(_POLL_S)
+                    continue
                 self.over = over
                 if over or grown:
                     self._tell()
