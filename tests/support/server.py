@@ -55,7 +55,12 @@ class RealServer:
     Args:
         folder: An empty folder for the data and the homes.
         settings: Variables such as ``CLOUDML_ENGINE_STOP_GRACE_S``.
+
+    Attributes:
+        program: What is started; another version's may be put there.
     """
+
+    program = CLOUDML
 
     def __init__(self, folder: Path, **settings: object) -> None:
         self.folder = folder
@@ -77,7 +82,7 @@ class RealServer:
         """Start, on the port of before if there was one, and wait until it answers."""
         with (self.folder / "server.log").open("ab") as log:
             self.process = subprocess.Popen(
-                [str(CLOUDML), "server", "--port", str(self.port), "--data-dir", str(self.data)],
+                [str(self.program), "server", "--port", str(self.port), "--data-dir", str(self.data)],
                 env=self.environment(self.home), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
                 cwd="/", bufsize=0, start_new_session=True,
             )  # fmt: skip

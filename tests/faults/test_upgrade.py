@@ -1,0 +1,143 @@
+"""A server of an earlier commit, with jobs that run, and then today's on the same data, after SIGTERM and SIGKILL.
+
+It needs the history of the repository; an archive of the sources has none, and the tests say so.
+"""
+
+from __future__ import annotations
+
+import io
+import subprocess
+import sysconfig
+import tarfile
+import venv
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.state.sql.migrations import HEAD
+from faults.test_failpoints_of_a_start import version
+from support import invariants
+from support.environments import pack
+from support.server import RealServer, eventually, trainer
+
+OLD = "8c35349"
+"""The last commit with schema 0002."""
+_ROOT = Path(__file__).parents[2]
+
+pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("upgrade")]
+
+
+@pytest.fixture(scope="module")
+def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The program of the old commit, in an environment of its own, with today's dependencies."""
+    command = ["git", "-C", str(_ROOT), "archive", OLD, "src/cloud_ml"]
+    try:
+        done = subprocess.run(command, capture_output=True, check=False)
+    except OSError as error:
+        pytest.skip(f"the old server comes from the repository's history, and there is no git: {error}")
+    if done.returncode:
+        pytest.skip(f"the commit {OLD} is not in this history: {done.stderr.decode().strip()}")
+    folder = tmp_path_factory.mktemp("old")
+    folder.chmod(0o755)
+    with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
+        archive.extractall(folder, filter="data")
+    venv.create(folder / "venv", symlinks=True)
+    site = Path(sysconfig.get_path("purelib", vars={"base": str(folder / "venv")}))
+    (folder / "src" / "cloud_ml").rename(site / "cloud_ml")
+    (site / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    program = folder / "venv" / "bin" / "cloudml"
+    program.write_text(f"#!{folder}/venv/bin/python\nfrom cloud_ml.cli.main import main\nmain()\n")
+    program.chmod(0o755)
+    return program
+
+
+@pytest.fixture
+def server(old: Path, tmp_path: Path) -> Iterator[RealServer]:
+    """The old one, which runs."""
+    folder = tmp_path / "server"
+    folder.mkdir()
+    server = RealServer(folder, CLOUDML_ENGINE_STOP_GRACE_S=1, CLOUDML_CONTROLLER_MAX_RUNNING_JOBS=2)
+    server.program = old
+    try:
+        yield server.start()
+    finally:
+        server.destroy()
+
+
+@pytest.mark.parametrize("leave", [RealServer.terminate, RealServer.kill])
+def test_jobs_run_on_below_the_next_version(
+    leave: Callable[[RealServer], object], server: RealServer, old: Path, tmp_path: Path
+) -> None:
+    client = server.client()
+    file = pack(trainer(tmp_path / "code", invariants.WITNESS), tmp_path / "witness-1.0.tar.gz")
+    client.storage.upload(file, "fds://cloudml/witness-1.0.tar.gz")
+
+    def submit(name: str, *words: str, retries: int = 0) -> None:
+        words = (f"fds://cloudml/{name}", *words)
+        uri = "fds://cloudml/witness-1.0.tar.gz"
+        client.submit_train_job(
+            TrainJob(name, "trainer.task", uri, job_args=[*words], max_retries=retries, labels={"of": name})
+        )
+
+    submit("ended")
+    assert client.get_train_job("ended").wait(60).phase == "Succeeded"
+    submit("runs", "wait")
+    submit("stops", "forever")
+    for name in ("runs", "stops"):
+        eventually((server.bucket(name) / "runs").exists, f"{name} runs")
+    submit("waits", "fail", retries=1)  # for one of the two places
+    before = client.describe_train_job("runs")
+    assert version(server.data / "state.db") == "0002"
+    events = [event.reason for event in client.get_train_job("ended").events()]
+    processes = server.processes_of(before.uid)
+    assert processes
+
+    leave(server)
+    (server.bucket("runs") / "go").touch()  # it ends while nobody serves, or a moment later
+    server.program = RealServer.program
+    server.start()
+    assert version(server.data / "state.db") == HEAD
+
+    names = ["ended", "runs", "stops", "waits"]
+    assert invariants.lost(client, names) == []
+    assert sorted(job.name for job in client.list_train_jobs()) == names
+    assert [job.name for job in client.list_train_jobs(name="ende*")] == ["ended"]
+    assert [job.name for job in client.list_train_jobs(labels={"of": "ended"})] == ["ended"]
+    assert [event.reason for event in client.get_train_job("ended").events()] == events
+    stops = client.describe_train_job("stops")
+    assert (stops.phase, stops.attempt) == ("Running", 1)
+    assert server.processes_of(stops.uid)
+    client.cancel_train_job("stops")
+    assert client.get_train_job("stops").wait(60).phase == "Stopped"
+    for name, attempt in (("runs", 1), ("waits", 2)):
+        job = client.get_train_job(name).wait(60)
+        assert (job.phase, job.attempt) == ("Succeeded", attempt), job.message
+        assert invariants.ran_twice(name, server.bucket(name)) == []
+    for name, attempts in (("ended", [1]), ("runs", [1]), ("waits", [1, 2])):
+        log = b"".join(client.train_job_logs(name))
+        assert invariants.log_incomplete(name, log, attempts[-1:], attempts[-1:]) == []
+
+    told = run(old, server, "jobs", "list", "-o", "json")  # a client that was not renewed
+    assert all(name in told for name in names), told
+    run(old, server, "jobs", "delete", "ended")
+    for name in names[1:]:
+        client.get_train_job(name).delete()
+    eventually(lambda: not list(client.list_train_jobs()), "all are gone")
+    assert invariants.left_behind(server) == []
+
+    server.terminate()
+    server.program = old
+    with pytest.raises(AssertionError, match="newer version"):
+        server.start()
+    assert version(server.data / "state.db") == HEAD
+
+
+def run(program: Path, server: RealServer, *words: str) -> str:
+    done = subprocess.run(
+        [str(program), *words], env=server.environment(server.user_home, **server.known),
+        capture_output=True, text=True, check=False, timeout=60, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    return done.stdout
