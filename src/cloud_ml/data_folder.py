@@ -34,7 +34,7 @@ def hold(data: Path, *, hint: str = "Stop it, or give this one a folder of its o
         OutOfSpace: It cannot be made or written.
     """
     try:
-        data.mkdir(parents=True, exist_ok=True)
+        _make(data)
         data.chmod(0o711)
         descriptor = os.open(data / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
@@ -48,3 +48,16 @@ def hold(data: Path, *, hint: str = "Stop it, or give this one a folder of its o
     os.ftruncate(descriptor, 0)
     os.write(descriptor, str(os.getpid()).encode())
     return descriptor
+
+
+def _make(folder: Path) -> None:
+    """Make a folder and those above it, so that a power cut leaves them there."""
+    if not folder.is_dir():
+        if not folder.parent.is_dir():
+            _make(folder.parent)
+        folder.mkdir(exist_ok=True)
+        above = os.open(folder.parent, os.O_RDONLY | os.O_DIRECTORY)
+        try:
+            os.fsync(above)
+        finally:
+            os.close(above)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import io
+import os
 import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
@@ -107,7 +108,10 @@ class ModelServerPackage:
         if not target.exists():
             target.parent.mkdir(parents=True, exist_ok=True)
             draft = target.with_name(f".{name}.{id(content)}")
-            draft.write_bytes(content)
+            with draft.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())  # it is not made again while there is one
             draft.chmod(0o644)
             draft.replace(target)
         return TrainerSource(str(target), name)

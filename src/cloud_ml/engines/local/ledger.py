@@ -76,6 +76,8 @@ class Ledger:
         self.venvs.mkdir(exist_ok=True, mode=0o700)
         for folder in (self.root, self.jobs):
             folder.chmod(0o711)
+        for folder in (self.root.parent, self.root, self.gates.parent):  # a gate is no safer than the way to it
+            _sync_folder(folder)
 
     # ---- gates
 

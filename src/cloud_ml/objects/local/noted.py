@@ -91,6 +91,8 @@ def _key(path: Path) -> bytes:
             descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o600)
             with os.fdopen(descriptor, "wb") as file:
                 file.write(fresh)
+                file.flush()
+                os.fsync(descriptor)  # a power cut could leave zeros under the name, which a job would know
             with contextlib.suppress(FileExistsError):
                 os.link(draft, path)
         finally:

@@ -44,6 +44,9 @@ class LocalObjectStore(ObjectStore):
             self._uploads.folder.mkdir(mode=0o700, exist_ok=True)
             parts = self._root / ".parts"
             parts.mkdir(mode=0o700, exist_ok=True)
+            with contextlib.suppress(OSError):  # a disk that can only be read has them already
+                for folder in (self._root.parent, self._root):
+                    tree.sync(folder)
         self._notes = Notes(self._root)
         self._multipart = LocalMultipartUploads(parts, self._uploads, self._begin)
         self._uploads.sweep()

@@ -125,6 +125,12 @@ def _enter_or_make(folder: int, name: bytes, owner: Owner) -> int:
     return descriptor
 
 
+def sync(folder: Path) -> None:
+    """Wait until the names in a folder of the store itself are on the disk."""
+    with opened_path(folder) as descriptor:
+        os.fsync(descriptor)
+
+
 def open_file(folder: int, name: bytes) -> int | None:
     """A plain file, open for reading; ``None`` for a link, a pipe, a folder or nothing."""
     try:

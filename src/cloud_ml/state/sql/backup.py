@@ -76,6 +76,7 @@ def restore(source: Path, url: str, *, now: datetime) -> Path | None:
             sqlite.sync(draft)
             failpoints.here("state.restore.before")
             aside = _move_aside(target, f"{target.name}.replaced-{now:%Y%m%dT%H%M%SZ}")
+            sqlite.sync(target.parent)  # or a power cut could leave the old log beside the new file
             failpoints.here("state.restore.aside")
             target.hardlink_to(draft)
             sqlite.sync(target.parent)

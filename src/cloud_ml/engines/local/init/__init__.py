@@ -58,6 +58,8 @@ def _made(source: Path, folder: Path, tried: Callable[[Path], str]) -> tuple[str
         made.chmod(0o755)
         if words := tried(made):
             return "", f"a program in {folder} cannot be run in a sandbox ({words})"
+        with made.open("rb") as file:  # what is there has passed, also after a power cut
+            os.fsync(file.fileno())
         made.replace(program)
     return str(program), ""
 
