@@ -171,7 +171,7 @@ async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Cla
         raise _legacy_is_off("on this server")
     caller = platform.identities.cached(claim.key)
     if caller is None:
-        caller = await platform.offload(platform.identities.find, claim.key)
+        caller = await platform.read(platform.identities.find, claim.key)
     window_s = claims.window_s(
         claim,
         mutation=mutation,

@@ -28,6 +28,7 @@ from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.organisations import Organisations
 from cloud_ml.usecases.quotas import Quotas
 from cloud_ml.usecases.runtimes import FrameworkRuntimes
+from cloud_ml.usecases.short_reads import ShortReads
 from cloud_ml.usecases.storage import Storage
 from cloud_ml.usecases.train_jobs import TrainJobs
 from cloud_ml.usecases.uploads import Uploads
@@ -58,6 +59,7 @@ class Platform:
     metrics: Metrics = field(default_factory=Metrics)
     behind_proxy: bool = False
     services_host: str = ""
+    database_slow_ms: float = 20.0
     streams: Counter[str] = field(default_factory=Counter)
     under_way: Counter[str] = field(default_factory=Counter)
     storage: Storage = field(init=False)
@@ -69,6 +71,7 @@ class Platform:
     jobs: TrainJobs = field(init=False)
     services: ModelServices = field(init=False)
     uploads: Uploads = field(init=False)
+    read: ShortReads = field(init=False)
     hub: ChangeHub = field(init=False)
     feed: JobFeed = field(init=False)
     logs: Logs = field(init=False)
@@ -108,7 +111,8 @@ class Platform:
             trainers=self.trainer_settings,
         )
         self.services = ModelServices(self.store, self.storage, self.clock)
-        self.hub = ChangeHub(self.store, self.offload)
+        self.read = ShortReads(self.store, self.offload, slow_ms=self.database_slow_ms)
+        self.hub = ChangeHub(self.store, self.read)
         self.feed = JobFeed(self.store, self.offload)
         self.metrics.add(JobFigures(self.store).families())
         self.logs = Logs(self.store, self.engine, self.hub, self.offload)

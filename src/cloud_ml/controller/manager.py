@@ -29,6 +29,7 @@ from cloud_ml.settings import ControllerSettings
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.short_reads import Reads
 
 _JOBS_PER_CORE = 4
 _PRUNE_PERIOD_S = 3600.0
@@ -52,6 +53,7 @@ class Controller:
         holder: str,
         clock: Clock,
         offload: Offload,
+        read: Reads | None = None,
         default_quota: QuotaSpec = _UNLIMITED,
         metrics: Metrics | None = None,
         services: Services | None = None,
@@ -64,6 +66,7 @@ class Controller:
         self._default_quota = default_quota
         self._clock = clock
         self._offload = offload
+        self._read = read or offload
         self._services = services
         self._queue: KeyedQueue | None = None
         self._metrics = metrics or Metrics()
@@ -95,6 +98,7 @@ class Controller:
             queue,
             self._offload,
             self._settings.poll_s,
+            read=self._read,
             others={QUOTA.name: reread},
             prepare=book.load,
         )
@@ -149,6 +153,7 @@ class Controller:
             clock=self._clock,
             offload=self._offload,
             fence=fence,
+            read=self._read,
         )
 
     def _crew(self, queue: KeyedQueue, reconciler: Reconciler) -> Crew:

@@ -30,6 +30,7 @@ from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.calling_keys import CallingKeys
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.short_reads import Reads
 
 _MOST_REPLICAS = 10_000
 _PAGE = 1000
@@ -53,6 +54,7 @@ class Services:
         offload: Offload,
         gateway: Gateway,
         ports: Sequence[range],
+        read: Reads | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -65,6 +67,7 @@ class Services:
         self._gateway = gateway
         self._ports = ports
         self._keys = CallingKeys(store, clock)
+        self._read = read or offload
 
     def lead(self, fence: Fence, crew: Callable[[KeyedQueue, Reconciler], Crew]) -> list[Coroutine[Any, Any, None]]:
         """What is to run, for ever, while the lease is ours."""
@@ -77,7 +80,7 @@ class Services:
 
         async def replica_changed(uid: str) -> None:
             """A replica wakes its service, also with its end."""
-            record = await self._offload(self._store.get, REPLICA, uid)
+            record = await self._read(self._store.get, REPLICA, uid)
             if record is not None:
                 of_replica[uid] = (record.spec.submitted.labels or {})[SERVICE_LABEL]
             service = of_replica.get(uid) if record is not None else of_replica.pop(uid, None)
@@ -105,6 +108,7 @@ class Services:
                 rules=self._rules,
                 clock=self._clock,
                 offload=self._offload,
+                read=self._read,
                 fence=fence,
                 kind=REPLICA,
             ),
@@ -113,7 +117,9 @@ class Services:
             self._follow(services, entrances, replica_changed, keys.soon),
             keys.run(),
             self._gateway.run(),
-            StoreSource(self._store, replicas, self._offload, self._settings.poll_s, kind=REPLICA).run(),
+            StoreSource(
+                self._store, replicas, self._offload, self._settings.poll_s, read=self._read, kind=REPLICA
+            ).run(),
             EngineSource(self._engine, replicas).run(),
             *(on_services.work() for _ in range(2)),
             *(on_replicas.work() for _ in range(2)),
@@ -138,6 +144,7 @@ class Services:
             queue,
             self._offload,
             self._settings.poll_s,
+            read=self._read,
             others={REPLICA.name: replica_changed, **dict.fromkeys(_ABOUT_KEYS, key_changed)},
             prepare=prepare,
             kind=MODEL_SERVICE,

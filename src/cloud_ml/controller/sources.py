@@ -17,9 +17,12 @@ from cloud_ml.engines.base import Engine
 from cloud_ml.errors import CloudMlError
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.matching import EVERYTHING, Match
+from cloud_ml.usecases.changes import threadsafe
 from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.short_reads import Reads
 
 _PAGE = 1000
+_CHANGES = 200
 _PHASES = tuple(phase.value for phase in Phase)
 _ENDED = tuple(phase.value for phase in TERMINAL)
 logger = logging.getLogger(__name__)
@@ -32,6 +35,7 @@ class StoreSource:
         store: Whose feed is followed.
         queue: Gets the uids.
         offload: Runs the store's calls.
+        read: Reads the feed.
         poll_s: The longest a change of another server stays unnoticed.
         others: What to do with the uid of a record of another kind that changed.
         kind: Which records; of these, those are queued at the start that are in one of ``phases`` and none of
@@ -46,6 +50,7 @@ class StoreSource:
         offload: Offload,
         poll_s: float,
         *,
+        read: Reads | None = None,
         others: Mapping[str, Callable[[str], Awaitable[None]]] = MappingProxyType({}),
         prepare: Callable[[], None] = lambda: None,
         kind: Kind[Any, Any] = TRAIN_JOB,
@@ -57,19 +62,15 @@ class StoreSource:
         self._unfinished = [phase for phase in phases if phase not in resting]
         self._queue = queue
         self._offload = offload
+        self._read_feed = read or offload
         self._poll_s = poll_s
         self._others = others
         self._prepare = prepare
 
     async def run(self) -> None:
         """Queue whatever is not at rest, then follow the feed. Never returns."""
-        loop = asyncio.get_running_loop()
         hint = asyncio.Event()
-
-        def wake() -> None:
-            loop.call_soon_threadsafe(hint.set)
-
-        unsubscribe = self._store.subscribe(wake)
+        unsubscribe = self._store.subscribe(threadsafe(asyncio.get_running_loop(), hint))
         try:
             cursor = await self._offload(self._store.revision)
             await self._offload(self._prepare)
@@ -88,14 +89,14 @@ class StoreSource:
 
     async def _read(self, cursor: int) -> int:
         while True:
-            changes = await self._offload(self._store.changes, cursor, limit=_PAGE)
+            changes = await self._read_feed(self._store.changes, cursor, limit=_CHANGES)
             for change in changes:
                 cursor = change.revision
                 if change.kind == self._kind.name:
                     self._queue.add(change.uid, change.revision)
                 elif (notice := self._others.get(change.kind)) is not None:
                     await notice(change.uid)
-            if len(changes) < _PAGE:
+            if len(changes) < _CHANGES:
                 return cursor
 
     async def _queue_unfinished(self) -> None:

@@ -26,6 +26,9 @@ class ServerSettings:
     ``~/.pgpass``, the file of settings, or the environment, not into the command line."""
     database_readers: int = 8
     """Connections that read at once. One more writes, and with PostgreSQL another one listens."""
+    database_slow_ms: float = 20.0
+    """Records are found in SQLite without a thread, until one takes longer than so many milliseconds: then reads
+    use threads for a second. 0: they always do."""
     tls_cert: str = ""
     """PEM file of the certificate chain."""
     tls_key: str = ""

@@ -284,6 +284,14 @@ class StateStore(abc.ABC):
     def prune(self, now: datetime) -> None:
         """Drop expired ``Once`` rows, old marks of deletion and old entries of the audit log."""
 
+    def read_here(self) -> bool:
+        """Let the thread that calls this, and no other, read without waiting for a lock, a connection or a network.
+
+        Where that cannot be had, which is what ``False`` says, reads belong on threads that may wait. Where it can, a
+        read that would have to wait all the same raises ``Unavailable`` at once.
+        """
+        return False
+
     @abc.abstractmethod
     def close(self) -> None:
         """Let go of files and connections."""

@@ -308,6 +308,10 @@ class MemoryStateStore(StateStore):
             if keep.audit is not None:
                 self._audit = [entry for entry in self._audit if entry.at > now - keep.audit]
 
+    def read_here(self) -> bool:
+        """See ``StateStore.read_here``."""
+        return True
+
     def close(self) -> None:
         """See ``StateStore.close``."""
         self._closed = True

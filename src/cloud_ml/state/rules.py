@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import uuid
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime, timedelta
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from cloud_ml.domain.audit import MOST_CHARACTERS, AuditEntry
 from cloud_ml.domain.records import Kind
@@ -20,6 +21,8 @@ V = TypeVar("V")
 
 MAX_PAGE = 1000
 MAX_INDEXES = 100
+_KEPT, _KEPT_CHARACTERS = 512, 16_384
+"""How many documents are kept decoded, none longer than so much."""
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -77,8 +80,24 @@ def to_text(decode: Callable[[Any], V], value: V) -> str:
         ValueError: It holds a number that JSON lacks (infinite, or none at all).
     """
     text = json.dumps(codec.encode(value), separators=(",", ":"), allow_nan=False)
-    decode(json.loads(text))
+    from_text(decode, text)
     return text
+
+
+def from_text(decode: Callable[[Any], V], text: str) -> V:
+    """The reverse of ``to_text``. What is decoded is kept for a while, and nobody alters it.
+
+    Raises:
+        InvalidRequest: It is not of that type.
+        ValueError: It is no JSON.
+    """
+    return cast("V", _remembered(decode, text)) if len(text) <= _KEPT_CHARACTERS else decode(json.loads(text))
+
+
+@functools.lru_cache(_KEPT)
+def _remembered(decode: Callable[[Any], Any], text: str) -> Any:
+    """Documents are read far more often than written, a job's some twenty times."""
+    return decode(json.loads(text))
 
 
 def printable(text: str) -> str:

@@ -11,12 +11,12 @@ from typing import TypeVar
 from cloud_ml.domain.records import Record
 from cloud_ml.errors import CloudMlError
 from cloud_ml.state.base import StateStore
-from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.short_reads import Reads
 
 S = TypeVar("S")
 T = TypeVar("T")
 
-_PAGE = 1000
+_PAGE = 200
 
 logger = logging.getLogger(__name__)
 
@@ -56,10 +56,10 @@ class ChangeHub:
     Belongs to one event loop.
     """
 
-    def __init__(self, store: StateStore, offload: Offload, *, poll_s: float = 1.0) -> None:
+    def __init__(self, store: StateStore, read: Reads, *, poll_s: float = 1.0) -> None:
         self._closing = asyncio.Event()
         self._store = store
-        self._offload = offload
+        self._read = read
         self._poll_s = poll_s
         self._watches: dict[str, set[Watch]] = {}
         self._follower: asyncio.Task[None] | None = None
@@ -93,12 +93,12 @@ class ChangeHub:
     ) -> Record[S, T]:
         """The record once its revision is above ``revision``, or as it stands after ``timeout_s``.
 
-        Raises whatever ``read`` does; it is called on a thread.
+        Raises whatever ``read`` does, which looks at one record.
         """
         deadline = asyncio.get_running_loop().time() + timeout_s
         with self.watch(uid) as watch:
             while True:
-                record = await self._offload(read)
+                record = await self._read(read)
                 left = deadline - asyncio.get_running_loop().time()
                 if record.revision > revision or left <= 0 or self.closed:
                     return record
@@ -130,10 +130,10 @@ class ChangeHub:
         """Wake whoever watches what changed after ``cursor``; returns the next one."""
         try:
             if cursor is None:  # whatever happened up to this revision may have been missed
-                cursor = await self._offload(self._store.revision)
+                cursor = await self._read(self._store.revision)
                 self._wake_all()
             while True:
-                changes = await self._offload(self._store.changes, cursor, limit=_PAGE)
+                changes = await self._read(self._store.changes, cursor, limit=_PAGE)
                 for change in changes:
                     for watch in self._watches.get(change.uid, ()):
                         watch.wake()
@@ -152,10 +152,19 @@ class ChangeHub:
 
 
 def threadsafe(loop: asyncio.AbstractEventLoop, hint: asyncio.Event) -> Callable[[], None]:
-    """A way to set ``hint`` from any thread."""
+    """A way to set ``hint`` from any thread. Until the loop has got to it, further calls cost next to nothing."""
+    on_its_way = False
+
+    def arrive() -> None:
+        nonlocal on_its_way
+        on_its_way = False  # before the hint is set: whoever comes now asks for another one
+        hint.set()
 
     def wake() -> None:
-        with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
-            loop.call_soon_threadsafe(hint.set)
+        nonlocal on_its_way
+        if not on_its_way:
+            on_its_way = True
+            with contextlib.suppress(RuntimeError):  # the loop is closed: nobody waits any more
+                loop.call_soon_threadsafe(arrive)
 
     return wake

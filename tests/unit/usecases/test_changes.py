@@ -32,7 +32,7 @@ async def settled(hub: ChangeHub) -> None:
     """Let the hub come to rest at its wait for the next hint."""
     for _ in range(50):
         await asyncio.sleep(0)
-    await hub._offload(lambda: None)
+    await hub._read(lambda: None)
     for _ in range(50):
         await asyncio.sleep(0)
 

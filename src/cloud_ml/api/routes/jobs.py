@@ -18,6 +18,7 @@ from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.models import codec, common
 from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobTasks
 from cloud_ml.models.train_job import TrainJob
+from cloud_ml.state.matching import EVERYTHING
 from cloud_ml.usecases import views
 from cloud_ml.usecases.finding import Filters, read_time
 from cloud_ml.usecases.logs import Selection
@@ -29,6 +30,8 @@ Wait = Annotated[float, Query(ge=0, allow_inf_nan=False)]
 IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
 _EVENT_POLL_S = 1.0
 """Sentences outside a transition raise no revision, so nothing wakes who waits for them."""
+_SHORT = 100
+"""A page of so many lines is read where it is asked for; longer ones, and those that are searched for, on a thread."""
 
 
 @router.post("", status_code=201, responses=answers(Job, 201), openapi_extra=JOB_BODY)
@@ -85,7 +88,8 @@ async def list_jobs(
         found = here.jobs.list(here.identities.scope(call.caller, org_id), filters, after=after, limit=limit)
         return JobPage(items=[views.summary(line) for line in found.items], next=found.next, revision=revision)
 
-    shown = await here.offload(page)
+    short = limit <= _SHORT and filters.match() == EVERYTHING
+    shown = await (here.read(page) if short else here.offload(page))
     return conditional.answer_by_content(shown, if_none_match, revision=shown.revision)
 
 
@@ -220,4 +224,4 @@ async def _find(here: Here, call: Call, name: str, org_id: str | None) -> JobRec
     def find() -> JobRecord:
         return here.jobs.find(here.identities.scope(call.caller, org_id), name)
 
-    return await here.offload(find)
+    return await here.read(find)

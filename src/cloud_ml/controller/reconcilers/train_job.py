@@ -19,6 +19,7 @@ from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.short_reads import Reads
 
 _SOON = timedelta(seconds=1)
 """When to look again for what is on its way, such as a trainer from the web."""
@@ -38,6 +39,7 @@ class TrainJobReconciler:
         clock: Clock,
         offload: Offload,
         fence: Fence,
+        read: Reads | None = None,
         kind: Kind[JobSpec, JobStatus] = TRAIN_JOB,
     ) -> None:
         self._store = store
@@ -48,6 +50,7 @@ class TrainJobReconciler:
         self._clock = clock
         self._offload = offload
         self._fence = fence
+        self._read = read or offload
         self._kind = kind
 
     async def reconcile(self, uid: str) -> Looked:
@@ -57,7 +60,7 @@ class TrainJobReconciler:
             FenceLost: Another controller has taken over.
             TryAgain: A part does not answer at present.
         """
-        job = await self._offload(self._store.get, self._kind, uid)
+        job = await self._read(self._store.get, self._kind, uid)
         observed: Sequence[ObservedGang] | None = None
         while job is not None:
             self._slots.sync(job)
@@ -89,7 +92,7 @@ class TrainJobReconciler:
                     events=decision.events,
                 )
             except StaleRevision:  # somebody wrote in between: look at that first
-                return _Committed(await self._offload(self._store.get, self._kind, job.key.uid), stale=True)
+                return _Committed(await self._read(self._store.get, self._kind, job.key.uid), stale=True)
             return _Committed(committed)
         for action in decision.actions:
             if not await self._executor.perform(job, action, self._fence):

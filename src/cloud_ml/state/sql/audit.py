@@ -10,9 +10,10 @@ from sqlalchemy import ColumnElement, Connection, Row, func, insert, select
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.state import rules
 from cloud_ml.state.base import Once, Page
+from cloud_ml.state.sql.statements import Statement
 from cloud_ml.state.sql.tables import audit
 
-_INSERT = insert(audit)
+_INSERT = Statement(insert(audit))
 _FIELDS = tuple(field.name for field in dataclasses.fields(AuditEntry))
 _SAME = ("org", "user", "key", "outcome")
 _BEGINNING = ("operation", "target")
@@ -21,7 +22,7 @@ _BEGINNING = ("operation", "target")
 def append(connection: Connection, entry: AuditEntry) -> None:
     """Add an entry; it gets its id here."""
     stored = rules.audited(entry)
-    connection.execute(_INSERT, {name: getattr(stored, name) for name in _FIELDS if name != "id"})
+    _INSERT.run(connection, {name: getattr(stored, name) for name in _FIELDS if name != "id"})
 
 
 def append_of(connection: Connection, once: Once | None, name: str) -> None:

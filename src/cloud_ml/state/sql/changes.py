@@ -8,6 +8,7 @@ from typing import Any
 from sqlalchemy import Connection, Select, Table, bindparam, literal, select, union_all
 
 from cloud_ml.state.base import Change
+from cloud_ml.state.sql.statements import Statement
 from cloud_ml.state.sql.tables import deletions, records
 
 
@@ -20,11 +21,11 @@ def _stretch(table: Table) -> Select[Any]:
 
 
 _BOTH = union_all(_stretch(records), _stretch(deletions)).subquery("feed")
-FEED = select(_BOTH).order_by(_BOTH.c.revision).limit(bindparam("rows"))
+FEED = Statement(select(_BOTH).order_by(_BOTH.c.revision).limit(bindparam("rows")))
 """Both tables are walked along their index on the revision; at most two pages are merged."""
 
 
 def after(connection: Connection, revision: int, *, limit: int) -> Sequence[Change]:
     """What changed after ``revision``, oldest first."""
-    rows = connection.execute(FEED, {"after": revision, "rows": limit})
+    rows = FEED.rows(connection, {"after": revision, "rows": limit})
     return tuple(Change(row.revision, row.kind, row.uid, row.org, row.name, gone=bool(row.gone)) for row in rows)

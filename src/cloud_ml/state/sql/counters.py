@@ -8,10 +8,11 @@ from typing import NamedTuple
 from sqlalchemy import Connection, bindparam, case, select, update
 
 from cloud_ml.errors import Damaged
+from cloud_ml.state.sql.statements import Statement
 from cloud_ml.state.sql.tables import counters
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_ADVANCE = (
+_ADVANCE = Statement(
     update(counters)
     .where(counters.c.id == 1)
     .values(
@@ -20,7 +21,7 @@ _ADVANCE = (
     )
     .returning(counters.c.revision, counters.c.event)
 )
-_NOTE_TIME = (
+_NOTE_TIME = Statement(
     update(counters)
     .where(counters.c.id == 1)
     .values(
@@ -35,7 +36,7 @@ _NOTE_TIME = (
     )
 )
 _BACK = select(counters.c.back_us).where(counters.c.id == 1)
-_REVISION = select(counters.c.revision).where(counters.c.id == 1)
+_REVISION = Statement(select(counters.c.revision).where(counters.c.id == 1))
 _READ = select(counters.c.revision, counters.c.event).where(counters.c.id == 1)
 
 
@@ -48,13 +49,13 @@ class Position(NamedTuple):
 
 def advance(connection: Connection, *, revisions: int = 0, events: int = 0) -> Position:
     """Take that many numbers; returns the last ones taken."""
-    row = connection.execute(_ADVANCE, {"revisions": revisions, "events": events}).one()
+    row = _ADVANCE.one(connection, {"revisions": revisions, "events": events})
     return Position(row.revision, row.event)
 
 
 def note_time(connection: Connection, now: datetime) -> None:
     """Take note of the time at which a record is made; see ``times``."""
-    connection.execute(_NOTE_TIME, {"now_us": (now - _EPOCH) // timedelta(microseconds=1)})
+    _NOTE_TIME.run(connection, {"now_us": (now - _EPOCH) // timedelta(microseconds=1)})
 
 
 def largest_step_back(connection: Connection) -> timedelta:
@@ -64,7 +65,7 @@ def largest_step_back(connection: Connection) -> timedelta:
 
 def revision(connection: Connection) -> int:
     """The newest revision."""
-    newest: int = connection.execute(_REVISION).scalar_one()
+    newest: int = _REVISION.one(connection, {})[0]
     return newest
 
 

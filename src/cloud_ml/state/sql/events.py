@@ -9,33 +9,34 @@ from sqlalchemy import Connection, bindparam, insert, select
 
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.state.rules import printable
+from cloud_ml.state.sql.statements import Statement
 from cloud_ml.state.sql.tables import events, records
 
-_INSERT = insert(events)
-_OF_RECORD = (
+_INSERT = Statement(insert(events))
+_OF_RECORD = Statement(
     select(events)
     .where(events.c.uid == bindparam("this"), events.c.id > bindparam("after"))
     .order_by(events.c.id)
     .limit(bindparam("rows"))
 )
-_IS_THERE = select(records.c.number).where(records.c.uid == bindparam("this"))
+_IS_THERE = Statement(select(records.c.number).where(records.c.uid == bindparam("this")))
 
 
 def append(connection: Connection, uid: str, said: Sequence[Event], *, last_id: int) -> None:
     """Write events of a record that is there; the last of them gets ``last_id``."""
     if said:
         first_id = last_id - len(said) + 1
-        connection.execute(_INSERT, [_row(uid, id_, event) for id_, event in enumerate(said, first_id)])
+        _INSERT.run_many(connection, [_row(uid, id_, event) for id_, event in enumerate(said, first_id)])
 
 
 def has_record(connection: Connection, uid: str) -> bool:
     """Whether there is a record to speak of."""
-    return connection.execute(_IS_THERE, {"this": uid}).one_or_none() is not None
+    return _IS_THERE.one_or_none(connection, {"this": uid}) is not None
 
 
 def read(connection: Connection, uid: str, *, after: int, limit: int) -> Sequence[Event]:
     """Events of a record in order."""
-    rows = connection.execute(_OF_RECORD, {"this": uid, "after": after, "rows": limit})
+    rows = _OF_RECORD.rows(connection, {"this": uid, "after": after, "rows": limit})
     return tuple(Event(row.at, row.reason, row.message, EventType(row.type), row.id) for row in rows)
 
 

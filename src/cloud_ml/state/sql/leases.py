@@ -8,10 +8,11 @@ from sqlalchemy import Connection, bindparam, insert, select, update
 
 from cloud_ml.state import rules
 from cloud_ml.state.base import Fence, Lease
+from cloud_ml.state.sql.statements import Statement
 from cloud_ml.state.sql.tables import leases
 
 _READ = select(leases).where(leases.c.name == bindparam("this"))
-_EPOCH = select(leases.c.epoch).where(leases.c.name == bindparam("this"))
+_EPOCH = Statement(select(leases.c.epoch).where(leases.c.name == bindparam("this")))
 _INSERT = insert(leases)
 _UPDATE = (
     update(leases)
@@ -32,7 +33,8 @@ def check_fence(connection: Connection, fence: Fence | None) -> None:
         FenceLost: It has.
     """
     if fence is not None:
-        rules.check_fence(fence, connection.execute(_EPOCH, {"this": fence.name}).scalar_one_or_none())
+        row = _EPOCH.one_or_none(connection, {"this": fence.name})
+        rules.check_fence(fence, None if row is None else row.epoch)
 
 
 def acquire(connection: Connection, name: str, holder: str, *, ttl_s: float, now: datetime) -> Lease | None:

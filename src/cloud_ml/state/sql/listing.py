@@ -15,6 +15,7 @@ from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, selec
 
 from cloud_ml.domain.records import Key, Kind, Summary
 from cloud_ml.state.base import Page
+from cloud_ml.state.sql.statements import Statement
 from cloud_ml.state.sql.tables import records
 
 NARROW = [column for column in records.c if column.name not in ("spec", "status", "revision", "generation")]
@@ -41,7 +42,7 @@ def page(
     if indexes is not None and not indexes:
         return Page((), None)
     statement, parameters = query(kind, org=org, indexes=indexes, after=after, limit=limit)
-    rows = connection.execute(statement, parameters).all()
+    rows = statement.rows(connection, parameters)
     shown = tuple(summary_of(row) for row in rows[:limit])
     return Page(shown, shown[-1].number if len(rows) > limit else None)
 
@@ -54,7 +55,7 @@ def counts(connection: Connection, kind: Kind[Any, Any]) -> Mapping[str, int]:
 
 def query(
     kind: Kind[Any, Any], *, org: str | None, indexes: Collection[str] | None, after: int | None, limit: int
-) -> tuple[Any, dict[str, Any]]:
+) -> tuple[Statement, dict[str, Any]]:
     """The statement of a page and its parameters; one row more than the page tells whether it is the last."""
     values = None if indexes is None else sorted(set(indexes))
     parameters: dict[str, Any] = {
@@ -69,14 +70,16 @@ def query(
 
 
 @functools.cache
-def _statement(*, within_org: bool, values: int | None) -> Any:
+def _statement(*, within_org: bool, values: int | None) -> Statement:
     """Of the handful that there are, each is put together once: that takes longer than reading a page."""
     conditions = [records.c.kind == bindparam("its_kind"), records.c.number < bindparam("below")]
     if within_org:
         conditions.append(records.c.org == bindparam("its_org"))
     if values is None:
-        return _stretch(conditions)
-    return _merged([_stretch([*conditions, records.c.index_value == bindparam(f"value_{i}")]) for i in range(values)])
+        return Statement(_stretch(conditions))
+    return Statement(
+        _merged([_stretch([*conditions, records.c.index_value == bindparam(f"value_{i}")]) for i in range(values)])
+    )
 
 
 def _stretch(conditions: Sequence[ColumnElement[bool]]) -> Select[Any]:

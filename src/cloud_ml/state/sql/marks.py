@@ -10,16 +10,19 @@ from sqlalchemy import ColumnElement, Connection, Table, bindparam, delete, inse
 from cloud_ml.domain.records import Key, Kind
 from cloud_ml.state import rules
 from cloud_ml.state.base import Once
+from cloud_ml.state.sql.statements import Statement
 from cloud_ml.state.sql.tables import audit, deletions, idempotency_keys, once_tokens
 
-_SEEN = select(once_tokens.c.expires_at).where(once_tokens.c.token == bindparam("this"))
-_INSERT_TOKEN = insert(once_tokens)
-_INSERT_KEY = insert(idempotency_keys)
+_SEEN = Statement(select(once_tokens.c.expires_at).where(once_tokens.c.token == bindparam("this")))
+_INSERT_TOKEN = Statement(insert(once_tokens))
+_INSERT_KEY = Statement(insert(idempotency_keys))
 _INSERT_DELETION = insert(deletions)
-_MADE = select(idempotency_keys.c.uid).where(
-    idempotency_keys.c.org == bindparam("its_org"),
-    idempotency_keys.c.kind == bindparam("its_kind"),
-    idempotency_keys.c.key == bindparam("its_key"),
+_MADE = Statement(
+    select(idempotency_keys.c.uid).where(
+        idempotency_keys.c.org == bindparam("its_org"),
+        idempotency_keys.c.kind == bindparam("its_kind"),
+        idempotency_keys.c.key == bindparam("its_key"),
+    )
 )
 _CHUNK = 1000
 
@@ -30,21 +33,22 @@ def check_unseen(connection: Connection, once: Once | None) -> None:
     Raises:
         Unauthenticated: It does.
     """
-    if once is not None and connection.execute(_SEEN, {"this": once.token}).one_or_none() is not None:
+    if once is not None and _SEEN.one_or_none(connection, {"this": once.token}) is not None:
         raise rules.seen_before()
 
 
 def add_token(connection: Connection, once: Once | None) -> None:
     """Note a token that was checked in this transaction."""
     if once is not None:
-        connection.execute(_INSERT_TOKEN, {"token": once.token, "expires_at": once.expires_at})
+        _INSERT_TOKEN.run(connection, {"token": once.token, "expires_at": once.expires_at})
 
 
 def made_by(connection: Connection, kind: Kind[Any, Any], org: str, key: str | None) -> str | None:
     """The uid of the record that an idempotency key has made, dead or alive."""
     if key is None:
         return None
-    return connection.execute(_MADE, {"its_org": org, "its_kind": kind.name, "its_key": key}).scalar_one_or_none()
+    row = _MADE.one_or_none(connection, {"its_org": org, "its_kind": kind.name, "its_key": key})
+    return None if row is None else row.uid
 
 
 def add_key(
@@ -52,7 +56,7 @@ def add_key(
 ) -> None:
     """Note which record an idempotency key has made."""
     if key is not None:
-        connection.execute(_INSERT_KEY, {"org": org, "kind": kind.name, "key": key, "uid": uid, "used_at": now})
+        _INSERT_KEY.run(connection, {"org": org, "kind": kind.name, "key": key, "uid": uid, "used_at": now})
 
 
 def add_deletion(connection: Connection, key: Key, *, revision: int, now: datetime) -> None:

@@ -2,68 +2,70 @@
 
 from __future__ import annotations
 
-import functools
-import json
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from typing import Any, TypeVar
 
-from sqlalchemy import Connection, Row, bindparam, delete, insert, select, update
+from sqlalchemy import Connection, bindparam, delete, insert, select, update
 
 from cloud_ml.domain.records import Key, Kind, Record
 from cloud_ml.errors import Damaged, InvalidRequest
+from cloud_ml.state import rules
+from cloud_ml.state.sql.statements import Row, Statement
 from cloud_ml.state.sql.tables import records
 
 S = TypeVar("S")
 T = TypeVar("T")
 D = TypeVar("D")
 
-_KEPT, _KEPT_CHARACTERS = 512, 16_384
-"""How many documents are kept decoded, none longer than so much."""
 _COLUMNS = records.c
 _WHOLE = [column for column in _COLUMNS if column.name not in ("index_value", "title")]
 _THIS = (_COLUMNS.uid == bindparam("this")) & (_COLUMNS.kind == bindparam("its_kind"))
 
-_GET = select(*_WHOLE).where(_THIS)
-_FIND = select(*_WHOLE).where(
-    _COLUMNS.kind == bindparam("its_kind"), _COLUMNS.org == bindparam("its_org"), _COLUMNS.name == bindparam("its_name")
+_GET = Statement(select(*_WHOLE).where(_THIS))
+_FIND = Statement(
+    select(*_WHOLE).where(
+        _COLUMNS.kind == bindparam("its_kind"),
+        _COLUMNS.org == bindparam("its_org"),
+        _COLUMNS.name == bindparam("its_name"),
+    )
 )
-_INSERT = insert(records).returning(*_WHOLE)
-_SET_STATUS = (
+_INSERT = Statement(insert(records).returning(*_WHOLE))
+_SET_STATUS = Statement(
     update(records)
     .where(_THIS, _COLUMNS.revision == bindparam("expected"))
     .values({name: bindparam(f"new_{name}") for name in ("status", "index_value", "revision", "updated_at")})
     .returning(*_WHOLE)
 )
-_SET_SPEC = (
+_SET_SPEC = Statement(
     update(records)
     .where(_THIS)
     .values({name: bindparam(f"new_{name}") for name in ("spec", "revision", "updated_at")})
     .values(generation=_COLUMNS.generation + 1)
     .returning(*_WHOLE)
 )
-_MARK = (
+_MARK = Statement(
     update(records)
     .where(_THIS)
     .values({name: bindparam(f"new_{name}") for name in ("delete_requested_at", "revision", "updated_at")})
     .returning(*_WHOLE)
 )
-_REMOVE = delete(records).where(_THIS).returning(_COLUMNS.org, _COLUMNS.name)
+_REMOVE = Statement(delete(records).where(_THIS).returning(_COLUMNS.org, _COLUMNS.name))
 
 
-def get(connection: Connection, kind: Kind[Any, Any], uid: str) -> Row[Any] | None:
+def get(connection: Connection, kind: Kind[Any, Any], uid: str) -> Row | None:
     """The row of a record, or ``None``."""
-    return connection.execute(_GET, {"this": uid, "its_kind": kind.name}).one_or_none()
+    return _GET.one_or_none(connection, {"this": uid, "its_kind": kind.name})
 
 
-def find(connection: Connection, kind: Kind[Any, Any], org: str, name: str) -> Row[Any] | None:
+def find(connection: Connection, kind: Kind[Any, Any], org: str, name: str) -> Row | None:
     """The row of the living record of that name, or ``None``."""
-    return connection.execute(_FIND, {"its_kind": kind.name, "its_org": org, "its_name": name}).one_or_none()
+    return _FIND.one_or_none(connection, {"its_kind": kind.name, "its_org": org, "its_name": name})
 
 
-def add(connection: Connection, values: Mapping[str, Any]) -> Row[Any]:
+def add(connection: Connection, values: Mapping[str, Any]) -> Row:
     """Insert a row; returns it as it is stored."""
-    return connection.execute(_INSERT, values).one()
+    return _INSERT.one(connection, values)
 
 
 def set_status(
@@ -76,10 +78,10 @@ def set_status(
     index_value: str,
     revision: int,
     now: datetime,
-) -> Row[Any] | None:
+) -> Row | None:
     """Write a status if the record is at ``expected``; ``None`` if it is not, or is gone."""
-    return connection.execute(
-        _SET_STATUS,
+    return _SET_STATUS.one_or_none(
+        connection,
         {
             "this": uid,
             "its_kind": kind.name,
@@ -89,32 +91,28 @@ def set_status(
             "new_revision": revision,
             "new_updated_at": now,
         },
-    ).one_or_none()
+    )
 
 
-def set_spec(
-    connection: Connection, kind: Kind[Any, Any], uid: str, *, spec: str, revision: int, now: datetime
-) -> Row[Any]:
+def set_spec(connection: Connection, kind: Kind[Any, Any], uid: str, *, spec: str, revision: int, now: datetime) -> Row:
     """Write a spec and raise the generation of a record that is there."""
     values = {"new_spec": spec, "new_revision": revision, "new_updated_at": now}
-    return connection.execute(_SET_SPEC, {"this": uid, "its_kind": kind.name, **values}).one()
+    return _SET_SPEC.one(connection, {"this": uid, "its_kind": kind.name, **values})
 
 
-def mark_for_deletion(
-    connection: Connection, kind: Kind[Any, Any], uid: str, *, revision: int, now: datetime
-) -> Row[Any]:
+def mark_for_deletion(connection: Connection, kind: Kind[Any, Any], uid: str, *, revision: int, now: datetime) -> Row:
     """Mark a record that is there."""
     values = {"new_delete_requested_at": now, "new_revision": revision, "new_updated_at": now}
-    return connection.execute(_MARK, {"this": uid, "its_kind": kind.name, **values}).one()
+    return _MARK.one(connection, {"this": uid, "its_kind": kind.name, **values})
 
 
 def remove(connection: Connection, kind: Kind[Any, Any], uid: str) -> Key | None:
     """Remove a record, its tags and its events; what it was, if it was there."""
-    row = connection.execute(_REMOVE, {"this": uid, "its_kind": kind.name}).one_or_none()
+    row = _REMOVE.one_or_none(connection, {"this": uid, "its_kind": kind.name})
     return None if row is None else Key(kind.name, row.org, row.name, uid)
 
 
-def decode(kind: Kind[S, T], row: Row[Any]) -> Record[S, T]:
+def decode(kind: Kind[S, T], row: Row) -> Record[S, T]:
     """A row as a record.
 
     Raises:
@@ -133,7 +131,7 @@ def decode(kind: Kind[S, T], row: Row[Any]) -> Record[S, T]:
     )
 
 
-def decode_spec(kind: Kind[S, T], row: Row[Any]) -> S:
+def decode_spec(kind: Kind[S, T], row: Row) -> S:
     """The spec of a row.
 
     Raises:
@@ -144,15 +142,9 @@ def decode_spec(kind: Kind[S, T], row: Row[Any]) -> S:
 
 def _decoded(decoder: Callable[[Any], D], text: str, what: str) -> D:
     try:
-        return _remembered(decoder, text) if len(text) <= _KEPT_CHARACTERS else decoder(json.loads(text))
+        return rules.from_text(decoder, text)
     except (ValueError, RecursionError, InvalidRequest) as error:
         raise Damaged(
             f"{what} cannot be read: {error}",
             hint="Restore a backup with 'cloudml server restore'.",
         ) from error
-
-
-@functools.lru_cache(_KEPT)
-def _remembered(decoder: Callable[[Any], Any], text: str) -> Any:
-    """Documents are read far more often than written, a job's some twenty times. Nobody alters what is decoded."""
-    return decoder(json.loads(text))

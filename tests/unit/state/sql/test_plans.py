@@ -46,6 +46,7 @@ def connection(path: Path, url: str) -> Iterator[sqlite3.Connection]:
 
 def sql_of(name: str) -> tuple[str, list[Any]]:
     statement, parameters = QUERIES[name]
+    statement = statement.statement
     compiled = statement.compile(dialect=sqlite.dialect(paramstyle="qmark"))
     values = compiled.construct_params(parameters)
     return str(compiled), [values[key] for key in compiled.positiontup or ()]

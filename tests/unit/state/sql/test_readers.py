@@ -9,7 +9,7 @@ import pytest
 from cloud_ml.errors import OutOfSpace, Unavailable
 from cloud_ml.state.sql.dialects.base import READERS
 from cloud_ml.state.sql.store import SqlStateStore
-from cloud_ml.testing.state.samples import WISH, make
+from cloud_ml.testing.state.samples import WISH, commit, make
 
 
 def test_when_all_connections_are_busy_a_reader_is_told_so(
@@ -28,3 +28,33 @@ def test_when_all_connections_are_busy_a_reader_is_told_so(
 def test_readers_cannot_write(store: SqlStateStore) -> None:
     with store._database.reader.connect() as connection, pytest.raises(OutOfSpace, match="readonly"):
         connection.exec_driver_sql("DELETE FROM records")
+
+
+def test_whoever_may_read_at_once_waits_for_no_connection(store: SqlStateStore) -> None:
+    made = make(store)
+    assert store.read_here()
+    with ExitStack() as busy:
+        for _ in range(READERS):
+            busy.enter_context(store._database.reader.connect())
+        assert store.get(WISH, made.key.uid) == made
+        changed = commit(store, made)
+        assert store.get(WISH, made.key.uid) == changed  # no snapshot is held between two reads
+
+
+def test_whoever_may_read_at_once_neither_waits_for_a_lock_nor_writes(store: SqlStateStore) -> None:
+    made = make(store)
+    assert store.read_here()
+    assert store.get(WISH, made.key.uid) == made
+    assert store._prompt is not None
+    with pytest.raises(OutOfSpace, match="readonly"):
+        store._prompt.exec_driver_sql("DELETE FROM records")
+    assert store._prompt.exec_driver_sql("PRAGMA busy_timeout").scalar() == 0
+
+
+def test_a_connection_that_was_lost_is_replaced(store: SqlStateStore) -> None:
+    made = make(store)
+    assert store.read_here()
+    assert store.get(WISH, made.key.uid) == made
+    assert store._prompt is not None
+    store._prompt.invalidate()
+    assert store.get(WISH, made.key.uid) == made

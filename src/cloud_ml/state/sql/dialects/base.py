@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from sqlalchemy import URL, Connection, Engine
@@ -25,6 +25,8 @@ class Database:
     """Begins each transaction with the sole right to write, so that what it reads stays true to its commit."""
     reader: Engine
     """Commits each statement by itself; sees every commit that was acknowledged before."""
+    prompt: Engine | None = field(default=None, kw_only=True)
+    """Reads like ``reader``, on one connection, and never waits; ``None`` where a read always may."""
     found: str | None
     """The schema it had before it was opened; ``None`` if it was made."""
 
@@ -38,6 +40,8 @@ class Database:
     def close(self) -> None:
         """Let go of all connections."""
         self.reader.dispose()
+        if self.prompt is not None:
+            self.prompt.dispose()
         self.writer.dispose()
 
 

@@ -46,7 +46,8 @@ def open_database(url: URL, *, create: bool, readers: int) -> Database:
             _create(path)
         _check_file(path)
         writer, found = _open_writer(path, name=str(path))
-    return Database(str(path), writer, _reader(path, pool_size=readers), found=None if is_new else found)
+        prompt = _engine(path, pool_size=1, pragmas=(*_READER, "busy_timeout = 0"), isolation_level="AUTOCOMMIT")
+    return Database(str(path), writer, _reader(path, pool_size=readers), prompt=prompt, found=None if is_new else found)
 
 
 def reader(url: URL) -> Engine:

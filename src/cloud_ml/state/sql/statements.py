@@ -1,0 +1,127 @@
+"""Statements that are run all day, without what SQLAlchemy does for each execution.
+
+SQLAlchemy puts them together and knows the types of their columns. On SQLite, where a statement takes microseconds,
+its way to the driver takes several times as long as the driver does; so there the text and the conversions are worked
+out once, and the driver is asked directly. Elsewhere the way is SQLAlchemy's: waiting for the other side costs more.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections import namedtuple
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, TypeAlias
+
+from sqlalchemy import Connection, Delete, Dialect, Insert, Select, Update
+
+from cloud_ml.errors import Unavailable
+from cloud_ml.state.sql.dialects.sqlite_errors import translate
+
+Row: TypeAlias = Any
+"""A row with its columns as attributes, and in their order."""
+
+_Values = Mapping[str, Any]
+_Convert = Callable[[Any], Any] | None
+
+
+class Statement:
+    """One statement. Its parameters have the same names at each execution.
+
+    Args:
+        statement: Without lists of unknown length among its parameters.
+    """
+
+    def __init__(self, statement: Select[Any] | Insert | Update | Delete) -> None:
+        self.statement: Any = statement
+        self._direct: _Direct | None = None
+
+    def rows(self, connection: Connection, values: _Values) -> Sequence[Row]:
+        """All rows."""
+        if connection.dialect.name == "sqlite":
+            return self._known(connection, values).rows(connection, values)
+        return connection.execute(self.statement, values).all()
+
+    def one_or_none(self, connection: Connection, values: _Values) -> Row | None:
+        """The row that there is at most."""
+        found = self.rows(connection, values)
+        return found[0] if found else None
+
+    def one(self, connection: Connection, values: _Values) -> Row:
+        """The row that there must be."""
+        (row,) = self.rows(connection, values)
+        return row
+
+    def run(self, connection: Connection, values: _Values) -> None:
+        """Execute it for what it does."""
+        if connection.dialect.name == "sqlite":
+            self._known(connection, values).rows(connection, values)
+        else:
+            connection.execute(self.statement, values)
+
+    def run_many(self, connection: Connection, many: Sequence[_Values]) -> None:
+        """The same for each of ``many``, which are not none."""
+        if connection.dialect.name == "sqlite":
+            direct = self._known(connection, many[0])
+            for values in many:
+                direct.rows(connection, values)
+        else:
+            connection.execute(self.statement, many)
+
+    def _known(self, connection: Connection, values: _Values) -> _Direct:
+        if (direct := self._direct) is None:
+            direct = self._direct = _Direct(self.statement, connection.dialect, list(values))
+        return direct
+
+
+class _Direct:
+    """The text of a statement for SQLite's driver, and the ways of its values there and back."""
+
+    def __init__(self, statement: Any, dialect: Dialect, names: Sequence[str]) -> None:
+        compiled = statement.compile(dialect=dialect, column_keys=names)
+        self._text: str = compiled.string
+        given = set(names)
+        self._parameters: list[tuple[str | None, Any]] = []
+        for name in compiled.positiontup or ():
+            convert: _Convert = compiled.binds[name].type.dialect_impl(dialect).bind_processor(dialect)
+            if name in given:
+                self._parameters.append((name, convert))
+            else:  # it stands in the statement itself
+                constant = compiled.params[name]
+                self._parameters.append((None, convert(constant) if convert else constant))
+        columns = list(statement.exported_columns)
+        self._row: Any = namedtuple("Row", [column.name for column in columns], rename=True)  # type: ignore[misc]  # noqa: PYI024
+        converts = [column.type.dialect_impl(dialect).result_processor(dialect, None) for column in columns]
+        self._converts: list[tuple[int, Callable[[Any], Any]]] = [
+            (number, convert) for number, convert in enumerate(converts) if convert is not None
+        ]
+
+    def rows(self, connection: Connection, values: _Values) -> list[Row]:
+        """Execute it and take in what it gives, to the end: a statement left in the middle would hold its snapshot."""
+        arguments = [
+            convert
+            if name is None
+            else values[name] if convert is None else convert(values[name])
+            for name, convert in self._parameters
+        ]  # fmt: skip
+        driver: Any = connection.connection.driver_connection
+        try:
+            found = driver.execute(self._text, arguments).fetchall()
+        except sqlite3.Error as error:
+            if (ours := translate(error, str(connection.engine.url.database))) is None:
+                raise
+            if isinstance(ours, Unavailable):
+                connection.invalidate(error)  # the next try gets a fresh one
+            raise ours from error
+        return list(self._made(found))
+
+    def _made(self, found: Iterable[tuple[Any, ...]]) -> Iterable[Row]:
+        make = self._row._make
+        if not self._converts:
+            return map(make, found)
+        return (make(self._converted(row)) for row in found)
+
+    def _converted(self, row: tuple[Any, ...]) -> list[Any]:
+        values = list(row)
+        for number, convert in self._converts:
+            values[number] = convert(values[number])
+        return values
