@@ -25,6 +25,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 from cloud_ml.models.train_job import TrainJob
+from cloud_ml.sdk.deploying import ModelServices
 
 if TYPE_CHECKING:
     from datetime import datetime
@@ -45,7 +46,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class CloudMlClient:
+class CloudMlClient(ModelServices):
     """Asks a Cloud ML server in the name of one access key. Safe to use from several threads.
 
     What is not given is taken from ``CLOUDML_ENDPOINT``, ``CLOUDML_ACCESS_KEY`` and

@@ -10,12 +10,14 @@ from cloud_ml.client import CloudMlClient
 from cloud_ml.sdk.admin import Admin
 from cloud_ml.sdk.handles import JobHandle
 from cloud_ml.sdk.quota import Quota
+from cloud_ml.sdk.service_handles import ServiceHandle
 from cloud_ml.sdk.storage import Storage
 from cloud_ml_docs.markdown import code, first_paragraph, table
 
 CLASSES: tuple[tuple[type, str], ...] = (
     (CloudMlClient, "`cloud_ml.client.CloudMlClient`, `cloud_ml.aio.AsyncCloudMlClient`"),
     (JobHandle, "What `submit_train_job` and `get_train_job` return."),
+    (ServiceHandle, "What `create_model_service` and `get_model_service` return."),
     (Storage, "`client.storage`"),
     (Admin, "`client.admin`"),
     (Quota, "`client.quota`"),

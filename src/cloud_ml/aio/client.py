@@ -23,6 +23,7 @@ from contextlib import aclosing
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
+from cloud_ml.aio.deploying import AsyncModelServices
 from cloud_ml.models.train_job import TrainJob
 
 if TYPE_CHECKING:
@@ -44,7 +45,7 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class AsyncCloudMlClient:
+class AsyncCloudMlClient(AsyncModelServices):
     """Asks a Cloud ML server in the name of one access key. Safe to use from several tasks.
 
     What is not given is taken from ``CLOUDML_ENDPOINT``, ``CLOUDML_ACCESS_KEY`` and

@@ -93,6 +93,16 @@ class AsyncStorage(AsyncObjects):
             lambda storage, told: storage.send_trainer(source, bucket, progress=told), progress
         )
 
+    async def send_model(self, source: str, bucket: str, *, progress: Progress | None = None) -> str:
+        """Upload a local model as numbered versions, but for what the server has already. Returns its URI.
+
+        Raises:
+            InvalidRequest: It is no model.
+        """
+        return await self._files.run(
+            lambda storage, told: storage.send_model(source, bucket, progress=told), progress
+        )  # fmt: skip
+
     @property
     def _files(self) -> FileThreads:
         if self._threads is None:

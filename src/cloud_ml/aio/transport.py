@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -93,7 +93,7 @@ class AsyncTransport:
             return answer
         async with answer:
             body = await answer.read()
-        error = error_of_answer(self.endpoint, answer.status, answer.headers, body)
+        error = self._refusal(answer.status, answer.headers, body)
         if request.method == "DELETE" and arrived and isinstance(error, NotFound):
             raise GoneByNow(error) from error
         raise error
@@ -111,6 +111,13 @@ class AsyncTransport:
             method, self.endpoint.prefix + path, key=key.access_key, secret=key.secret_key, expires=expires
         )
         return str(self.endpoint).removesuffix(self.endpoint.prefix) + target
+
+    def _signed(self, request: Request) -> tuple[dict[str, str], str]:
+        """Headers and target of one try."""
+        return signed(self.endpoint, self.credentials, request)
+
+    def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> CloudMlError:
+        return error_of_answer(self.endpoint, status, headers, body)
 
     async def _open(self, request: Request) -> tuple[AsyncAnswer, bool]:
         """The last answer, and whether an earlier try may have been carried out."""
@@ -141,7 +148,7 @@ class AsyncTransport:
             attempt += 1
 
     async def _try_once(self, request: Request) -> AsyncAnswer | _Broken:
-        headers, target = signed(self.endpoint, self.credentials, request)
+        headers, target = self._signed(request)
         try:
             connection = await self._pool.acquire(read_timeout_s=request.read_timeout_s)
         except OSError as error:

@@ -19,6 +19,7 @@ from cloud_ml.api.routes import (
     models,
     monitoring,
     quota,
+    replicas,
     runtimes,
     server,
     storage,
@@ -55,7 +56,7 @@ def create_app(platform: Platform) -> FastAPI:
         default_response_class=Response,
     )
     app.state.platform = platform
-    modern = (watching, jobs, models, uploads, storage, admin, audit, quota, server, runtimes, monitoring)
+    modern = (watching, jobs, models, replicas, uploads, storage, admin, audit, quota, server, runtimes, monitoring)
     routers = [room.router for room in modern]
     for router in (*routers, v1_compat.router):
         app.include_router(router)

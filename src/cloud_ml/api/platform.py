@@ -22,6 +22,7 @@ from cloud_ml.usecases.health import Health
 from cloud_ml.usecases.identities import Identities
 from cloud_ml.usecases.keys import Keys
 from cloud_ml.usecases.limits import QuotaLimits, defaults_of
+from cloud_ml.usecases.lineage import Lineage
 from cloud_ml.usecases.logs import Logs
 from cloud_ml.usecases.model_services import ModelServices
 from cloud_ml.usecases.offload import Offload
@@ -70,6 +71,7 @@ class Platform:
     quotas: Quotas = field(init=False)
     jobs: TrainJobs = field(init=False)
     services: ModelServices = field(init=False)
+    lineage: Lineage = field(init=False)
     uploads: Uploads = field(init=False)
     read: ShortReads = field(init=False)
     hub: ChangeHub = field(init=False)
@@ -112,6 +114,7 @@ class Platform:
         )
         self.services = ModelServices(self.store, self.storage, self.clock)
         self.read = ShortReads(self.store, self.offload, slow_ms=self.database_slow_ms)
+        self.lineage = Lineage(self.store, self.objects)
         self.hub = ChangeHub(self.store, self.read)
         self.feed = JobFeed(self.store, self.offload)
         self.metrics.add(JobFigures(self.store).families())

@@ -26,6 +26,19 @@ def job_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) 
     return [name for name in found if name.startswith(incomplete) and name not in given]
 
 
+def model_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Names of models that are served."""
+    found = _asked(ctx, lambda client: [one.name for one in client.list_model_services(limit=_MOST)])
+    return sorted({name for name in found if name.startswith(incomplete)})
+
+
+def model_versions(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Versions of the model that is on the line already."""
+    name = ctx.params.get("name")
+    found = _asked(ctx, lambda client: [one.version for one in client.list_model_services(name=name, limit=_MOST)])
+    return [version for version in found if version.startswith(incomplete)]
+
+
 def framework_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """The frameworks of the server."""
     return [name for name in _asked(ctx, lambda client: client.frameworks()) if name.startswith(incomplete)]

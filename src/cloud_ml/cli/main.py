@@ -20,6 +20,7 @@ COMMANDS = {
     "doctor": Lazy("cloud_ml.cli.doctor:doctor", "Say what this machine offers to jobs and what is missing."),
     "framework": Lazy("cloud_ml.cli.framework:framework", "The frameworks that jobs may ask for."),
     "jobs": Lazy("cloud_ml.cli.jobs:jobs", "Train jobs: submit, list, follow, cancel, delete."),
+    "models": Lazy("cloud_ml.cli.models:models", "Model services: create, ask, follow, change, delete."),
     "org_id": Lazy("cloud_ml.cli.identity:org_id", "Print the number of your organisation."),
     "quota": Lazy("cloud_ml.cli.quota:quota", "Limits of your organisation, and what is used of them."),
     "server": Lazy("cloud_ml.cli.server:server", "Run the platform on this machine.", extra="server"),

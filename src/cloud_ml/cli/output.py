@@ -33,6 +33,7 @@ _STATE_COLOURS = {
     "Stopping": "yellow",
     "Failed": "red",
     "Stopped": "red",
+    "Degraded": "yellow",
 }
 _KINDS = ("table", "json", "yaml", "name")
 _YAML = "cloud_ml.cli.yaml"

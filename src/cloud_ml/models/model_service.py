@@ -19,7 +19,8 @@ class ModelService:
     Args:
         model_name: Unique with the version: lower-case letters, digits and ``-``, at most 63.
         model_version: Any short word, such as ``v1``. What it serves are the numbered versions below ``model_uri``.
-        model_uri: ``fds://bucket/folder`` with one folder for each number (``1``, ``2``…), which holds the model.
+        model_uri: ``fds://bucket/folder`` with one folder for each number (``1``, ``2``…), which holds the model;
+            the SDK and the CLI also take a local path, which they upload.
         model_args: Further flags of the model server, as a list or as one string in shell quoting.
         replicas: How many processes answer.
         max_replicas: With a number above ``replicas``, more are started while requests pile up, up to this many.
@@ -81,7 +82,8 @@ class ModelService:
         common.check_name("model_name", self.model_name)
         if not isinstance(self.model_version, str) or not VERSION.fullmatch(self.model_version):
             raise common.refuse("model_version", self.model_version, "letters, digits, '.', '_' and '-', at most 63")
-        common.parse_object_uri("model_uri", self.model_uri)
+        if "://" in common.check_text("model_uri", self.model_uri):
+            common.parse_object_uri("model_uri", self.model_uri)
         common.check_arguments("model_args", self.model_args)
         self.replicas = common.check_count("replicas", self.replicas, most=_MOST_REPLICAS)
         if self.max_replicas is not None:

@@ -50,6 +50,17 @@ class Service:
     replicas: list[Replica] = field(default_factory=list)
     spec: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def settled(self) -> bool:
+        """Whether nothing is on its way: it answers as it was last wanted, cannot, or is not to."""
+        if self.deleting:
+            return False
+        if self.phase == "Running":
+            return 0 < self.wanted <= self.ready and all(one.current for one in self.replicas)
+        if self.phase == "Failed":  # and not still that of before the latest change
+            return any(one.current and one.phase == "Failed" for one in self.replicas)
+        return self.wanted == 0 and self.phase in ("Saved", "Stopped")
+
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceSummary:
@@ -64,6 +75,7 @@ class ServiceSummary:
     state: str
     created_at: datetime
     updated_at: datetime
+    address: str = ""
     deleting: bool = False
 
 
@@ -73,6 +85,99 @@ class ServicePage:
 
     items: list[ServiceSummary]
     next: int | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReplicaMetrics:
+    """What a replica uses, as last sampled, and what it was asked since it started; null where it is not known yet.
+
+    ``requests`` are those that a model saw, ``errors`` those of them that failed and those that were refused before;
+    ``seconds`` is what requests took together.
+    """
+
+    number: int
+    uid: str
+    phase: str
+    attempt: int = 1
+    cores: float | None = None
+    cpu_limit: float | None = None
+    memory_bytes: int | None = None
+    memory_peak_bytes: int | None = None
+    memory_limit_bytes: int | None = None
+    processes: int | None = None
+    requests: int | None = None
+    errors: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceMetrics:
+    """The replicas of a service, the oldest first."""
+
+    items: list[ReplicaMetrics]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceOrigin:
+    """A job that exported to where a service has its model from: its code, its arguments, and the data it named."""
+
+    uid: str
+    name: str
+    phase: str
+    owner: str
+    finished_at: datetime | None = None
+    module_name: str = ""
+    trainer_uri: str = ""
+    trainer_digest: str = ""
+    runtime: str = ""
+    environment_lock: str = ""
+    job_args: list[str] = field(default_factory=list)
+    data: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceLineage:
+    """Where a model came from.
+
+    ``number`` is the newest numbered version below ``model_uri`` and ``digest`` the SHA-256 of the names and digests
+    of its files. ``jobs`` have exported there, the newest first; the first one that succeeded before the files were
+    written made them, unless somebody copied others over.
+    """
+
+    model_uri: str
+    number: int | None = None
+    digest: str = ""
+    files: int = 0
+    size: int = 0
+    written_at: datetime | None = None
+    jobs: list[ServiceOrigin] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelTensor:
+    """An input or an output of a signature. ``shape`` has -1 where any length will do; null: any shape."""
+
+    name: str
+    dtype: str
+    shape: list[int] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ModelSignature:
+    """A way to ask a model."""
+
+    name: str
+    method: str = ""
+    inputs: list[ModelTensor] = field(default_factory=list)
+    outputs: list[ModelTensor] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceSignatures:
+    """What a service can be asked, as a replica that answers told. ``number`` is the version that it has loaded."""
+
+    number: int
+    items: list[ModelSignature]
 
 
 @dataclass(kw_only=True)

@@ -93,6 +93,16 @@ class Storage(Objects):
 
         return send_trainer(self, source, bucket, progress=progress).uri
 
+    def send_model(self, source: str, bucket: str, *, progress: Progress | None = None) -> str:
+        """Upload a local model as numbered versions, but for what the server has already. Returns its URI.
+
+        Raises:
+            InvalidRequest: It is no model.
+        """
+        from cloud_ml.sdk.model_folders import send_model  # noqa: PLC0415 - for those who deploy
+
+        return send_model(self, source, bucket, progress=progress)
+
 
 def file_body(path: Path, progress: Progress | None = None) -> FileBody:
     """The content of ``path``, digested, ready to be signed and sent; ``progress`` is told of the sending.

@@ -10,6 +10,7 @@ from datetime import datetime
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.engines.base import Engine, GangKey, LogTimes
 from cloud_ml.models import common
 from cloud_ml.state.base import StateStore
@@ -108,12 +109,13 @@ class Logs:
 
     async def _follow(self, record: JobRecord, task: str, selection: Selection) -> AsyncGenerator[tuple[int, bytes]]:
         uid, lines = record.key.uid, selection.lines
+        kind = REPLICA if record.key.kind == REPLICA.name else TRAIN_JOB
         given: set[int] = set()
         pauses = _Pauses()
         with self._hub.watch(uid) as watch:
             while True:
                 # The record before the engine: an attempt that is listed after the job's end was given by then.
-                now = await self._offload(self._store.get, TRAIN_JOB, uid)
+                now = await self._offload(self._store.get, kind, uid)
                 fresh = [a for a in await self._attempts(uid, task, selection.attempt) if a not in given]
                 for attempt, tail in await self._tails(uid, task, fresh, lines):
                     async with aclosing(self._output(uid, attempt, task, tail, follow=True)) as chunks:

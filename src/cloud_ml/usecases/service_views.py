@@ -42,7 +42,7 @@ def service(record: ServiceRecord, replicas: Sequence[Record[JobSpec, JobStatus]
     )
 
 
-def summary(line: Summary) -> ServiceSummary:
+def summary(line: Summary, host: str = "", port: int = 0) -> ServiceSummary:
     """A line of the modern list."""
     name, _, version = line.key.name.partition("/")
     return ServiceSummary(
@@ -55,6 +55,7 @@ def summary(line: Summary) -> ServiceSummary:
         state=_state(ServicePhase(line.index), deleting=line.deleting),
         created_at=line.created_at,
         updated_at=line.updated_at,
+        address=f"{host}:{port}" if port and host else "",
         deleting=line.deleting,
     )
 

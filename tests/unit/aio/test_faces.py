@@ -11,18 +11,24 @@ from cloud_ml.aio.admin import AsyncAdmin
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.client import AsyncCloudMlClient
 from cloud_ml.aio.handles import AsyncJobHandle
+from cloud_ml.aio.predicting import AsyncPredictions
 from cloud_ml.aio.quota import AsyncQuota
+from cloud_ml.aio.service_handles import AsyncServiceHandle
 from cloud_ml.aio.storage import AsyncStorage
 from cloud_ml.client import CloudMlClient
 from cloud_ml.sdk.admin import Admin
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.handles import JobHandle
+from cloud_ml.sdk.predicting import Predictions
 from cloud_ml.sdk.quota import Quota
+from cloud_ml.sdk.service_handles import ServiceHandle
 from cloud_ml.sdk.storage import Storage
 
 FACES = [
     (CloudMlClient, AsyncCloudMlClient),
     (JobHandle, AsyncJobHandle),
+    (ServiceHandle, AsyncServiceHandle),
+    (Predictions, AsyncPredictions),
     (Storage, AsyncStorage),
     (Admin, AsyncAdmin),
     (Quota, AsyncQuota),
@@ -58,7 +64,7 @@ def test_methods_take_and_give_the_same(blocking: type, awaiting: type) -> None:
 
 @pytest.mark.parametrize(("blocking", "awaiting"), FACES)
 def test_what_asks_the_server_is_awaited_or_iterated_over(blocking: type, awaiting: type) -> None:
-    local = {"close", "presign"}
+    local = {"close", "presign", "model_token", "predictions"}
     for name, thing in _public(awaiting).items():
         if inspect.isfunction(thing) and name not in local:
             given = str(inspect.signature(thing).return_annotation)

@@ -52,20 +52,41 @@ async def list_services(
     def page() -> ServicePage:
         scope = here.identities.scope(call.caller, org_id)
         found = here.services.list(scope, model_name=name, after=after, limit=limit)
-        return ServicePage(items=[service_views.summary(line) for line in found.items], next=found.next)
+        ports = here.services.ports(found.items)
+        items = [service_views.summary(line, here.services_host, ports.get(line.key.uid, 0)) for line in found.items]
+        return ServicePage(items=items, next=found.next)
 
     return documents.answer(await here.offload(page))
 
 
 @router.get("/{name}/{version}", responses=known(Service))
-async def describe(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
-    """A service by name and version, with its replicas."""
+async def describe(
+    here: Here,
+    call: Signed,
+    name: str,
+    version: str,
+    *,
+    wait: Annotated[float, Query(ge=0)] = 0,
+    revision: int | None = None,
+    org_id: str | None = None,
+) -> Response:
+    """A service by name and version, with its replicas.
 
-    def shown() -> Service:
-        record = here.services.find(here.identities.scope(call.caller, org_id), name, version)
-        return service_views.service(record, here.services.replicas(record), here.services_host)
+    With ``wait``, the answer comes as soon as the service's revision is above ``revision`` (or above the present
+    one), at the latest after so many seconds.
+    """
+    if wait > (most := here.settings.long_poll_limit_s):
+        raise common.refuse("wait", wait, f"0 to {most} seconds")
 
-    return documents.answer(await here.offload(shown))
+    def find() -> ServiceRecord:
+        return here.services.find(here.identities.scope(call.caller, org_id), name, version)
+
+    record = await here.offload(find)
+    if wait:
+        known = record.revision if revision is None else revision
+        record = await here.hub.newer(record.key.uid, known, find, timeout_s=wait)
+    replicas = await here.offload(here.services.replicas, record)
+    return documents.answer(service_views.service(record, replicas, here.services_host))
 
 
 @router.patch("/{name}/{version}", responses=answers(Service), openapi_extra=body_of(ServiceUpdate))

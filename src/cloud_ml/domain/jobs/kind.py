@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Iterator, Sequence
+from itertools import pairwise
 from urllib.parse import quote
 
 from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Kind
+
+_EXPORTING = re.compile(r"model|export|output", re.IGNORECASE)
+_MOST_EXPORTS = 8
+_LONGEST_URI = 200
 
 
 def framework_tag(framework: str) -> str:
@@ -20,10 +26,38 @@ def label_tag(name: str, value: str) -> str:
     return f"label:{quote(name, safe='')}={value}"
 
 
+def export_tag(uri: str) -> str:
+    """The tag of jobs that export to a folder."""
+    return f"export={uri.rstrip('/')}"
+
+
+def exports(spec: JobSpec) -> Sequence[str]:
+    """The folders that a job says to export to, the one that is meant for models first.
+
+    By its fields, and by arguments whose names sound like it (``--model_path=fds://…``, ``--export_dir fds://…``).
+    """
+    job = spec.submitted
+    found = [job.model_export_path, *_exporting(spec.arguments), job.output_path]
+    uris = (uri.rstrip("/") for uri in found if uri and uri.startswith("fds://") and len(uri) <= _LONGEST_URI)
+    return list(dict.fromkeys(uris))[:_MOST_EXPORTS]
+
+
+def _exporting(arguments: Sequence[str]) -> Iterator[str]:
+    for word, behind in pairwise([*arguments, ""]):
+        name, equals, value = word.partition("=")
+        if name.startswith("-") and _EXPORTING.search(name):
+            yield value if equals else behind
+
+
 def _asked_for(spec: JobSpec) -> Collection[str]:
     job = spec.submitted
-    labels = {label_tag(name, value) for name, value in (job.labels or {}).items()}
-    return labels | {framework_tag(job.framework)} if job.framework else labels
+    tags = {label_tag(name, value) for name, value in (job.labels or {}).items()}
+    if job.framework:
+        tags.add(framework_tag(job.framework))
+    for uri in exports(spec):
+        folder, _, last = uri.rpartition("/")
+        tags.add(export_tag(folder if last.isdigit() else uri))  # a service has its model from the folder of versions
+    return tags
 
 
 def _ran_with(status: JobStatus) -> Collection[str]:

@@ -1,0 +1,190 @@
+"""What the client can do with model services. ``AsyncCloudMlClient`` has these methods."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cloud_ml.aio.predicting import AsyncPredictions, Inputs
+    from cloud_ml.aio.service_handles import AsyncServiceHandle
+    from cloud_ml.aio.services import AsyncServiceCalls
+    from cloud_ml.aio.storage import AsyncStorage
+    from cloud_ml.aio.transport import AsyncTransport
+    from cloud_ml.models.job import JobEvent
+    from cloud_ml.models.model_service import ModelService
+    from cloud_ml.models.service import Service, ServiceMetrics, ServiceSummary
+    from cloud_ml.models.storage import WhoAmI
+    from cloud_ml.sdk.progress import Progress
+
+
+class AsyncModelServices:
+    """Model services, by name and version."""
+
+    if TYPE_CHECKING:
+
+        @cached_property
+        def storage(self) -> AsyncStorage: ...
+        @cached_property
+        def _transport(self) -> AsyncTransport: ...
+        async def whoami(self) -> WhoAmI: ...
+
+    async def create_model_service(
+        self, model_service: ModelService, *, progress: Progress | None = None
+    ) -> AsyncServiceHandle:
+        """Serve a model. A ``model_uri`` that is a local folder is uploaded first; ``progress`` is told how far it is.
+
+        A folder of numbered versions is taken as it is; one that holds a model becomes version 1. When this returns,
+        the server has the service on disk; ``wait`` of the handle waits until it answers.
+
+        Raises:
+            InvalidRequest: A field is wrong, or the folder holds no model; names field and value.
+            AlreadyExists: Name and version are taken; ``same_spec`` tells whether by an equal service.
+        """
+        model_service.validate()
+        sent = await self._with_model_sent(model_service, progress)
+        return self._service_handle(await self._services.create(sent))
+
+    async def get_model_service(self, name: str, version: str) -> AsyncServiceHandle:
+        """A service to hold on to.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._service_handle(await self._services.get(name, version))
+
+    async def describe_model_service(self, name: str, version: str) -> Service:
+        """A service as it stands.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return await self._services.get(name, version)
+
+    def list_model_services(
+        self, *, name: str | None = None, limit: int | None = None
+    ) -> AsyncGenerator[ServiceSummary]:
+        """Services, newest first, fetched as they are iterated over; with ``name`` all versions of one model."""
+        return self._services.all(name=name, limit=limit)
+
+    async def update_model_service(self, name: str, version: str, **changes: Any) -> Service:
+        """Change fields of a service (``replicas=2``); replicas are replaced one after the other where they have to be.
+
+        Raises:
+            NotFound: There is none.
+            InvalidRequest: A field is wrong, or there is none of that name.
+        """
+        from cloud_ml.aio.service_handles import changed
+
+        change = changed(changes)
+        if change.model_uri and "://" not in change.model_uri:
+            change.model_uri = await self.storage.send_model(change.model_uri, (await self.whoami()).default_bucket)
+        return await self._services.update(name, version, change)
+
+    async def start_model_service(self, name: str, version: str) -> Service:
+        """Start a service that was saved or stopped.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return await self._services.start(name, version)
+
+    async def stop_model_service(self, name: str, version: str) -> Service:
+        """End every replica of a service, which stays and can be started again.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return await self._services.stop(name, version)
+
+    async def delete_model_service(self, name: str, version: str) -> Service:
+        """Ask for a service's removal: its replicas end, and then its name and version are free.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return await self._services.delete(name, version)
+
+    async def model_service_events(self, name: str, version: str, *, after: int = 0) -> list[JobEvent]:
+        """What happened to a service, in order; only what came after the event with the id ``after``.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return await self._services.events(name, version, after=after)
+
+    async def model_service_metrics(self, name: str, version: str) -> ServiceMetrics:
+        """What the replicas of a service use now, and what they were asked since they started.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return await self._services.metrics(name, version)
+
+    async def model_service_logs(
+        self, name: str, version: str, *, replica: int | None = None, follow: bool = False, lines: int | None = None
+    ) -> AsyncGenerator[bytes]:
+        """The output of a replica in chunks; see ``AsyncServiceHandle.logs``.
+
+        Raises:
+            NotFound: There is no such service.
+            InvalidRequest: There is no such replica.
+        """
+        service = await self.get_model_service(name, version)
+        async with aclosing(service.logs(replica=replica, follow=follow, lines=lines)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def predict(
+        self,
+        name: str,
+        version: str,
+        inputs: Inputs,
+        *,
+        types: Mapping[str, str] | None = None,
+        signature: str | None = None,
+        grpc: bool = False,
+        timeout: float = 60.0,
+    ) -> Any:
+        """Ask a model; see ``AsyncServiceHandle.predict``. Who asks often keeps a handle.
+
+        Raises:
+            NotFound: There is no such service.
+            InvalidRequest: The inputs do not fit; the message says what would.
+            Unavailable: The service has no address, or no replica answers now.
+        """
+        service = await self.get_model_service(name, version)
+        return await service.predict(inputs, types=types, signature=signature, grpc=grpc, timeout=timeout)
+
+    def predictions(self, address: str, name: str) -> AsyncPredictions:
+        """A model at an address (``host:port``), to be asked without a look at its service."""
+        from cloud_ml.aio.predicting import AsyncPredictions
+
+        return AsyncPredictions(self._transport.credentials, address, name)
+
+    def model_token(self, seconds: float = 3600) -> str:
+        """A token that opens the model services of the organisation for so long; made here, without the server."""
+        from cloud_ml.sdk.inference import token_for
+
+        return token_for(self._transport.credentials, seconds)
+
+    @cached_property
+    def _services(self) -> AsyncServiceCalls:
+        from cloud_ml.aio.services import AsyncServiceCalls
+
+        return AsyncServiceCalls(self._transport)
+
+    def _service_handle(self, service: Service) -> AsyncServiceHandle:
+        from cloud_ml.aio.service_handles import AsyncServiceHandle
+
+        return AsyncServiceHandle(self._services, service)
+
+    async def _with_model_sent(self, service: ModelService, progress: Progress | None) -> ModelService:
+        if "://" in service.model_uri:
+            return service
+        bucket = (await self.whoami()).default_bucket
+        uri = await self.storage.send_model(service.model_uri, bucket, progress=progress)
+        return dataclasses.replace(service, model_uri=uri)

@@ -1,0 +1,92 @@
+"""Questions to a model, over HTTP or gRPC, with a token made here of the caller's key."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+from cloud_ml.aio.clock import in_thread
+from cloud_ml.aio.transport import AsyncTransport
+from cloud_ml.errors import CloudMlError
+from cloud_ml.sdk.config import Credentials
+from cloud_ml.sdk.endpoint import parse_endpoint
+from cloud_ml.sdk.inference import authorization, refusal_of
+from cloud_ml.sdk.messages import Request, segment
+
+Inputs = Mapping[str, Any] | list[Any]
+
+
+class AsyncPredictions:
+    """Asks a model at an address.
+
+    Args:
+        credentials: Whose token to send.
+        address: ``host:port``, or a URL.
+        name: Of the model.
+    """
+
+    def __init__(self, credentials: Credentials, address: str, name: str) -> None:
+        self.address = address
+        self.name = name
+        self._credentials = credentials
+        self._endpoint = parse_endpoint(address if "://" in address else f"http://{address}")
+        self._transport = _ServiceTransport(self._endpoint, credentials)
+
+    async def aclose(self) -> None:
+        """Close connections that are kept open."""
+        await self._transport.aclose()
+
+    async def over_http(self, inputs: Inputs, *, signature: str | None = None, timeout: float = 60.0) -> Any:
+        """What the model answers, by TensorFlow Serving's REST API: outputs for columns, predictions for rows.
+
+        Raises:
+            InvalidRequest: The inputs do not fit; the message says what would.
+            Unavailable: No replica answers now.
+        """
+        asked: dict[str, Any] = {"instances": inputs} if isinstance(inputs, list) else {"inputs": inputs}
+        if signature:
+            asked["signature_name"] = signature
+        request = Request(
+            "POST",
+            f"/v1/models/{segment(self.name)}:predict",
+            body=json.dumps(asked).encode(),
+            headers={"Content-Type": "application/json"},
+            idempotency_key="prediction",  # a model answers the same however often it is asked
+            read_timeout_s=timeout,
+        )
+        answer = await self._transport.json(request)
+        return answer["predictions"] if "predictions" in answer else answer["outputs"]
+
+    async def over_grpc(
+        self,
+        inputs: Mapping[str, Any],
+        types: Mapping[str, str],
+        *,
+        signature: str | None = None,
+        timeout: float = 60.0,
+    ) -> dict[str, Any]:
+        """What the model answers, by TensorFlow Serving's ``PredictionService``: the outputs by name.
+
+        Raises:
+            InvalidRequest: The inputs do not fit; the message says what would.
+            Unavailable: No replica answers now.
+        """
+        from cloud_ml.sdk import grpc, tensors
+
+        message = tensors.predict_request(self.name, inputs, types, signature)
+        headers = {name.lower(): value for name, value in authorization(self._credentials).items()}
+        answer = await in_thread(
+            lambda: grpc.call(self._endpoint, tensors.METHOD, message, headers, timeout_s=timeout)
+        )  # fmt: skip
+        return tensors.predict_response(answer)
+
+
+class _ServiceTransport(AsyncTransport):
+    """Requests to a model server: with a token instead of a signature, and refusals in its form."""
+
+    def _signed(self, request: Request) -> tuple[dict[str, str], str]:
+        return {**request.headers, **authorization(self.credentials)}, request.path
+
+    def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> CloudMlError:
+        return refusal_of(status, body) or super()._refusal(status, headers, body)

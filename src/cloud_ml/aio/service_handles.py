@@ -1,0 +1,243 @@
+"""A model service one can hold on to: wait for it, ask its model, look at its replicas, change it."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import AsyncGenerator, Mapping
+from typing import Any
+
+from cloud_ml.aio.clock import sleep as pause
+from cloud_ml.aio.predicting import AsyncPredictions, Inputs
+from cloud_ml.aio.services import AsyncServiceCalls
+from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
+from cloud_ml.models.job import JobEvent
+from cloud_ml.models.service import Service, ServiceLineage, ServiceMetrics, ServiceSignatures, ServiceUpdate
+from cloud_ml.sdk.inference import by_name, check_address, types_of
+from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
+
+
+class AsyncServiceHandle:
+    """A service on the server, and what was last heard of it (``service``).
+
+    Every method that asks the server raises ``NotFound`` once the service is deleted, and ``CloudMlError`` as the
+    client's methods do.
+    """
+
+    def __init__(self, calls: AsyncServiceCalls, service: Service) -> None:
+        self._calls = calls
+        self._failures = 0  # in a row, while it is waited for
+        self._predictions: AsyncPredictions | None = None
+        self._known: ServiceSignatures | None = None
+        self.service = service
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.version!r}, phase={self.phase!r})"
+
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+        return self.service.name
+
+    @property
+    def version(self) -> str:
+        """The version of the service."""
+        return self.service.version
+
+    @property
+    def phase(self) -> str:
+        """Where the service stood when it was last heard of."""
+        return self.service.phase
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for gRPC and HTTP; empty while there is none."""
+        return self.service.address
+
+    async def refresh(self) -> Service:
+        """Ask how the service stands."""
+        self.service = await self._calls.get(self.name, self.version)
+        return self.service
+
+    async def await_change(self, timeout: float | None = None) -> Service:
+        """The service as soon as it has changed, at the latest after ``timeout`` seconds (or half a minute)."""
+        wait_s = LONG_POLL_S if timeout is None else min(timeout, LONG_POLL_S)
+        self.service = await self._calls.get(
+            self.name, self.version, newer_than=self.service.revision, wait_s=wait_s
+        )  # fmt: skip
+        return self.service
+
+    async def wait(self, timeout: float | None = None) -> Service:
+        """Wait until nothing is on its way: the service answers as wanted, cannot, or is not to.
+
+        The caller looks at ``phase``, which is ``Running`` where all is well. A server that restarts meanwhile is
+        waited for, about two minutes.
+
+        Args:
+            timeout: Seconds; ``None`` waits for ever.
+
+        Raises:
+            WaitTimedOut: It is still on its way.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.service.settled:
+            left = LONG_POLL_S if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                why = f": {self.service.message}" if self.service.message else ""
+                raise WaitTimedOut(f"{self.name} {self.version} is still {self.phase} after {timeout:g} s{why}")
+            await self.wait_for_news(min(left, LONG_POLL_S))
+        return self.service
+
+    async def wait_until_gone(self) -> None:
+        """Wait until a deleted service and its replicas are gone and its name and version are free."""
+        try:
+            while True:
+                await self.wait_for_news(LONG_POLL_S)
+        except NotFound:
+            return
+
+    async def predict(
+        self,
+        inputs: Inputs,
+        *,
+        types: Mapping[str, str] | None = None,
+        signature: str | None = None,
+        grpc: bool = False,
+        timeout: float = 60.0,
+    ) -> Any:
+        """Ask the model, as TensorFlow Serving's APIs have it; over HTTP, or over gRPC with ``grpc``.
+
+        Args:
+            inputs: Values by the names of inputs, in columns (``{"X": [[10.0]]}``); over HTTP also a list of rows.
+            types: Of inputs, over gRPC (``{"X": "float32"}``); for the others what the model takes.
+            signature: Another than the default one.
+            grpc: Ask over gRPC; nothing has to be installed for it.
+            timeout: Seconds.
+
+        Returns:
+            The outputs by name; over HTTP the output alone where there is one, and for rows a list of predictions.
+
+        Raises:
+            InvalidRequest: The inputs do not fit; the message says what would.
+            Unavailable: The service has no address, or no replica answers now.
+        """
+        predictions = await self._asked()
+        if not grpc:
+            return await predictions.over_http(inputs, signature=signature, timeout=timeout)
+        columns = by_name(inputs)
+        known = await self._types(columns, types or {}, signature)
+        given = {**known, **(types or {})}
+        return await predictions.over_grpc(columns, given, signature=signature, timeout=timeout)
+
+    async def signatures(self) -> ServiceSignatures:
+        """What the model can be asked: its inputs and outputs.
+
+        Raises:
+            Unavailable: No replica answers now.
+        """
+        return await self._calls.signatures(self.name, self.version)
+
+    async def metrics(self) -> ServiceMetrics:
+        """What replicas use now, and what they were asked since they started."""
+        return await self._calls.metrics(self.name, self.version)
+
+    async def lineage(self) -> ServiceLineage:
+        """Where the model came from: its files, and the jobs that exported to where they lie."""
+        return await self._calls.lineage(self.name, self.version)
+
+    async def events(self, *, after: int = 0) -> list[JobEvent]:
+        """What happened to the service, in order; only what came after the event with the id ``after``."""
+        return await self._calls.events(self.name, self.version, after=after)
+
+    async def logs(
+        self,
+        *,
+        replica: int | None = None,
+        follow: bool = False,
+        lines: int | None = None,
+        attempt: int | None = None,
+    ) -> AsyncGenerator[bytes]:
+        """The output of a replica in chunks, as it was written.
+
+        Args:
+            replica: Its number; otherwise one that runs.
+            follow: Go on until the replica is gone.
+            lines: Only the last so many lines of what there is now.
+            attempt: Only this attempt, counted from 1; otherwise all, one behind the other.
+        """
+        answer = await self._calls.log(
+            self.name, self.version, replica=replica, lines=lines, follow=follow, attempt=attempt
+        )  # fmt: skip
+        async with answer:
+            async for chunk in answer:
+                yield chunk
+
+    async def update(self, **changes: Any) -> Service:
+        """Change fields of the service (``replicas=2``); what makes replicas differ is rolled out one after the other.
+
+        Raises:
+            InvalidRequest: A field is wrong, or there is none of that name.
+        """
+        self.service = await self._calls.update(self.name, self.version, changed(changes))
+        return self.service
+
+    async def start(self) -> Service:
+        """Start a service that was saved or stopped."""
+        self.service = await self._calls.start(self.name, self.version)
+        return self.service
+
+    async def stop(self) -> Service:
+        """End every replica; the service stays and can be started again."""
+        self.service = await self._calls.stop(self.name, self.version)
+        return self.service
+
+    async def delete(self) -> Service:
+        """Ask for the service's removal: its replicas end, and then its name and version are free."""
+        self.service = await self._calls.delete(self.name, self.version)
+        return self.service
+
+    async def _asked(self) -> AsyncPredictions:
+        """What asks the model at the service's address."""
+        if not self.service.address:
+            await self.refresh()
+        if self._predictions is None or self._predictions.address != self.address:
+            check_address(self.service)
+            self._predictions = AsyncPredictions(self._calls.transport.credentials, self.address, self.name)
+        return self._predictions
+
+    async def _types(
+        self, inputs: Mapping[str, Any], given: Mapping[str, str], signature: str | None
+    ) -> Mapping[str, str]:  # fmt: skip
+        """The types that the model takes, where some are not given."""
+        if set(given) >= set(inputs):
+            return {}
+        if self._known is None:
+            with contextlib.suppress(TryAgain):
+                self._known = await self.signatures()
+        return types_of(self._known, signature)
+
+    async def wait_for_news(self, wait_s: float) -> None:
+        """Wait so long for a change; a server that is away is given the same patience as a log that is followed."""
+        try:
+            await self.await_change(wait_s)
+        except (TransportError, TryAgain):
+            self._failures += 1
+            if self._failures >= PATIENCE.attempts:
+                self._failures = 0
+                raise
+            delay_s = PATIENCE.backoff(self._failures, random.random())  # noqa: S311 - spreads retries, guards nothing
+            await pause(min(delay_s, wait_s))
+        else:
+            self._failures = 0
+
+
+def changed(changes: Mapping[str, Any]) -> ServiceUpdate:
+    """Fields to change as the server takes them.
+
+    Raises:
+        InvalidRequest: There is no such field.
+    """
+    from cloud_ml.models import codec  # noqa: PLC0415 - few need it
+
+    return codec.decode(ServiceUpdate, {name: value for name, value in changes.items() if value is not None})

@@ -1,0 +1,82 @@
+"""``/api/v1/models``: what replicas say and use, what can be asked of them, and where their model came from."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+from starlette.responses import Response
+
+from cloud_ml.api import documents, streams
+from cloud_ml.api.auth import Call, Signed
+from cloud_ml.api.openapi import answers, bytes_of
+from cloud_ml.api.platform import Platform
+from cloud_ml.api.routes import CHECKED, Here
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.models.service import ServiceLineage, ServiceMetrics, ServiceSignatures
+from cloud_ml.usecases import replicas
+from cloud_ml.usecases.logs import Selection
+
+router = APIRouter(prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED)
+
+
+@router.get("/{name}/{version}/logs", responses=bytes_of("text/plain"))
+async def logs(
+    here: Here,
+    call: Signed,
+    name: str,
+    version: str,
+    *,
+    replica: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
+    lines: int | None = None,
+    follow: bool = False,
+    attempt: int | None = None,
+    offset: Annotated[int, Query(ge=0, lt=2**62)] = 0,
+    org_id: str | None = None,
+) -> Response:
+    """The output of a replica as it was written, by its number; without one, of a replica that runs.
+
+    With ``follow``, as it comes, until the replica is gone. ``Cloudml-Replica`` says which one it is.
+    """
+    service, found = await find(here, call, name, version, org_id)
+    one = replicas.chosen(service, found, replica)
+    headers = {"cloudml-replica": str(replicas.number_of(one))}
+    chunks = here.logs.read(one, Selection(None, attempt, lines, follow, offset))
+    return streams.text(chunks, headers) if follow else await streams.whole_text(chunks, headers)
+
+
+@router.get("/{name}/{version}/metrics", responses=answers(ServiceMetrics))
+async def metrics(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
+    """What each replica uses now, and what it was asked since it started."""
+    _, found = await find(here, call, name, version, org_id)
+    return documents.answer(await replicas.metrics_of(found, here.engine))
+
+
+@router.get("/{name}/{version}/signatures", responses=answers(ServiceSignatures))
+async def signatures(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
+    """What the model can be asked: its inputs and outputs, as a replica that answers tells them."""
+    service, found = await find(here, call, name, version, org_id)
+    return documents.answer(await replicas.signatures_of(service, found, here.engine))
+
+
+@router.get("/{name}/{version}/lineage", responses=answers(ServiceLineage))
+async def lineage(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
+    """Where the model came from: its files, and the jobs that exported to where they lie, with code and data."""
+
+    def look() -> ServiceLineage:
+        return here.lineage.of(here.services.find(here.identities.scope(call.caller, org_id), name, version))
+
+    return documents.answer(await here.offload(look))
+
+
+async def find(
+    here: Platform, call: Call, name: str, version: str, org_id: str | None
+) -> tuple[ServiceRecord, list[JobRecord]]:
+    """A service and its replicas, the oldest first."""
+
+    def look() -> tuple[ServiceRecord, list[JobRecord]]:
+        record = here.services.find(here.identities.scope(call.caller, org_id), name, version)
+        return record, list(here.services.replicas(record))
+
+    return await here.offload(look)

@@ -1,0 +1,221 @@
+"""``cloudml models create``, ``deploy`` and ``wait``, as both generations of the command write them."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cloud_ml.cli.completing import files, model_names, model_versions
+from cloud_ml.cli.guard import INTERRUPTED
+from cloud_ml.cli.model_figures import service_line
+from cloud_ml.cli.model_names import named
+from cloud_ml.cli.model_options import given_fields, service_options
+from cloud_ml.cli.output import echo, echo_as, note, output_option
+from cloud_ml.cli.progress import bar, spinner
+from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.cli.terminal import is_live
+from cloud_ml.cli.words import given_pairs
+from cloud_ml.errors import AlreadyExists
+
+if TYPE_CHECKING:
+    from cloud_ml.sdk.progress import Progress
+    from cloud_ml.sdk.service_handles import ServiceHandle
+
+FAILED, STILL_GOES_ON = 3, 124
+_LIVE_S = 2.0
+_WORDS = ("model_name", "model_version", "model_uri")
+_HELP = (
+    "Exit codes of --watch and of `models wait`: 0 it answers; 3 its replicas cannot be started; 124 the time given is "
+    "over; 130 you stopped waiting. The service goes on in both cases."
+)
+
+
+def _environment(command: Any) -> Any:
+    env = click.option(
+        "--env", "environment", multiple=True, metavar="NAME=VALUE", help="Environment variable of the replicas."
+    )
+    return env(
+        click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label of one's own.")(command)
+    )
+
+
+def _made(name: str) -> Callable[[Callable[..., int]], click.Command]:
+    """Both commands have the same options; the words of the second generation may be given to either."""
+
+    def decorate(function: Callable[..., int]) -> click.Command:
+        for add in reversed((
+            click.argument("words", nargs=-1, metavar="[NAME VERSION URI]", shell_complete=files),
+            click.option("-n", "--model_name", metavar="NAME", help="Name of the model."),
+            click.option("-v", "--model_version", metavar="VERSION", help="Version of the service, such as v1."),
+            service_options,
+            _environment,
+            click.option("-W", "--watch", is_flag=True, help="Wait until it answers."),
+            output_option(),
+            pass_session,
+        )):  # fmt: skip
+            function = add(function)
+        return click.command(name, epilog=_HELP)(function)
+
+    return decorate
+
+
+@_made("create")
+def create(session: Session, /, **given: Any) -> int:
+    r"""Serve a model.
+
+    \b
+    cloudml models create -n linear -v v1 -u fds://cloudml/linear
+    cloudml models create -n linear -v v1 -u ./export -r 2 -c 1 -M 500M --watch
+
+    URI is a folder with numbered versions (1, 2…), of which the newest answers. A local folder or file is uploaded
+    first; one that holds a model becomes version 1.
+    """
+    return _create(session, **given)
+
+
+@_made("deploy")
+def deploy(session: Session, /, **given: Any) -> int:
+    r"""Serve a model.
+
+    \b
+    cloudml models deploy linear v1 fds://cloudml/linear
+    cloudml models deploy linear v1 ./export --watch
+
+    The same as `models create`, with name, version and URI as words.
+    """
+    return _create(session, **given)
+
+
+@click.command(epilog=_HELP)
+@click.argument("name", shell_complete=model_names)
+@click.argument("version", required=False, shell_complete=model_versions)
+@click.option("--timeout", metavar="TIME", help="Wait no longer than this, such as 90s; otherwise for ever.")
+@output_option()
+@pass_session
+def wait(session: Session, name: str, version: str | None, *, timeout: str | None, output: str | None) -> int:
+    """Wait until a service answers, or cannot."""
+    from cloud_ml.models import common
+
+    limit_s = None if timeout is None else common.duration_seconds(common.check_duration("timeout", timeout))
+    handle = session.client.get_model_service(*named(session, name, version))
+    code = await_answers(handle, limit_s)
+    echo_as(output, handle.service, f"{handle.name} {handle.version}")
+    return code
+
+
+def _create(
+    session: Session,
+    *,
+    words: tuple[str, ...],
+    model_name: str | None,
+    model_version: str | None,
+    environment: tuple[str, ...],
+    labels: tuple[str, ...],
+    watch: bool,
+    output: str | None,
+    **options: Any,
+) -> int:
+    from cloud_ml.models import codec
+    from cloud_ml.models.model_service import ModelService
+
+    fields = given_fields(options) | {
+        name: value for name, value in (("model_name", model_name), ("model_version", model_version)) if value
+    }
+    missing = [name for name in _WORDS if name not in fields]
+    if len(words) > len(missing):
+        raise click.UsageError(f"{words[len(missing)]!r} is one word too many; usual is: NAME VERSION URI")
+    fields |= dict(zip(missing, words, strict=False))
+    if still := [name for name in _WORDS if name not in fields]:
+        raise click.UsageError(f"missing: {', '.join(still)}. Usual is: cloudml models deploy NAME VERSION URI")
+    fields |= given_pairs(fields, environment, labels)
+    service = codec.decode(ModelService, fields)
+    try:
+        with sending(service.model_uri) as progress:
+            handle = session.client.create_model_service(service, progress=progress)
+    except AlreadyExists as error:
+        what = f"{service.model_name} {service.model_version}"
+        error.hint = (
+            error.hint or f"Change it: cloudml models update {what} … · remove it: cloudml models delete {what}"
+        )
+        raise
+    return told(handle, "is created", watch=watch, output=output)
+
+
+def told(handle: ServiceHandle, what: str, *, watch: bool, output: str | None) -> int:
+    """Say what became of a service, and wait for it if that is asked for; returns the exit code."""
+    name, service = f"{handle.name} {handle.version}", handle.service
+    saved = service.phase == "Saved" and not service.wanted
+    if not echo_as(output, service, name):
+        begins = service.wanted and service.phase in ("Saved", "Stopped")
+        echo(f"{name} {what} ({'Starting' if begins else service.phase})")
+        if saved:
+            note(f"Start it: cloudml models start {name}")
+        elif not watch:
+            note(f"See how it stands: cloudml models describe {name} · wait for it: cloudml models wait {name}")
+    return await_answers(handle) if watch and not saved else 0
+
+
+def await_answers(handle: ServiceHandle, timeout_s: float | None = None) -> int:
+    """Wait with a line that says where the service stands; returns the exit code."""
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    name, live = f"{handle.name} {handle.version}", is_live(sys.stderr)
+    line = service_line(handle.service)
+    try:
+        with spinner(line) as say:
+            handle.refresh()
+            while not handle.service.settled:
+                now = service_line(handle.service)
+                if now != line and not live:
+                    note(now)
+                say(now)
+                line = now
+                left = _LIVE_S if deadline is None else min(_LIVE_S, deadline - time.monotonic())
+                if left <= 0:
+                    break
+                _look(handle, left)
+    except KeyboardInterrupt:
+        note(f"\nNo longer waiting; {name} goes on. Look at it: cloudml models describe {name}")
+        return INTERRUPTED
+    if not handle.service.settled:
+        note(f"{line}; it goes on")
+        return STILL_GOES_ON
+    return _concluded(handle)
+
+
+def _look(handle: ServiceHandle, wait_s: float) -> None:
+    from cloud_ml.errors import TransportError, TryAgain
+
+    try:
+        handle.await_change(wait_s)
+    except (TransportError, TryAgain):  # a server that restarts: the handle is more patient
+        handle.wait_for_news(wait_s)
+
+
+def _concluded(handle: ServiceHandle) -> int:
+    service, name = handle.service, f"{handle.name} {handle.version}"
+    if service.phase == "Running":
+        where = f" at {service.address}" if service.address else ""
+        note(f"{name} answers{where} ({service.ready} of {service.wanted} replicas)", state="Running")
+        note(f"  Ask it: cloudml models predict {name} -d data.json · calls to paste: cloudml models describe {name}")
+        return 0
+    why = ": ".join(part for part in (service.reason, service.message) if part)
+    note(f"{name} is {service.phase}" + (f": {why}" if why else ""), state=service.phase)
+    if service.phase == "Failed":
+        note(f"  Look at its log: cloudml models logs {name}")
+        return FAILED
+    return 0
+
+
+@contextmanager
+def sending(uri: str) -> Iterator[Progress]:
+    """Show how far the upload of a local model is; nothing for one that is on the server."""
+    if "://" in uri:
+        yield lambda _done, _total: None
+        return
+    with bar("Uploading the model", None) as progress:
+        yield progress

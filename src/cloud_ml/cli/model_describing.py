@@ -1,0 +1,152 @@
+"""``cloudml models describe``: how a service stands, what it can be asked and how, and where its model came from."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from cloud_ml.cli import figures
+from cloud_ml.cli.completing import model_names, model_versions
+from cloud_ml.cli.model_calls import calls
+from cloud_ml.cli.model_figures import tensor_text
+from cloud_ml.cli.model_names import named
+from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, local_time, output_option
+from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.errors import CloudMlError
+
+if TYPE_CHECKING:
+    from cloud_ml.models.job import JobEvent
+    from cloud_ml.models.service import Service, ServiceLineage, ServiceSignatures
+    from cloud_ml.sdk.service_handles import ServiceHandle
+
+_EVENTS = 10
+
+
+@click.command()
+@click.argument("name", shell_complete=model_names)
+@click.argument("version", required=False, shell_complete=model_versions)
+@output_option()
+@pass_session
+def describe(session: Session, name: str, version: str | None, output: str | None) -> None:
+    """Tell of a service: how it stands, its replicas, inputs and outputs, calls to paste, and what made its model."""
+    from cloud_ml.models import codec
+
+    handle = session.client.get_model_service(*named(session, name, version))
+    signatures = _signatures(handle)
+    service, lineage = handle.service, handle.lineage()
+    document = codec.encode(service) | {
+        "signatures": None if signatures is None else codec.encode(signatures),
+        "lineage": codec.encode(lineage),
+    }
+    if echo_as(output, document, f"{service.name} {service.version}"):
+        return
+    now = datetime.now(UTC)
+    echo_facts(_facts(service, lineage, now), painted="State")
+    _show_replicas(service)
+    if signatures is not None:
+        _show_signatures(service, signatures)
+    _show_origin(lineage)
+    _show_events(handle.events(), now)
+    if spec := {f"  {field}": value for field, value in service.spec.items() if value not in (None, "", {}, False, 0)}:
+        echo("\nCreated as:")
+        echo_facts(spec)
+    if advice := _next_step(service):
+        echo(f"\n{advice}")
+
+
+def _facts(service: Service, lineage: ServiceLineage, now: datetime) -> dict[str, Any]:
+    running = next((one.runtime for one in service.replicas if one.runtime), "")
+    loaded = f"version {lineage.number}, {lineage.files} files, {figures.size(lineage.size)}" if lineage.digest else ""
+    return {
+        "Name": service.name,
+        "Version": service.version,
+        "State": service.phase,
+        "Deleting": "yes" if service.deleting else "",
+        "Reason": service.reason,
+        "Message": service.message,
+        "Address": service.address,
+        "Access": service.spec.get("access", ""),
+        "Replicas": f"{service.ready} of {service.wanted} answer",
+        "Model": service.spec.get("model_uri", ""),
+        "Newest": loaded,
+        "Digest": lineage.digest and f"sha256:{lineage.digest}",
+        "Runtime": running,
+        "Owner": f"{service.owner} of {service.org}",
+        "Created": f"{local_time(service.created_at)} ({figures.span((now - service.created_at).total_seconds())} ago)",
+        "Uid": service.uid,
+    }
+
+
+def _show_replicas(service: Service) -> None:
+    if not service.replicas:
+        return
+    echo("\nReplicas:")
+    rows = [
+        (
+            f"  {one.number}",
+            "answers" if one.ready else one.phase,
+            str(one.attempt),
+            "" if one.current else "is being replaced",
+            one.message,
+        )
+        for one in service.replicas
+    ]
+    echo_table(("  NUMBER", "STATE", "ATTEMPT", "", "MESSAGE"), rows)
+
+
+def _show_signatures(service: Service, found: ServiceSignatures) -> None:
+    for signature in found.items:
+        echo(f"\nSignature {signature.name}:")
+        echo_facts({
+            "  takes": " · ".join(map(tensor_text, signature.inputs)),
+            "  gives": " · ".join(map(tensor_text, signature.outputs)),
+        })  # fmt: skip
+    if service.address and found.items:
+        echo("\nAsk it:")
+        for tool, line in calls(service, found.items[0]):
+            echo(f"  # {tool}\n  {line}")
+
+
+def _show_origin(lineage: ServiceLineage) -> None:
+    if not lineage.jobs:
+        return
+    echo("\nExported by:")
+    rows = [
+        (f"  {one.name}", one.phase, local_time(one.finished_at), one.trainer_uri, ", ".join(one.data) or "-")
+        for one in lineage.jobs
+    ]
+    echo_table(("  JOB", "STATE", "FINISHED", "CODE", "DATA"), rows)
+
+
+def _show_events(events: Sequence[JobEvent], now: datetime) -> None:
+    if last := events[-_EVENTS:]:
+        echo("\nEvents:" if len(last) == len(events) else f"\nThe last {len(last)} of {len(events)} events:")
+        rows = [
+            (f"  {figures.span((now - event.at).total_seconds())} ago", event.type, event.reason, event.message)
+            for event in last
+        ]
+        echo_table(("  WHEN", "TYPE", "REASON", "MESSAGE"), rows)
+
+
+def _signatures(handle: ServiceHandle) -> ServiceSignatures | None:
+    """What a replica tells; nothing where none answers, which the state says already."""
+    if handle.service.ready:
+        with contextlib.suppress(CloudMlError):
+            return handle.signatures()
+    return None
+
+
+def _next_step(service: Service) -> str:
+    name = f"{service.name} {service.version}"
+    return {
+        "Saved": f"Start it: cloudml models start {name}",
+        "Stopped": f"Start it: cloudml models start {name}",
+        "Starting": f"Wait for it: cloudml models wait {name}",
+        "Failed": f"Look at its log: cloudml models logs {name} · mend it: cloudml models update {name} -u URI",
+        "Degraded": f"See why: cloudml models events {name} · cloudml models logs {name}",
+        "Running": f"Ask it: cloudml models predict {name} -d data.json",
+    }.get("" if service.deleting else service.phase, "")

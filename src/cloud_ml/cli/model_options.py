@@ -1,0 +1,89 @@
+"""The options of ``models create`` that become fields of a service, by the names of both generations."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+from cloud_ml.cli.completing import files, framework_names
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def _text(*names: str, metavar: str = "TEXT", **more: Any) -> click.Option:
+    return click.Option(list(names), metavar=metavar, **more)
+
+
+def _flag(*names: str, **more: Any) -> click.Option:
+    return click.Option(list(names), is_flag=True, **more)
+
+
+CHANGED_LATER: tuple[click.Option, ...] = (
+    _text("-u", "--model_uri", metavar="URI", shell_complete=files,
+          help="The model: fds://bucket/folder with numbered versions, or a local file or folder to upload."),
+    _text("-a", "--model_args", metavar="ARGS", help="Further flags of the model server as one text."),
+    _text("-r", "--replicas", metavar="N", help="How many processes answer."),
+    _text("--max_replicas", metavar="N", help="Start more while requests pile up, up to so many."),
+    _text("--idle_scale_down", metavar="TIME", help="Keep one replica after so long without a request, such as 30m."),
+    _text("-c", "--cpu_limit", metavar="CORES", help="Of each replica, such as 0.5."),
+    _text("-M", "--memory_limit", metavar="SIZE", help="Of each replica, such as 500M."),
+    _text("-g", "--gpu_limit", metavar="N", help="GPUs of each replica."),
+    _text("-F", "--framework", metavar="NAME", shell_complete=framework_names,
+          help="Such as tensorflow; found out from the files when left out."),
+    _text("-V", "--framework_version", metavar="VERSION", help="A release or its beginning, such as 2.16."),
+    _text("--access", metavar="WHO", type=click.Choice(["key", "open"]),
+          help="key: who calls needs a key of the organisation; open: whoever reaches the port."),
+)  # fmt: skip
+"""What ``models update`` changes."""
+
+MADE_WITH: tuple[click.Option, ...] = (
+    _text("-d", "--docker_image", metavar="IMAGE", help="Run in this image."),
+    _text("-dc", "--docker_command", metavar="COMMAND", help="Run this command in the image."),
+    _text("-pc", "--prepare_command", metavar="COMMAND", help="Shell command to run before the model server."),
+    _text("-fc", "--finish_command", metavar="COMMAND", help="Shell command to run after it."),
+    _text("-fe", "--fds_endpoint", metavar="URL", help="Object store of the model."),
+    _text("-fb", "--fds_bucket", metavar="BUCKET", help="Bucket that replicas see at /fds."),
+    _text("-nsk", "--node_selector_key", metavar="KEY", help="Run on machines with this label…"),
+    _text("-nsv", "--node_selector_value", metavar="VALUE", help="…of this value."),
+    _flag("--use_seldon", hidden=True),
+    _text("--engine_cpu", hidden=True),
+    _text("--engine_memory", "engine_mem", hidden=True),
+    _text("--run_class_name", hidden=True),
+    _text("--service_schema", metavar="KIND", hidden=True),
+    _text("--initial_delay_sec", hidden=True),
+    _text("--pod_replicas", hidden=True),
+    _flag("--debug", hidden=True),
+    _flag("--use_http", "tensorflow_service_http", help="Answer HTTP, too; every service does."),
+    _flag("-R", "--enable_rank", help="High priority."),
+    _flag("-sv", "--save_mode", help="Keep the service without starting it; see `models start`."),
+)  # fmt: skip
+"""What only ``models create`` and ``models deploy`` take."""
+
+_FIELDS = {option.name for option in (*CHANGED_LATER, *MADE_WITH)}
+
+
+def change_options(command: F) -> F:
+    """Add what may be changed of a service to a command."""
+    return _add(command, CHANGED_LATER)
+
+
+def service_options(command: F) -> F:
+    """Add every field of a service to a command, but for its name and version."""
+    return _add(command, (*CHANGED_LATER, *MADE_WITH))
+
+
+def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
+    """The fields among a command's parameters that the user has set."""
+    fields = {name: value for name, value in parameters.items() if name in _FIELDS and value not in (None, False)}
+    for flag in ("enable_rank", "debug"):
+        if fields.get(flag):
+            fields[flag] = 1
+    return fields
+
+
+def _add(command: F, options: tuple[click.Option, ...]) -> F:
+    for option in reversed(options):
+        command.__dict__.setdefault("__click_params__", []).append(option)
+    return command

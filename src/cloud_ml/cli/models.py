@@ -1,0 +1,208 @@
+"""``cloudml models``: the list, events, what replicas use, and what ends a service; the rest has files of its own."""
+
+from __future__ import annotations
+
+from itertools import islice
+
+import click
+
+from cloud_ml.cli.completing import model_names, model_versions
+from cloud_ml.cli.lazy import Lazy
+from cloud_ml.cli.model_names import ModelsGroup, named
+from cloud_ml.cli.model_options import change_options, given_fields
+from cloud_ml.cli.output import echo, echo_as, echo_table, local_time, note, output_option
+from cloud_ml.cli.progress import spinner
+from cloud_ml.cli.session import Session, pass_session
+
+_CREATE = "Serve a model: cloudml models create -n NAME -v VERSION -u URI."
+_ELSEWHERE = {
+    "create": Lazy("cloud_ml.cli.deploying:create", _CREATE),
+    "deploy": Lazy("cloud_ml.cli.deploying:deploy", "Serve a model: cloudml models deploy NAME VERSION URI."),
+    "describe": Lazy("cloud_ml.cli.model_describing:describe", "Tell of a service: its replicas, inputs, calls to it."),
+    "logs": Lazy("cloud_ml.cli.model_logs:logs", "Print the output of replicas."),
+    "predict": Lazy(
+        "cloud_ml.cli.predicting:predict", "Ask a model: cloudml models predict NAME VERSION -d data.json."
+    ),
+    "wait": Lazy("cloud_ml.cli.deploying:wait", "Wait until a service answers, or cannot."),
+}
+NAME = click.argument("name", shell_complete=model_names)
+VERSION = click.argument("version", required=False, shell_complete=model_versions)
+
+
+@click.group(cls=ModelsGroup, lazy=_ELSEWHERE)
+def models() -> None:
+    """Model services.
+
+    A service has a name and a version, such as linear v1. Where a model has one version only, VERSION may be left out.
+    """
+
+
+@models.command("list")
+@output_option("wide")
+@click.option("-n", "--name", metavar="NAME", shell_complete=model_names, help="Only versions of this model.")
+@click.option("--limit", type=click.IntRange(0), default=200, show_default=True, help="At most so many; 0 means all.")
+@pass_session
+def list_models(session: Session, *, output: str | None, name: str | None, limit: int) -> None:
+    """List services, newest first."""
+    found = session.client.list_model_services(name=name, limit=limit + 1 if limit else None)
+    shown = list(islice(found, limit or None))
+    if not echo_as(output, shown, (f"{one.name} {one.version}" for one in shown)):
+        wide = output == "wide"
+        rows = [
+            (
+                one.name,
+                one.version,
+                "Deleting" if one.deleting else one.phase,
+                one.address or "-",
+                local_time(one.created_at),
+                local_time(one.updated_at),
+                *((one.owner, one.org, one.uid) if wide else ()),
+            )
+            for one in shown
+        ]
+        more = ("OWNER", "ORG", "UID") if wide else ()
+        echo_table(("NAME", "VERSION", "STATE", "ADDRESS", "CREATED", "UPDATED", *more), rows, painted=2)
+    if next(found, None) is not None:
+        note(f"There are more than {limit}; --limit 0 shows them all.")
+
+
+@models.command()
+@NAME
+@VERSION
+@output_option()
+@pass_session
+def events(session: Session, name: str, version: str | None, output: str | None) -> None:
+    """List what happened to a service, and why."""
+    found = session.client.model_service_events(*named(session, name, version))
+    if echo_as(output, found, (event.reason for event in found)):
+        return
+    rows = [(local_time(event.at), event.type, event.reason, event.message) for event in found]
+    echo_table(("TIME", "TYPE", "REASON", "MESSAGE"), rows)
+
+
+@models.command()
+@NAME
+@VERSION
+@output_option()
+@pass_session
+def metrics(session: Session, name: str, version: str | None, output: str | None) -> None:
+    """Show what each replica uses, and what it was asked since it started."""
+    from cloud_ml.cli.model_figures import metrics_rows
+
+    found = session.client.model_service_metrics(*named(session, name, version))
+    if not echo_as(output, found, (str(one.number) for one in found.items)):
+        header = ("REPLICA", "STATE", "CPU", "MEMORY", "LIMIT", "REQUESTS", "ERRORS", "MEAN TIME")
+        echo_table(header, metrics_rows(found), painted=1)
+
+
+@models.command()
+@NAME
+@VERSION
+@click.option("-v", "--model_version", metavar="VERSION", help="The same as VERSION.")
+@click.option("-p", "--port", metavar="PORT", hidden=True)
+@click.option("--engine_cpu", hidden=True)
+@click.option("--engine_memory", hidden=True)
+@change_options
+@click.option("-W", "--watch", is_flag=True, help="Wait until the change is rolled out.")
+@output_option()
+@pass_session
+def update(
+    session: Session,
+    /,
+    name: str,
+    version: str | None,
+    *,
+    model_version: str | None,
+    port: str | None,
+    engine_cpu: str | None,
+    engine_memory: str | None,
+    watch: bool,
+    output: str | None,
+    **options: object,
+) -> int:
+    """Change a service; nothing is interrupted: replicas are replaced one after the other where they have to be."""
+    from cloud_ml.cli.deploying import sending, told
+
+    for option, value in (("--port", port), ("--engine_cpu", engine_cpu), ("--engine_memory", engine_memory)):
+        if value is not None:
+            raise click.UsageError(f"{option} is not offered: a service has the port that it is given")
+    changes = given_fields(dict(options))
+    if not changes:
+        raise click.UsageError("nothing is to be changed; such as: cloudml models update NAME VERSION -r 2")
+    where = named(session, name, version or model_version)
+    with sending(str(changes.get("model_uri", "://"))):
+        session.client.update_model_service(*where, **changes)
+    return told(session.client.get_model_service(*where), "is changed", watch=watch, output=output)
+
+
+@models.command()
+@NAME
+@VERSION
+@click.option("-W", "--watch", is_flag=True, help="Wait until it answers.")
+@output_option()
+@pass_session
+def start(session: Session, name: str, version: str | None, *, watch: bool, output: str | None) -> int:
+    """Start a service that was saved or stopped."""
+    from cloud_ml.cli.deploying import told
+
+    handle = session.client.get_model_service(*named(session, name, version))
+    handle.start()
+    return told(handle, "is started", watch=watch, output=output)
+
+
+@models.command()
+@NAME
+@VERSION
+@output_option()
+@pass_session
+def stop(session: Session, name: str, version: str | None, output: str | None) -> None:
+    """End every replica; the service stays and can be started again."""
+    service = session.client.stop_model_service(*named(session, name, version))
+    if not echo_as(output, service, f"{service.name} {service.version}"):
+        echo(f"{service.name} {service.version} is being stopped")
+        note(f"Start it again: cloudml models start {service.name} {service.version}")
+
+
+def _remove(session: Session, name: str, version: str | None, *, wait: bool) -> None:
+    handle = session.client.get_model_service(*named(session, name, version))
+    handle.delete()
+    what = f"{handle.name} {handle.version}"
+    if not wait:
+        echo(f"{what} is being deleted")
+        return
+    with spinner(f"{what} is being deleted"):
+        handle.wait_until_gone()
+    echo(f"{what} is deleted")
+
+
+@models.command()
+@NAME
+@VERSION
+@click.option("--wait", is_flag=True, help="Come back when it is gone and name and version are free.")
+@pass_session
+def delete(session: Session, name: str, version: str | None, *, wait: bool) -> None:
+    """Remove a service: its replicas end. The model stays where it is."""
+    _remove(session, name, version, wait=wait)
+
+
+@models.command()
+@NAME
+@VERSION
+@click.option("--wait", is_flag=True, help="Come back when it is gone and name and version are free.")
+@pass_session
+def destroy(session: Session, name: str, version: str | None, *, wait: bool) -> None:
+    """Remove a service: the same as `models delete`."""
+    _remove(session, name, version, wait=wait)
+
+
+@models.command()
+@click.option("--for", "lasting", metavar="TIME", default="1h", show_default=True, help="How long it is good.")
+@pass_session
+def token(session: Session, lasting: str) -> None:
+    """Print a token that opens the services of your organisation.
+
+    It is made here, of your key, without the server. Programs send it with each call: Authorization: Bearer cmt1.…
+    """
+    from cloud_ml.models import common
+
+    echo(session.client.model_token(common.duration_seconds(common.check_duration("for", lasting))))

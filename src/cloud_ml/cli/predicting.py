@@ -1,0 +1,89 @@
+"""``cloudml models predict``: asks a model what a data file says."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+
+from cloud_ml.cli.completing import files, model_names, model_versions
+from cloud_ml.cli.model_names import named
+from cloud_ml.cli.output import echo_document, output_option
+from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.errors import InvalidRequest
+
+
+@click.command()
+@click.argument("name", required=False, shell_complete=model_names)
+@click.argument("version", required=False, shell_complete=model_versions)
+@click.option("-n", "--model_name", metavar="NAME", help="The same as NAME.")
+@click.option("-v", "--model_version", metavar="VERSION", help="The same as VERSION.")
+@click.option(
+    "-d", "--data", "-f", "--filename", "source", metavar="FILE", required=True, shell_complete=files,
+    help='JSON such as {"X": [[10.0]], "X_dtype": "float32"}; - is standard input.',
+)  # fmt: skip
+@click.option("--http", is_flag=True, help="Ask over HTTP instead of gRPC.")
+@click.option("--signature", metavar="NAME", help="Another than the default one.")
+@click.option("-s", "--server", metavar="HOST:PORT", help="Ask there, whatever the service's address is.")
+@click.option("-t", "--timeout", type=click.FloatRange(min=0, min_open=True), default=10, show_default=True,
+              metavar="SECONDS", help="Wait no longer for an answer.")  # fmt: skip
+@output_option()
+@pass_session
+def predict(
+    session: Session,
+    *,
+    name: str | None,
+    version: str | None,
+    model_name: str | None,
+    model_version: str | None,
+    source: str,
+    http: bool,
+    signature: str | None,
+    server: str | None,
+    timeout: float,
+    output: str | None,
+) -> None:
+    r"""Ask a model, over gRPC unless --http says otherwise.
+
+    \b
+    cloudml models predict linear v1 -d data.json
+    echo '{"X": [[10.0]]}' | cloudml models predict linear v1 -d - --http
+
+    The data file has a key for each input. Types stand beside them (X_dtype); those that are not given are what the
+    model takes. Outputs are printed as JSON, by name.
+    """
+    from cloud_ml.sdk.inference import split_data
+
+    del output  # the answer is a document in any case; the option says which form
+    if (model := name or model_name) is None:
+        raise click.UsageError("missing: NAME. Usual is: cloudml models predict NAME VERSION -d data.json")
+    values, types = split_data(_read(source))
+    if server is not None:
+        at = session.client.predictions(server, model)
+        answer = (
+            at.over_http(values, signature=signature, timeout=timeout)
+            if http
+            else at.over_grpc(values, types, signature=signature, timeout=timeout)
+        )
+    else:
+        handle = session.client.get_model_service(*named(session, model, version or model_version))
+        answer = handle.predict(values, types=types, signature=signature, grpc=not http, timeout=timeout)
+    echo_document(answer)
+
+
+def _read(source: str) -> Any:
+    try:
+        text = sys.stdin.read() if source == "-" else Path(source).expanduser().read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        why = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        raise InvalidRequest(f"{source} cannot be read: {why}", field="data", value=source) from None
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(
+            f"{source} is no JSON: {error}", field="data", value=source,
+            allowed='an object such as {"X": [[10.0]], "X_dtype": "float32"}',
+        ) from None  # fmt: skip

@@ -1,0 +1,186 @@
+# Made of aio/deploying.py by tools/twins.py: change that one, then run `make format`.
+"""What the client can do with model services. ``CloudMlClient`` has these methods."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from cloud_ml.models.job import JobEvent
+    from cloud_ml.models.model_service import ModelService
+    from cloud_ml.models.service import Service, ServiceMetrics, ServiceSummary
+    from cloud_ml.models.storage import WhoAmI
+    from cloud_ml.sdk.predicting import Inputs, Predictions
+    from cloud_ml.sdk.progress import Progress
+    from cloud_ml.sdk.service_handles import ServiceHandle
+    from cloud_ml.sdk.services import ServiceCalls
+    from cloud_ml.sdk.storage import Storage
+    from cloud_ml.sdk.transport import Transport
+
+
+class ModelServices:
+    """Model services, by name and version."""
+
+    if TYPE_CHECKING:
+
+        @cached_property
+        def storage(self) -> Storage: ...
+        @cached_property
+        def _transport(self) -> Transport: ...
+        def whoami(self) -> WhoAmI: ...
+
+    def create_model_service(self, model_service: ModelService, *, progress: Progress | None = None) -> ServiceHandle:
+        """Serve a model. A ``model_uri`` that is a local folder is uploaded first; ``progress`` is told how far it is.
+
+        A folder of numbered versions is taken as it is; one that holds a model becomes version 1. When this returns,
+        the server has the service on disk; ``wait`` of the handle waits until it answers.
+
+        Raises:
+            InvalidRequest: A field is wrong, or the folder holds no model; names field and value.
+            AlreadyExists: Name and version are taken; ``same_spec`` tells whether by an equal service.
+        """
+        model_service.validate()
+        sent = self._with_model_sent(model_service, progress)
+        return self._service_handle(self._services.create(sent))
+
+    def get_model_service(self, name: str, version: str) -> ServiceHandle:
+        """A service to hold on to.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._service_handle(self._services.get(name, version))
+
+    def describe_model_service(self, name: str, version: str) -> Service:
+        """A service as it stands.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._services.get(name, version)
+
+    def list_model_services(self, *, name: str | None = None, limit: int | None = None) -> Generator[ServiceSummary]:
+        """Services, newest first, fetched as they are iterated over; with ``name`` all versions of one model."""
+        return self._services.all(name=name, limit=limit)
+
+    def update_model_service(self, name: str, version: str, **changes: Any) -> Service:
+        """Change fields of a service (``replicas=2``); replicas are replaced one after the other where they have to be.
+
+        Raises:
+            NotFound: There is none.
+            InvalidRequest: A field is wrong, or there is none of that name.
+        """
+        from cloud_ml.sdk.service_handles import changed
+
+        change = changed(changes)
+        if change.model_uri and "://" not in change.model_uri:
+            change.model_uri = self.storage.send_model(change.model_uri, self.whoami().default_bucket)
+        return self._services.update(name, version, change)
+
+    def start_model_service(self, name: str, version: str) -> Service:
+        """Start a service that was saved or stopped.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._services.start(name, version)
+
+    def stop_model_service(self, name: str, version: str) -> Service:
+        """End every replica of a service, which stays and can be started again.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._services.stop(name, version)
+
+    def delete_model_service(self, name: str, version: str) -> Service:
+        """Ask for a service's removal: its replicas end, and then its name and version are free.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._services.delete(name, version)
+
+    def model_service_events(self, name: str, version: str, *, after: int = 0) -> list[JobEvent]:
+        """What happened to a service, in order; only what came after the event with the id ``after``.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._services.events(name, version, after=after)
+
+    def model_service_metrics(self, name: str, version: str) -> ServiceMetrics:
+        """What the replicas of a service use now, and what they were asked since they started.
+
+        Raises:
+            NotFound: There is none.
+        """
+        return self._services.metrics(name, version)
+
+    def model_service_logs(
+        self, name: str, version: str, *, replica: int | None = None, follow: bool = False, lines: int | None = None
+    ) -> Generator[bytes]:
+        """The output of a replica in chunks; see ``ServiceHandle.logs``.
+
+        Raises:
+            NotFound: There is no such service.
+            InvalidRequest: There is no such replica.
+        """
+        service = self.get_model_service(name, version)
+        with closing(service.logs(replica=replica, follow=follow, lines=lines)) as chunks:
+            yield from chunks
+
+    def predict(
+        self,
+        name: str,
+        version: str,
+        inputs: Inputs,
+        *,
+        types: Mapping[str, str] | None = None,
+        signature: str | None = None,
+        grpc: bool = False,
+        timeout: float = 60.0,
+    ) -> Any:
+        """Ask a model; see ``ServiceHandle.predict``. Who asks often keeps a handle.
+
+        Raises:
+            NotFound: There is no such service.
+            InvalidRequest: The inputs do not fit; the message says what would.
+            Unavailable: The service has no address, or no replica answers now.
+        """
+        service = self.get_model_service(name, version)
+        return service.predict(inputs, types=types, signature=signature, grpc=grpc, timeout=timeout)
+
+    def predictions(self, address: str, name: str) -> Predictions:
+        """A model at an address (``host:port``), to be asked without a look at its service."""
+        from cloud_ml.sdk.predicting import Predictions
+
+        return Predictions(self._transport.credentials, address, name)
+
+    def model_token(self, seconds: float = 3600) -> str:
+        """A token that opens the model services of the organisation for so long; made here, without the server."""
+        from cloud_ml.sdk.inference import token_for
+
+        return token_for(self._transport.credentials, seconds)
+
+    @cached_property
+    def _services(self) -> ServiceCalls:
+        from cloud_ml.sdk.services import ServiceCalls
+
+        return ServiceCalls(self._transport)
+
+    def _service_handle(self, service: Service) -> ServiceHandle:
+        from cloud_ml.sdk.service_handles import ServiceHandle
+
+        return ServiceHandle(self._services, service)
+
+    def _with_model_sent(self, service: ModelService, progress: Progress | None) -> ModelService:
+        if "://" in service.model_uri:
+            return service
+        bucket = self.whoami().default_bucket
+        uri = self.storage.send_model(service.model_uri, bucket, progress=progress)
+        return dataclasses.replace(service, model_uri=uri)

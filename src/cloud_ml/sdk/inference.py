@@ -1,0 +1,112 @@
+"""What both faces know of calls to models: the token, the address, what refusals mean, and data files."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from cloud_ml import errors
+from cloud_ml.auth.tokens import make_token
+from cloud_ml.models.service import Service, ServiceSignatures
+from cloud_ml.sdk.config import Credentials
+from cloud_ml.sdk.tensors import TYPES
+
+TOKEN_S = 900
+"""How long a token is good that is made for one call."""
+
+_BY_STATUS: Mapping[int, type[errors.CloudMlError]] = {
+    400: errors.InvalidRequest,
+    401: errors.Unauthenticated,
+    403: errors.Forbidden,
+    404: errors.NotFound,
+    413: errors.TooLarge,
+    429: errors.TooMany,
+    502: errors.Unavailable,
+    503: errors.Unavailable,
+    504: errors.Unavailable,
+}
+
+
+def token_for(credentials: Credentials, seconds: float = TOKEN_S) -> str:
+    """A token that opens the organisation's services for so long."""
+    return make_token(credentials.access_key, credentials.secret_key, datetime.now(UTC) + timedelta(seconds=seconds))
+
+
+def authorization(credentials: Credentials) -> dict[str, str]:
+    """The header of one call."""
+    return {"Authorization": f"Bearer {token_for(credentials)}"}
+
+
+def check_address(service: Service) -> None:
+    """Refuse to ask a service that cannot be reached.
+
+    Raises:
+        Unavailable: It has no address.
+    """
+    if not service.address:
+        why = f": {service.message}" if service.message else ""
+        raise errors.Unavailable(
+            f"{service.name} {service.version} has no address; it is {service.phase}{why}",
+            field="model_name", value=service.name,
+            hint=f"Look at it: cloudml models describe {service.name} {service.version}",
+        )  # fmt: skip
+
+
+def by_name(inputs: Mapping[str, Any] | list[Any]) -> Mapping[str, Any]:
+    """Inputs in columns.
+
+    Raises:
+        InvalidRequest: They are rows, which only HTTP takes.
+    """
+    if isinstance(inputs, list):
+        raise errors.InvalidRequest("rows are asked over HTTP only", field="inputs", allowed='columns: {"X": [[10.0]]}')
+    return inputs
+
+
+def types_of(signatures: ServiceSignatures | None, name: str | None) -> dict[str, str]:
+    """The types of the inputs of a signature that are known."""
+    found = signatures.items if signatures is not None else []
+    wanted = name or "serving_default"
+    return {one.name: one.dtype for each in found if each.name == wanted for one in each.inputs if one.dtype in TYPES}
+
+
+def refusal_of(status: int, body: bytes) -> errors.CloudMlError | None:
+    """The refusal of a model server or of what stands before it; ``None`` if it is none of theirs."""
+    try:
+        document = json.loads(body)
+        message = document["error"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+    if not isinstance(message, str):
+        return None
+    return _BY_STATUS.get(status, errors.RequestError)(message)
+
+
+def split_data(document: Any) -> tuple[dict[str, Any], dict[str, str]]:
+    """Values and types of a data file such as ``{"X": [[10.0]], "X_dtype": "float32"}``.
+
+    A key is a type where it ends in ``_dtype`` and its beginning is a key, too.
+
+    Raises:
+        InvalidRequest: It is no object, or a type is no word.
+    """
+    if not isinstance(document, dict) or not document:
+        raise errors.InvalidRequest(
+            "the data is no JSON object",
+            field="data",
+            allowed='an object such as {"X": [[10.0]], "X_dtype": "float32"}',
+        )
+    types = {
+        name.removesuffix("_dtype"): value
+        for name, value in document.items()
+        if name.endswith("_dtype") and name.removesuffix("_dtype") in document
+    }
+    for name, value in types.items():
+        if not isinstance(value, str):
+            raise errors.InvalidRequest(
+                f"{name}_dtype is {value!r}", field=f"{name}_dtype", value=value, allowed="a type such as float32"
+            )
+    told = {f"{name}_dtype" for name in types}
+    return {name: value for name, value in document.items() if name not in told}, types

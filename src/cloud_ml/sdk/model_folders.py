@@ -1,0 +1,103 @@
+"""A local model on its way to the server."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from cloud_ml.errors import AlreadyExists, InvalidRequest
+from cloud_ml.models.common import refuse
+from cloud_ml.sdk.progress import Progress
+from cloud_ml.sdk.storage import Storage
+
+MODEL_FILES = (
+    "saved_model.pb", "model.keras", "model.tflite", "model.onnx", "model.pt2", "model.pt", "model.skops",
+    "model.joblib", "model.pkl", "model.ubj", "model.json", "model.txt", "model.py",
+)  # fmt: skip
+"""What tells that a folder is a model; the server goes by the same names."""
+_ENDINGS = {
+    Path(name).suffix: name for name in MODEL_FILES if name not in ("saved_model.pb", "model.json", "model.txt")
+}
+"""A file of another name that ends so is sent under the name that the server goes by."""
+_MOST_FILES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class ModelFile:
+    """A file of a model, and where it belongs below the folder of versions, such as ``1/model.onnx``."""
+
+    path: Path
+    key: str
+    size: int
+
+
+def files_of(source: Path) -> list[ModelFile]:
+    """The files of a model, numbered: folders named by numbers as they are, anything else as version 1.
+
+    Raises:
+        InvalidRequest: There is no such path, or no model that the server would know.
+    """
+    if source.is_file():
+        if (name := _ENDINGS.get(source.suffix)) is None:
+            raise _no_model(source, f"a file that ends in {', '.join(_ENDINGS)}, or a folder with a model")
+        return [ModelFile(source, f"1/{name}", source.stat().st_size)]
+    if not source.is_dir():
+        raise refuse("model_uri", str(source), "fds://bucket/folder, or a file or folder of this machine that exists")
+    numbered = sorted(one for one in source.iterdir() if one.name.isascii() and one.name.isdigit() and one.is_dir())
+    if numbered:
+        found = [file for folder in numbered for file in _below(folder, folder.name)]
+    elif any((source / name).exists() for name in MODEL_FILES):
+        found = _below(source, "1")
+    else:
+        raise _no_model(source, f"numbered folders (1, 2…) with models, or one of {', '.join(MODEL_FILES)} in it")
+    if not found:
+        raise _no_model(source, "numbered folders with files in them")
+    if len(found) > _MOST_FILES:
+        raise _no_model(source, f"at most {_MOST_FILES} files; there are {len(found)}")
+    return found
+
+
+def send_model(storage: Storage, source: str, bucket: str, *, progress: Progress | None = None) -> str:
+    """Upload a model, but for the files that the server has already. Returns the URI of the folder of versions.
+
+    Raises:
+        InvalidRequest: It is no model; or there is no bucket to upload to.
+    """
+    if not bucket:
+        raise refuse("model_uri", source, "fds://bucket/folder: your organisation has no default bucket to upload to")
+    files = files_of(Path(source).expanduser())
+    digest = hashlib.sha256()
+    for file in files:
+        with file.path.open("rb") as content:
+            digest.update(f"{file.key}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+    name = digest.hexdigest()
+    uri = f"fds://{bucket}/.models/{name[:2]}/{name}"
+    done, total = 0, sum(file.size for file in files)
+    for file in files:
+
+        def tell(part: int, _total: int | None, before: int = done) -> None:
+            if progress is not None:
+                progress(before + part, total)
+
+        with contextlib.suppress(AlreadyExists):  # its place is named by the content of all: it is the same
+            storage.upload(file.path, f"{uri}/{file.key}", only_if_absent=True, progress=tell)
+        done += file.size
+    return uri
+
+
+def _below(folder: Path, number: str) -> list[ModelFile]:
+    found = sorted(path for path in folder.rglob("*") if path.is_file() and not _is_hidden(path.relative_to(folder)))
+    return [ModelFile(path, f"{number}/{path.relative_to(folder).as_posix()}", path.stat().st_size) for path in found]
+
+
+def _is_hidden(path: Path) -> bool:
+    return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
+
+
+def _no_model(source: Path, allowed: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"model_uri is {str(source)!r}, which holds no model; allowed is {allowed}",
+        field="model_uri", value=str(source), allowed=allowed,
+    )  # fmt: skip

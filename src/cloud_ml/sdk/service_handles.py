@@ -1,0 +1,243 @@
+# Made of aio/service_handles.py by tools/twins.py: change that one, then run `make format`.
+"""A model service one can hold on to: wait for it, ask its model, look at its replicas, change it."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections.abc import Generator, Mapping
+from typing import Any
+
+from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
+from cloud_ml.models.job import JobEvent
+from cloud_ml.models.service import Service, ServiceLineage, ServiceMetrics, ServiceSignatures, ServiceUpdate
+from cloud_ml.sdk.clock import sleep as pause
+from cloud_ml.sdk.inference import by_name, check_address, types_of
+from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
+from cloud_ml.sdk.predicting import Inputs, Predictions
+from cloud_ml.sdk.services import ServiceCalls
+
+
+class ServiceHandle:
+    """A service on the server, and what was last heard of it (``service``).
+
+    Every method that asks the server raises ``NotFound`` once the service is deleted, and ``CloudMlError`` as the
+    client's methods do.
+    """
+
+    def __init__(self, calls: ServiceCalls, service: Service) -> None:
+        self._calls = calls
+        self._failures = 0  # in a row, while it is waited for
+        self._predictions: Predictions | None = None
+        self._known: ServiceSignatures | None = None
+        self.service = service
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name!r}, {self.version!r}, phase={self.phase!r})"
+
+    @property
+    def name(self) -> str:
+        """The name of the model."""
+        return self.service.name
+
+    @property
+    def version(self) -> str:
+        """The version of the service."""
+        return self.service.version
+
+    @property
+    def phase(self) -> str:
+        """Where the service stood when it was last heard of."""
+        return self.service.phase
+
+    @property
+    def address(self) -> str:
+        """``host:port`` for gRPC and HTTP; empty while there is none."""
+        return self.service.address
+
+    def refresh(self) -> Service:
+        """Ask how the service stands."""
+        self.service = self._calls.get(self.name, self.version)
+        return self.service
+
+    def await_change(self, timeout: float | None = None) -> Service:
+        """The service as soon as it has changed, at the latest after ``timeout`` seconds (or half a minute)."""
+        wait_s = LONG_POLL_S if timeout is None else min(timeout, LONG_POLL_S)
+        self.service = self._calls.get(
+            self.name, self.version, newer_than=self.service.revision, wait_s=wait_s
+        )  # fmt: skip
+        return self.service
+
+    def wait(self, timeout: float | None = None) -> Service:
+        """Wait until nothing is on its way: the service answers as wanted, cannot, or is not to.
+
+        The caller looks at ``phase``, which is ``Running`` where all is well. A server that restarts meanwhile is
+        waited for, about two minutes.
+
+        Args:
+            timeout: Seconds; ``None`` waits for ever.
+
+        Raises:
+            WaitTimedOut: It is still on its way.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        while not self.service.settled:
+            left = LONG_POLL_S if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                why = f": {self.service.message}" if self.service.message else ""
+                raise WaitTimedOut(f"{self.name} {self.version} is still {self.phase} after {timeout:g} s{why}")
+            self.wait_for_news(min(left, LONG_POLL_S))
+        return self.service
+
+    def wait_until_gone(self) -> None:
+        """Wait until a deleted service and its replicas are gone and its name and version are free."""
+        try:
+            while True:
+                self.wait_for_news(LONG_POLL_S)
+        except NotFound:
+            return
+
+    def predict(
+        self,
+        inputs: Inputs,
+        *,
+        types: Mapping[str, str] | None = None,
+        signature: str | None = None,
+        grpc: bool = False,
+        timeout: float = 60.0,
+    ) -> Any:
+        """Ask the model, as TensorFlow Serving's APIs have it; over HTTP, or over gRPC with ``grpc``.
+
+        Args:
+            inputs: Values by the names of inputs, in columns (``{"X": [[10.0]]}``); over HTTP also a list of rows.
+            types: Of inputs, over gRPC (``{"X": "float32"}``); for the others what the model takes.
+            signature: Another than the default one.
+            grpc: Ask over gRPC; nothing has to be installed for it.
+            timeout: Seconds.
+
+        Returns:
+            The outputs by name; over HTTP the output alone where there is one, and for rows a list of predictions.
+
+        Raises:
+            InvalidRequest: The inputs do not fit; the message says what would.
+            Unavailable: The service has no address, or no replica answers now.
+        """
+        predictions = self._asked()
+        if not grpc:
+            return predictions.over_http(inputs, signature=signature, timeout=timeout)
+        columns = by_name(inputs)
+        known = self._types(columns, types or {}, signature)
+        given = {**known, **(types or {})}
+        return predictions.over_grpc(columns, given, signature=signature, timeout=timeout)
+
+    def signatures(self) -> ServiceSignatures:
+        """What the model can be asked: its inputs and outputs.
+
+        Raises:
+            Unavailable: No replica answers now.
+        """
+        return self._calls.signatures(self.name, self.version)
+
+    def metrics(self) -> ServiceMetrics:
+        """What replicas use now, and what they were asked since they started."""
+        return self._calls.metrics(self.name, self.version)
+
+    def lineage(self) -> ServiceLineage:
+        """Where the model came from: its files, and the jobs that exported to where they lie."""
+        return self._calls.lineage(self.name, self.version)
+
+    def events(self, *, after: int = 0) -> list[JobEvent]:
+        """What happened to the service, in order; only what came after the event with the id ``after``."""
+        return self._calls.events(self.name, self.version, after=after)
+
+    def logs(
+        self,
+        *,
+        replica: int | None = None,
+        follow: bool = False,
+        lines: int | None = None,
+        attempt: int | None = None,
+    ) -> Generator[bytes]:
+        """The output of a replica in chunks, as it was written.
+
+        Args:
+            replica: Its number; otherwise one that runs.
+            follow: Go on until the replica is gone.
+            lines: Only the last so many lines of what there is now.
+            attempt: Only this attempt, counted from 1; otherwise all, one behind the other.
+        """
+        answer = self._calls.log(
+            self.name, self.version, replica=replica, lines=lines, follow=follow, attempt=attempt
+        )  # fmt: skip
+        with answer:
+            yield from answer
+
+    def update(self, **changes: Any) -> Service:
+        """Change fields of the service (``replicas=2``); what makes replicas differ is rolled out one after the other.
+
+        Raises:
+            InvalidRequest: A field is wrong, or there is none of that name.
+        """
+        self.service = self._calls.update(self.name, self.version, changed(changes))
+        return self.service
+
+    def start(self) -> Service:
+        """Start a service that was saved or stopped."""
+        self.service = self._calls.start(self.name, self.version)
+        return self.service
+
+    def stop(self) -> Service:
+        """End every replica; the service stays and can be started again."""
+        self.service = self._calls.stop(self.name, self.version)
+        return self.service
+
+    def delete(self) -> Service:
+        """Ask for the service's removal: its replicas end, and then its name and version are free."""
+        self.service = self._calls.delete(self.name, self.version)
+        return self.service
+
+    def _asked(self) -> Predictions:
+        """What asks the model at the service's address."""
+        if not self.service.address:
+            self.refresh()
+        if self._predictions is None or self._predictions.address != self.address:
+            check_address(self.service)
+            self._predictions = Predictions(self._calls.transport.credentials, self.address, self.name)
+        return self._predictions
+
+    def _types(
+        self, inputs: Mapping[str, Any], given: Mapping[str, str], signature: str | None
+    ) -> Mapping[str, str]:  # fmt: skip
+        """The types that the model takes, where some are not given."""
+        if set(given) >= set(inputs):
+            return {}
+        if self._known is None:
+            with contextlib.suppress(TryAgain):
+                self._known = self.signatures()
+        return types_of(self._known, signature)
+
+    def wait_for_news(self, wait_s: float) -> None:
+        """Wait so long for a change; a server that is away is given the same patience as a log that is followed."""
+        try:
+            self.await_change(wait_s)
+        except (TransportError, TryAgain):
+            self._failures += 1
+            if self._failures >= PATIENCE.attempts:
+                self._failures = 0
+                raise
+            delay_s = PATIENCE.backoff(self._failures, random.random())  # noqa: S311 - spreads retries, guards nothing
+            pause(min(delay_s, wait_s))
+        else:
+            self._failures = 0
+
+
+def changed(changes: Mapping[str, Any]) -> ServiceUpdate:
+    """Fields to change as the server takes them.
+
+    Raises:
+        InvalidRequest: There is no such field.
+    """
+    from cloud_ml.models import codec  # noqa: PLC0415 - few need it
+
+    return codec.decode(ServiceUpdate, {name: value for name, value in changes.items() if value is not None})

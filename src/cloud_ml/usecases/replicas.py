@@ -1,0 +1,156 @@
+"""What the replicas of a service use, say and can be asked. They live like jobs, and are looked at like jobs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.spec import TEMPLATE_LABEL
+from cloud_ml.engines.base import Doors, Engine
+from cloud_ml.errors import InvalidRequest, Unavailable
+from cloud_ml.models.service import ModelSignature, ModelTensor, ReplicaMetrics, ServiceMetrics, ServiceSignatures
+from cloud_ml.usecases.asking import ask
+from cloud_ml.usecases.tasks import tasks_of
+
+_SAMPLE = re.compile(r"^cloudml_serving_(requests_total|refused_total|request_seconds_sum)(\{[^}]*\})? ([-+.\deE]+)$")
+_TYPES: Mapping[str, str] = {
+    "DT_FLOAT": "float32", "DT_DOUBLE": "float64", "DT_INT32": "int32", "DT_UINT8": "uint8", "DT_INT16": "int16",
+    "DT_INT8": "int8", "DT_STRING": "string", "DT_INT64": "int64", "DT_BOOL": "bool", "DT_BFLOAT16": "bfloat16",
+    "DT_UINT16": "uint16", "DT_HALF": "float16", "DT_UINT32": "uint32", "DT_UINT64": "uint64",
+}  # fmt: skip
+"""Types by their names in the answers of model servers."""
+_MOST = 1e15
+NOT_TOLD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
+"""What reading the answer of a replica may end in that is no model server of ours."""
+
+
+def number_of(replica: JobRecord) -> int:
+    """The number of a replica, which no other of its service ever has."""
+    return int(replica.key.name.rpartition("-")[2])
+
+
+def chosen(service: ServiceRecord, replicas: Sequence[JobRecord], number: int | None) -> JobRecord:
+    """The replica of that number; of none, one that is not about to be replaced, and runs if one does.
+
+    Raises:
+        InvalidRequest: There is none of that number.
+    """
+    if number is None and replicas:
+        return min(replicas, key=lambda one: (not _is_current(service, one), one.status.phase is not Phase.RUNNING))
+    found = next((one for one in replicas if number_of(one) == number), None)
+    if found is None:
+        there = ", ".join(str(number_of(one)) for one in replicas) or "none: the service has no replica now"
+        what = f"replica is {number}; there is no such replica" if number is not None else "there is no replica now"
+        raise InvalidRequest(f"{what} of {service.key.name}", field="replica", value=number, allowed=there)
+    return found
+
+
+async def metrics_of(replicas: Sequence[JobRecord], engine: Engine) -> ServiceMetrics:
+    """What replicas use and were asked."""
+    return ServiceMetrics(items=list(await asyncio.gather(*(_metrics(one, engine) for one in replicas))))
+
+
+async def signatures_of(service: ServiceRecord, replicas: Sequence[JobRecord], engine: Engine) -> ServiceSignatures:
+    """What the model can be asked, as one of the replicas tells.
+
+    Raises:
+        Unavailable: None of them answers now.
+    """
+    running = [one for one in replicas if one.status.phase is Phase.RUNNING]
+    running.sort(key=lambda one: (not _is_current(service, one), number_of(one)))
+    if isinstance(engine, Doors):
+        for replica in running:
+            try:
+                said = await ask(engine, replica.key.uid, f"/v1/models/{service.spec.submitted.model_name}/metadata")
+                return _signatures(json.loads(said))
+            except (Unavailable, *NOT_TOLD):
+                continue
+    raise Unavailable(
+        f"no replica of {service.key.name} answers now: the service is {service.status.phase}",
+        field="model_name", value=service.spec.submitted.model_name,
+    )  # fmt: skip
+
+
+def _is_current(service: ServiceRecord, replica: JobRecord) -> bool:
+    return (replica.spec.submitted.labels or {}).get(TEMPLATE_LABEL) == str(service.spec.template)
+
+
+async def _metrics(replica: JobRecord, engine: Engine) -> ReplicaMetrics:
+    tasks = await tasks_of(replica, engine)
+    task = next((one for one in tasks.items if one.running), None)
+    counted: dict[str, float] = {}
+    if replica.status.phase is Phase.RUNNING and isinstance(engine, Doors):
+        try:
+            counted = _counted((await ask(engine, replica.key.uid, "/metrics")).decode("utf-8", "replace"))
+        except Unavailable:
+            counted = {}
+    used: dict[str, Any] = {}
+    if task is not None:
+        names = ("cores", "cpu_limit", "memory_bytes", "memory_peak_bytes", "memory_limit_bytes", "processes")
+        used = {name: getattr(task, name) for name in names}
+    return ReplicaMetrics(
+        number=number_of(replica),
+        uid=replica.key.uid,
+        phase=replica.status.phase.value,
+        attempt=replica.status.attempt,
+        requests=int(counted["requests"]) if counted else None,
+        errors=int(counted["errors"]) if counted else None,
+        seconds=counted["seconds"] if counted else None,
+        **used,
+    )
+
+
+def _counted(text: str) -> dict[str, float]:
+    """Sums over models, signatures and protocols, from what the model server tells to Prometheus."""
+    sums = {"requests": 0.0, "errors": 0.0, "seconds": 0.0}
+    for line in text.splitlines():
+        if (found := _SAMPLE.match(line)) is None:
+            continue
+        kind, labels, value = found[1], found[2] or "", _figure(found[3])
+        if kind == "request_seconds_sum":
+            sums["seconds"] += value
+            continue
+        sums["requests"] += value
+        if kind == "refused_total" or 'code="OK"' not in labels:
+            sums["errors"] += value
+    return sums
+
+
+def _figure(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        return 0.0
+    return value if 0 <= value < _MOST else 0.0
+
+
+def _signatures(document: Any) -> ServiceSignatures:
+    """Signatures from the metadata document of TensorFlow Serving's REST API."""
+    found = document["metadata"]["signature_def"]["signature_def"]
+    items = [
+        ModelSignature(
+            name=str(name)[:256],
+            method=str(one.get("method_name", ""))[:256],
+            inputs=_tensors(one.get("inputs") or {}),
+            outputs=_tensors(one.get("outputs") or {}),
+        )
+        for name, one in found.items()
+        if name != "__saved_model_init_op"
+    ]
+    items.sort(key=lambda one: (one.name != "serving_default", one.name))
+    return ServiceSignatures(number=int(document["model_spec"]["version"]), items=items)
+
+
+def _tensors(found: Mapping[str, Any]) -> list[ModelTensor]:
+    def tensor(name: str, told: Mapping[str, Any]) -> ModelTensor:
+        shape = told.get("tensor_shape") or {}
+        dims = None if shape.get("unknown_rank") else [int(one["size"]) for one in shape.get("dim", ())]
+        return ModelTensor(name=name, dtype=_TYPES.get(told["dtype"], str(told["dtype"])), shape=dims)
+
+    return [tensor(str(name), told) for name, told in found.items()]

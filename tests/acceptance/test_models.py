@@ -1,0 +1,175 @@
+"""Model services from the command line: made, asked, looked at, changed and gone, as the slides write it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import onnx
+import pytest
+from onnx import TensorProto, helper
+
+from cloud_ml.client import CloudMlClient
+from support.server import RealServer, serving
+from support.serving import save
+
+pytestmark = pytest.mark.xdist_group("models")
+
+LIMIT_S = 100.0
+DATA = '{"keys_dtype": "int32", "keys": [[1], [2]], "X_dtype": "float32", "X": [[10.0], [30.0]]}'
+
+
+def slides_model(folder: Path) -> Path:
+    """The linear model of the slides: ``keys`` come back beside ``predict``, which is 2x + 10."""
+    nodes = [
+        helper.make_node("Mul", ["X", "w"], ["wx"]),
+        helper.make_node("Add", ["wx", "b"], ["predict"]),
+        helper.make_node("Identity", ["keys"], ["keys_out"]),
+    ]
+    numbers = [helper.make_tensor(name, TensorProto.FLOAT, [], [value]) for name, value in (("w", 2.0), ("b", 10.0))]
+    inputs = [
+        helper.make_tensor_value_info("keys", TensorProto.INT32, ["rows", 1]),
+        helper.make_tensor_value_info("X", TensorProto.FLOAT, ["rows", 1]),
+    ]
+    outputs = [
+        helper.make_tensor_value_info("keys_out", TensorProto.INT32, ["rows", 1]),
+        helper.make_tensor_value_info("predict", TensorProto.FLOAT, ["rows", 1]),
+    ]
+    graph = helper.make_graph(nodes, "linear", inputs, outputs, numbers)
+    return save(folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    with serving(tmp_path_factory.mktemp("server"), CLOUDML_GATEWAY_PORTS="18700-18749") as running:
+        slides_model(running.user_home / "export")
+        (running.user_home / "data.json").write_text(DATA)
+        yield running
+
+
+@pytest.fixture(scope="module")
+def served(server: RealServer) -> str:
+    """A service that answers, made of a local folder that holds one model."""
+    made = server.cli("models", "deploy", "linear", "v1", "./export", "-W", timeout_s=LIMIT_S).good()
+    assert made.out.startswith("linear v1 is created (Starting)")
+    assert "linear v1 answers at 127.0.0.1:187" in made.err
+    return server.client().describe_model_service("linear", "v1").address
+
+
+@pytest.mark.parametrize("more", [(), ("--http",)])
+def test_the_line_of_the_slides(server: RealServer, served: str, more: tuple[str, ...]) -> None:
+    answer = server.cli("models", "predict", "linear", "v1", "-d", "./data.json", *more).good().json()
+    assert answer == {"keys_out": [[1], [2]], "predict": [[30.0], [70.0]]}
+
+
+def test_types_are_found_out_and_values_that_do_not_fit_are_refused(server: RealServer, served: str) -> None:
+    file = server.user_home / "untyped.json"
+    file.write_text('{"keys": [[1]], "X": [[1]]}')
+    assert server.cli("models", "predict", "linear", "-d", str(file)).good().json()["predict"] == [[12.0]]
+    for content, told in (
+        ('{"X": [[1]]}', "input 'keys' is missing"),
+        ('{"keys": [[1], [2, 3]], "X": [[1]]}', "keys is ragged"),
+        ('{"keys": [["a"]], "keys_dtype": "int32", "X": [[1]]}', "keys does not fit its type, int32"),
+        ('{"X": [[1]], "X_dtype": "float33"}', "allowed"),
+        ("[1", "is no JSON"),
+    ):
+        file.write_text(content)
+        refused = server.cli("models", "predict", "linear", "v1", "-d", str(file))
+        assert refused.code == 1
+        assert told in refused.err or "X_dtype is 'float33'" in refused.err
+
+
+def test_the_calls_that_are_described_work_when_they_are_pasted(server: RealServer, served: str) -> None:
+    described = server.cli("models", "describe", "linear", "v1").good().out
+    assert "keys: int32 [?, 1] · X: float32 [?, 1]" in described
+    assert "predict: float32 [?, 1]" in described
+    curl = next(line for line in described.splitlines() if line.startswith("  curl "))
+    environment = server.environment(
+        server.user_home, **server.known, PATH=f"{Path(server.command[0]).parent}:/usr/bin:/bin"
+    )
+    done = subprocess.run(["sh", "-c", curl], env=environment, capture_output=True, text=True, timeout=30, check=True)
+    assert json.loads(done.stdout) == {"outputs": {"keys_out": [[1]], "predict": [[12.0]]}}
+    python = next(line for line in described.splitlines() if line.startswith("  from cloud_ml"))
+    ran = subprocess.run(
+        [str(Path(server.command[0]).with_name("python")), "-c", python.strip()],
+        env=environment, capture_output=True, text=True, timeout=30, check=True,
+    )  # fmt: skip
+    assert "'predict': [[12.0]]" in ran.stdout
+    grpcurl = shlex.split(next(line for line in described.splitlines() if line.startswith("  grpcurl ")))
+    message = json.loads(grpcurl[grpcurl.index("-d") + 1])
+    assert message["inputs"]["X"]["float_val"] == [1.0]
+    document = server.cli("models", "describe", "linear", "v1", "-o", "json").good().json()
+    assert [one["name"] for one in document["signatures"]["items"][0]["inputs"]] == ["keys", "X"]
+    assert document["lineage"]["number"] == 1
+
+
+def test_lists_logs_events_metrics(server: RealServer, served: str) -> None:
+    row = next(line for line in server.cli("models", "list").good().out.splitlines() if line.startswith("linear"))
+    assert row.split()[:4] == ["linear", "v1", "Running", served]
+    assert "model linear version 1 is ready" in server.cli("models", "logs", "linear", "v1").good().out
+    assert server.cli("models", "logs", "linear", "v1", "-ri", "7").code == 1
+    assert "Running" in server.cli("models", "events", "linear", "v1").good().out
+    metrics = server.cli("models", "metrics", "linear", "v1", "-o", "json").good().json()
+    assert metrics["items"][0]["requests"] >= 1
+    assert server.cli("models", "list", "-o", "name").good().out == "linear v1\n"
+
+
+def test_a_token_is_made_without_the_server(server: RealServer, served: str) -> None:
+    token = server.cli("models", "token", "--for", "5m").good().out.strip()
+    assert token.startswith("cmt1.")
+    assert server.cli("models", "predict", "linear", "-s", served, "-d", "./data.json").good().json()["predict"] == [
+        [30.0],
+        [70.0],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("describe", "linaer", "v1"), "Did you mean linear?"),
+        (("describe", "linear", "v2"), "There is linear v1."),
+        (("deploy", "linear", "v1", "fds://cloudml/other"), "there is a model service linear v1 already"),
+        (("deploy", "new", "v1", "./nowhere"), "a file or folder of this machine that exists"),
+        (("deploy", "new", "v1", "."), "holds no model"),
+        (("update", "linear", "v1"), "nothing is to be changed"),
+        (("create", "-n", "new"), "missing: model_version, model_uri"),
+        (("create", "-n", "new", "-v", "v1", "-u", "fds://nowhere/x"), "there is no bucket 'nowhere'"),
+    ],
+)
+def test_mistakes_are_told_with_what_to_do(server: RealServer, served: str, words: tuple[str, ...], told: str) -> None:
+    refused = server.cli("models", *words)
+    assert refused.code in (1, 2)
+    assert told in refused.err, refused.err
+
+
+def test_a_service_is_changed_stopped_started_and_destroyed(server: RealServer, served: str) -> None:
+    client: CloudMlClient = server.client()
+    changed = server.cli("models", "update", "linear", "-v", "v1", "-r", "2", "--watch", timeout_s=LIMIT_S).good()
+    assert "answers" in changed.err
+    handle = client.get_model_service("linear", "v1")
+    assert [one.ready for one in handle.service.replicas] == [True, True]
+    answer = handle.predict({"keys": [[1]], "X": [[0.5]]}, grpc=True)
+    assert answer["predict"] == [[11.0]]
+    assert server.cli("models", "stop", "linear", "v1").good().out == "linear v1 is being stopped\n"
+    server.cli("models", "wait", "linear", "v1", timeout_s=LIMIT_S).good()
+    assert handle.refresh().phase == "Stopped"
+    assert server.cli("models", "destroy", "linear", "v1", "--wait").good().out == "linear v1 is deleted\n"
+    assert list(client.list_model_services()) == []
+
+
+def test_a_saved_service_is_started_later(server: RealServer) -> None:
+    server.client().storage.upload(onnx_file(server), "fds://cloudml/linear/1/model.onnx")
+    saved = server.cli("models", "create", "-n", "linear-model", "-v", "v1", "-u", "fds://cloudml/linear", "-sv").good()
+    assert saved.out == "linear-model v1 is created (Saved)\n"
+    started = server.cli("models", "start", "linear-model", "v1", "--watch", timeout_s=LIMIT_S).good()
+    assert "answers" in started.err
+    server.cli("models", "delete", "linear-model", "v1").good()
+
+
+def onnx_file(server: RealServer) -> Path:
+    file = server.user_home / "export" / "model.onnx"
+    assert onnx.load(file).graph.name == "linear"
+    return file
