@@ -18,7 +18,9 @@ PACKAGES = {
     "mlflow": "mlflow",
     "metaflow": "metaflow",
     "dstack": "dstack",
+    **{peer: f"{peer} onnxruntime" for peer in ("mosec", "litserve", "bentoml", "kserve", "mlserver", "nvidia-pytriton")},
 }
+"""Peer → what is installed for it; the first is the peer itself."""
 _INSTALL_LIMIT_S = 600.0
 
 
@@ -40,7 +42,7 @@ def folder_of(peer: str) -> Path:
     uv = str(find_uv())
     steps = (
         [uv, "venv", "-q", "--python", sys.executable, str(folder)],
-        [uv, "pip", "install", "-q", "--python", str(folder / "bin" / "python"), PACKAGES[peer]],
+        [uv, "pip", "install", "-q", "--python", str(folder / "bin" / "python"), *PACKAGES[peer].split()],
     )
     for step in steps:
         try:
@@ -54,6 +56,6 @@ def folder_of(peer: str) -> Path:
 
 def version_of(peer: str) -> str:
     """The version that was measured."""
-    name = re.split(r"[\[=<>]", PACKAGES[peer])[0]
+    name = re.split(r"[\[=<> ]", PACKAGES[peer])[0].replace("-", "_")
     found = next(iter((CACHE / peer / "lib").glob(f"python*/site-packages/{name}-*.dist-info")), None)
     return found.name.split("-")[1].removesuffix(".dist") if found else "?"

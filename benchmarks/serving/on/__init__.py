@@ -1,0 +1,1 @@
+"""Others' servers, each a program for its own environment: ``python on_x.py <model.onnx> <http port> <grpc port>``."""
