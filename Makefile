@@ -12,7 +12,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-runtimes test-sandbox test-api-fuzz fuzz faults soak check format bench load bench-peers performance docs record lock audit sbom clean
+.PHONY: help setup demo test test-fast test-server test-runtimes test-sandbox test-api-fuzz fuzz faults soak check format bench load bench-peers bench-serving performance docs record lock audit sbom clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-14s %s\n' "$$n" "$$t"; done
@@ -74,7 +74,10 @@ load: $(VENV)/.develop  ## Many callers, a greedy one, a thousand followers, muc
 bench-peers: $(VENV)/.develop  ## The same of others here: Slurm, Ray, MLflow, Dask, Parsl, uv, pip (downloads once)
 	$(BIN)/python benchmarks/run.py $(or $(PARTS),peers)
 
-performance: $(VENV)/.develop  ## Fill docs/performance.md from what these three have measured
+bench-serving: $(VENV)/.develop  ## The model server beside MLServer, KServe, BentoML, LitServe, mosec, pytriton (downloads once)
+	$(BIN)/python benchmarks/run.py $(or $(PARTS),serving)
+
+performance: $(VENV)/.develop  ## Fill docs/performance.md from what these have measured
 	$(BIN)/python tools/performance.py
 
 lock: $(VENV)/.develop  ## Bring locks/ in line with pyproject.toml (RENEW=1: the newest of everything)

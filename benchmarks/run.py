@@ -1,4 +1,4 @@
-"""Every figure that we promise, in one run, beside its floor or its peers: ``make bench``, ``make load``, ``make bench-peers``.
+"""Every figure that we promise, in one run, beside its floor or its peers: ``make bench``, ``make load``, ``make bench-peers``, ``make bench-serving``.
 
 Run: ``python benchmarks/run.py [--strict] [group or part …]``; with ``--strict`` it exits with 1 when a target is
 missed. What was measured is written to ``benchmarks/results``, from which ``docs/performance.md`` is filled.
@@ -18,6 +18,7 @@ from harness import Figure
 GROUPS = {
     "own": ("job_start", "job_rate", "job_environments", "commands", "idle", "lists"),
     "load": ("load.cost", "load.requests", "load.flood", "load.followers", "load.lines", "load.slow"),
+    "serving": ("serving.cost", "serving.waits", "serving.memory"),
     "peers": ("peers.jobs", "peers.environments", "peers.commands"),
 }
 PARTS = tuple(part for group in GROUPS.values() for part in group)

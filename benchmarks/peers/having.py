@@ -18,7 +18,10 @@ PACKAGES = {
     "mlflow": "mlflow",
     "metaflow": "metaflow",
     "dstack": "dstack",
-    **{peer: f"{peer} onnxruntime" for peer in ("mosec", "litserve", "bentoml", "kserve", "mlserver", "nvidia-pytriton")},
+    **{
+        peer: f"{peer} onnxruntime"
+        for peer in ("mosec", "litserve", "bentoml", "kserve", "mlserver", "nvidia-pytriton")
+    },
 }
 """Peer → what is installed for it; the first is the peer itself."""
 _INSTALL_LIMIT_S = 600.0

@@ -56,9 +56,7 @@ def question(way: str, model: str, rows: Array, path: str = "") -> Question:
         return Question(path or f"/v1/models/{model}:predict", body, _listed, grpc=False)
     data = [round(float(value), 4) for value in rows.ravel()]
     asked = {"name": "x", "datatype": "FP32", "shape": rows.shape, "data": data}
-    return Question(
-        f"/v2/models/{model}/infer", json.dumps({"inputs": [asked]}).encode(), _output, grpc=False
-    )
+    return Question(f"/v2/models/{model}/infer", json.dumps({"inputs": [asked]}).encode(), _output, grpc=False)
 
 
 def _grpc(path: str, made: Any, read: Callable[[bytes], Array]) -> Question:

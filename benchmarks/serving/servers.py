@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+import sysconfig
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,9 +17,9 @@ from pathlib import Path
 
 from load.machine import memory_mb
 from peers.having import Absent, folder_of, version_of
-from serving.asking import OIP, TFS, V1, V2
 
 from cloud_ml.engines.local import proctree
+from serving.asking import OIP, TFS, V1, V2
 
 _READY_S = 90.0
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
@@ -62,7 +63,7 @@ class Running:
         for pid in self.tree:
             with contextlib.suppress(OSError):
                 fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-                total += sum(map(int, fields[11:15 if pid == self._process.pid else 13]))
+                total += sum(map(int, fields[11 : 15 if pid == self._process.pid else 13]))
         return total * _TICK
 
     def memory_mb(self) -> float:
@@ -104,6 +105,7 @@ def _running(command: list[str], *ports: int) -> Iterator[Running]:
         environment = {
             "HOME": home, "TMPDIR": home, "PATH": f"{Path(command[0]).parent}:/usr/bin:/bin", "OMP_NUM_THREADS": "1",
             "BENTOML_DO_NOT_TRACK": "1",
+            "LD_LIBRARY_PATH": str(sysconfig.get_config_var("LIBDIR")),  # Triton loads the interpreter's library
         }  # fmt: skip
         said = Path(home, "said")
         with said.open("wb") as log:

@@ -8,7 +8,6 @@ import onnxruntime
 from mosec import Server, Worker
 
 
-
 class Served(Worker):
     def __init__(self):
         options = onnxruntime.SessionOptions()

@@ -87,7 +87,7 @@ class Policy:
     max_batch_rows: int = 1024
     allowed_rows: tuple[int, ...] = ()
     max_queue: int = 10_000
-    inline_s: float = 0.0005
+    inline_s: float = 0.001
 
     def filled(self, rows: int) -> int:
         """How many rows a batch of so many is run with."""

@@ -134,7 +134,9 @@ def infer_spans(body: bytes, at: int, signature: Signature, asked: Any) -> Spans
     raws: list[tuple[int, int]] = []
     ids: list[tuple[int, int]] = []
     try:
-        for number, _, start, end in wire.fields(body, at, len(body)):
+        for number, kind, start, end in wire.fields(body, at, len(body)):
+            if number in (3, 7) and kind != wire.DELIMITED:
+                return None
             if number == 7:
                 raws.append((start, end))
             elif number == 3:

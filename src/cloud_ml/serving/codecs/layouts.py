@@ -79,7 +79,8 @@ class Layouts(Generic[P]):
 def predict_spans(body: bytes, at: int, signature: Signature, inputs: Mapping[str, Any]) -> Spans | None:
     """Where the values of a ``PredictRequest`` lie, in the order of the signature; None where they are not raw.
 
-    ``body[at:]`` is the message, ``inputs`` what the library read from it: the tensors were judged already.
+    ``body[at:]`` is the message, ``inputs`` what the library read from it: the tensors were judged already. What the
+    library would merge (a name or a tensor twice, groups) is left to it.
     """
     try:
         return _predict_spans(body, at, signature, inputs)
@@ -92,12 +93,11 @@ def _predict_spans(body: bytes, at: int, signature: Signature, inputs: Mapping[s
     for number, kind, start, end in wire.fields(body, at, len(body)):
         if number != 2 or kind != wire.DELIMITED:
             continue
-        name, span = "", None
-        for inner, _, first, last in wire.fields(body, start, end):
-            if inner == 1:
-                name = body[first:last].decode()
-            elif inner == 2 and span is None:
-                span = _tensor_span(body, first, last, inputs.get(name))
+        entry = list(wire.fields(body, start, end))
+        if [each[:2] for each in entry] != [(1, wire.DELIMITED), (2, wire.DELIMITED)]:
+            return None
+        name = body[entry[0][2] : entry[0][3]].decode()
+        span = _tensor_span(body, *entry[1][2:], inputs.get(name))
         if span is None or name in found:
             return None
         found[name] = span

@@ -67,7 +67,11 @@ class Infer:
         tensors = [body[start:end] for start, end in layout.spans]
         form: Form = plan
         if len(tensors) > len(plan.tails):
-            form = _Named(plan, tensors.pop())
+            told = tensors.pop()
+            if not told.isascii():  # whether it is text is for the library to say
+                self._read(call, body)
+                return
+            form = _Named(plan, told)
         plan.version.submit(plan.signature, Request(call, form, tensors, plan.rows, call.deadline), plan.tails)
 
     def _read(self, call: GrpcCall, body: bytes) -> None:

@@ -27,7 +27,7 @@ def read(folder: Path) -> dict[str, Signature] | None:
         document = json.loads((folder / FILE).read_text("utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, RecursionError) as error:
         raise ModelFailed(f"{FILE} cannot be read: {error}") from error
     return parse(document)
 
@@ -64,7 +64,7 @@ def _tensors(where: str, told: Any) -> tuple[TensorSpec, ...]:
 def _tensor(where: str, told: Any) -> TensorSpec:
     if not isinstance(told, Mapping) or set(told) != {"name", "dtype", "shape"}:
         raise ModelFailed(f"{FILE}: {where}: name, dtype and shape are expected, nothing else")
-    name, shape, dtype = told["name"], told["shape"], dtypes.BY_NAME.get(told["dtype"])
+    name, shape, dtype = told["name"], told["shape"], dtypes.BY_NAME.get(str(told["dtype"]))
     if not isinstance(name, str) or not name:
         raise ModelFailed(f"{FILE}: {where}.name is {name!r}, text is expected")
     if dtype is None:

@@ -1,0 +1,182 @@
+"""A server of models without sockets, threads or time: what is fed to it is answered when ``settle`` is called."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from cloud_ml.serving import dtypes
+from cloud_ml.serving.batching import Workshop
+from cloud_ml.serving.grpc.infer import Infer
+from cloud_ml.serving.grpc.prediction import Prediction
+from cloud_ml.serving.grpc.service import GrpcService
+from cloud_ml.serving.http1.clock import Clock
+from cloud_ml.serving.http1.connection import Http1Connection
+from cloud_ml.serving.http1.connection import Limits as Http1Limits
+from cloud_ml.serving.http1.heads import Heads
+from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.stream import Limits
+from cloud_ml.serving.loaded import LoadedVersion
+from cloud_ml.serving.oip.door import OpenInferenceDoor
+from cloud_ml.serving.rest.door import RestDoor
+from cloud_ml.serving.rest.service import HttpService
+from cloud_ml.serving.signatures import Signature, TensorSpec
+from cloud_ml.serving.table import ModelTable
+from cloud_ml.serving.tallies import Refusals
+from cloud_ml.serving.turns import Turns
+from cloud_ml.serving.versions.keeper import Keeper, Rules
+
+PREDICT, INFER = "/tensorflow.serving.PredictionService/Predict", "/inference.GRPCInferenceService/ModelInfer"
+MOST = 1 << 16
+
+
+class Loop:
+    """Calls back what was registered, in order; its time stands still."""
+
+    def __init__(self) -> None:
+        self._calls: deque[tuple[Callable[..., Any], tuple[Any, ...]]] = deque()
+
+    def time(self) -> float:
+        return 1000.0
+
+    def call_soon(self, call: Callable[..., Any], *given: Any) -> None:
+        self._calls.append((call, given))
+
+    call_soon_threadsafe = call_soon
+
+    def settle(self) -> None:
+        while self._calls:
+            call, given = self._calls.popleft()
+            call(*given)
+
+
+class _AtOnce:
+    def submit(self, work: Callable[..., Any], *given: Any) -> None:
+        work(*given)
+
+
+class Mirror:
+    """A model that gives back what it was given."""
+
+    def __init__(self) -> None:
+        def sides(*specs: TensorSpec) -> dict[str, Any]:
+            return {"inputs": specs, "outputs": tuple(TensorSpec(f"{s.name}_", s.dtype, s.shape) for s in specs)}
+
+        x, k = TensorSpec("x", dtypes.FLOAT, (-1, 2)), TensorSpec("k", dtypes.INT64, (-1,))
+        other = TensorSpec("x2", dtypes.FLOAT, (-1, 2))
+        self.signatures = {
+            each.name: each
+            for each in (
+                Signature("serving_default", **sides(x)),
+                Signature("two", **sides(x, other)),
+                Signature("mixed", **sides(x, k)),
+                Signature("text", **sides(TensorSpec("t", dtypes.STRING, (-1,)))),
+                Signature("half", **sides(TensorSpec("h", dtypes.HALF, (-1,)))),
+                Signature("truth", **sides(TensorSpec("b", dtypes.BOOL, (-1,)))),
+                Signature("fixed", **sides(TensorSpec("f", dtypes.DOUBLE, (2,)))),
+            )
+        }
+
+    def predict(self, signature: Signature, inputs: Sequence[Any]) -> Sequence[Any]:
+        return list(inputs)
+
+    def close(self) -> None:
+        pass
+
+
+class World:
+    """A table with one model, ``m``, and all that reads requests to it."""
+
+    def __init__(self) -> None:
+        self.loop: Any = Loop()
+        self.turns = Turns(self.loop)
+        self.table = ModelTable()
+        threads: Any = _AtOnce()
+        self.table.put(LoadedVersion("m", 1, Mirror(), Workshop(self.loop, self.turns, threads)))
+        self.methods = {PREDICT: Prediction(self.table).predict, INFER: Infer(self.table).infer}
+        self.grpc = GrpcService(self.methods, MOST, self.loop)
+        nobody: Any = None  # no version comes or goes
+        keeper = Keeper(self.table, nobody, Rules(), nobody)
+        doors = [RestDoor(self.table, keeper), OpenInferenceDoor(self.table, keeper, control=False)]
+        self.http = HttpService(doors, Refusals())
+
+    def call(self, method: str, message: bytes) -> tuple[int, bytes]:
+        """The status and the message that a call gets."""
+        call = Call()
+        self.grpc._methods = {method.encode(): self.methods[method]}
+        head = self.grpc.understand(
+            [(b":method", b"POST"), (b"content-type", b"application/grpc"), (b":path", method.encode())]
+        )
+        self.grpc.serve(call, 1, head, b"\0" + len(message).to_bytes(4, "big") + message)  # type: ignore[arg-type]
+        self.loop.settle()
+        return call.outcome()
+
+    def http1(self) -> tuple[Any, Transport]:
+        connection: Any = Http1Connection(
+            self.http, Heads(self.http.understand), Http1Limits(body_bytes=MOST), self.turns, Clock(self.loop)
+        )
+        return _opened(connection)
+
+    def http2(self) -> tuple[Any, Transport]:
+        return _opened(Http2Connection(self.grpc, Limits(MOST, lambda stream: (b"",)), self.turns))
+
+
+class Call:
+    """A connection with one stream, which keeps what it is answered with."""
+
+    def __init__(self) -> None:
+        self._answer: tuple[bytes, bytes] | None = None
+
+    def waits(self, number: int) -> bool:
+        return self._answer is None
+
+    def answer(self, number: int, head: bytes, body: Any = (0, ()), trailers: bytes = b"") -> None:
+        assert self._answer is None, "answered twice"
+        size, pieces = body
+        assert size == len(b"".join(pieces)), "a length that is wrong"
+        self._answer = head, b"".join(pieces)
+
+    def outcome(self) -> tuple[int, bytes]:
+        """0 and the message, or the status and its block."""
+        assert self._answer is not None, "never answered"
+        head, body = self._answer
+        if body:
+            assert int.from_bytes(body[1:5], "big") == len(body) - 5
+            return 0, body[5:]
+        status = int(head.partition(b"grpc-status")[2][1:].partition(b"\0")[0])
+        return status, head
+
+
+class Transport:
+    """Keeps what is written, until it is closed."""
+
+    def __init__(self) -> None:
+        self.written = b""
+        self.closed = False
+
+    def write(self, data: bytes) -> None:
+        if not self.closed:
+            self.written += data
+
+    def close(self) -> None:
+        self.closed = True
+
+    abort = write_eof = close
+
+    def is_closing(self) -> bool:
+        return self.closed
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def pause_reading(self) -> None:
+        pass
+
+    resume_reading = pause_reading
+
+
+def _opened(connection: Any) -> tuple[Any, Transport]:
+    transport = Transport()
+    connection.connection_made(transport)
+    return connection, transport

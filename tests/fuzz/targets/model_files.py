@@ -1,0 +1,92 @@
+"""Files that lie beside models, as whoever exported them wrote them."""
+
+from __future__ import annotations
+
+import json
+
+from cloud_ml.serving.errors import ServingError
+from cloud_ml.serving.runtimes import told
+from cloud_ml.serving.signatures import Signature
+from cloud_ml.serving.versions.folders import Interest, look
+from cloud_ml.serving.versions.wanted import Every, parse_config
+from cloud_ml.serving.versions.warmup import DOCUMENTS, RECORDS, warm_up
+from fuzz.harness import scratch, target, text
+from fuzz.model_world import Mirror
+
+
+def _record(data: bytes) -> bytes:
+    return len(data).to_bytes(8, "little") + b"crc." + data + b"crc."
+
+
+@target(
+    "serving.runtimes.told",
+    seeds=[json.dumps({"serving_default": {side: [{"name": "x", "dtype": "float32", "shape": [-1, 4]}] for side in ("inputs", "outputs")}}),
+           '{"inputs": [], "outputs": []}', '{"a": {"inputs": [{"name": "x", "dtype": [], "shape": [true]}], "outputs": 1}}', "[" * 3000],
+    words=['"inputs"', '"outputs"', '"name"', '"dtype"', '"shape"', "[", "]", "{", "}", "-1", '"float32"', "null", ":", ","],
+)  # fmt: skip
+def model_signature_file(data: bytes) -> None:
+    """Refused with its place; or signatures with inputs and outputs."""
+    with scratch() as folder:
+        (folder / told.FILE).write_bytes(data)
+        try:
+            found = told.read(folder)
+        except ServingError as error:
+            assert told.FILE in error.message  # noqa: PT017
+            return
+    assert found
+    assert all(isinstance(each, Signature) and each.inputs and each.outputs for each in found.values())
+
+
+@target(
+    "serving.versions.warmup",
+    seeds=[_record(b"\x1a\x06\x0a\x04\x0a\x02\x0a\x00"), b"\xff" * 12, b"abc", _record(b"") * 2,
+           '[{"inputs": {"x": [[1, 2]]}}, {"signature_name": "text", "inputs": {"t": ["a"]}}]', '{"inputs": {"x": [[1e999, "a"]]}}',
+           '{"signature_name": [], "inputs": {}}', "[" * 3000],
+    words=[b"crc.", b"\0\0\0\0\0\0\0", '"inputs"', '"signature_name"', '"x"', "[", "]", "{", "}", "null", "1"],
+)  # fmt: skip
+def model_warmup_files(data: bytes) -> None:
+    """Refused, with the request that is wrong; or run."""
+    for name in (RECORDS, DOCUMENTS[1]):
+        with scratch() as folder:
+            (folder / name).parent.mkdir(exist_ok=True)
+            (folder / name).write_bytes(data)
+            try:
+                assert warm_up(Mirror(), folder) >= 0
+            except ServingError as error:
+                assert f"of {name} failed: " in error.message  # noqa: PT017
+
+
+@target(
+    "serving.versions.folders",
+    seeds=["1", "01", "18446744073709551616", "9223372036854775807", "-1", "\u0661", ".1", "1\n"],
+    words=["0", "1", "9", "-", ".", "\u0661", "\n"],
+)
+def model_folder_name(data: bytes) -> None:
+    """A number that fits, or no version; a look never fails."""
+    name = text(data.replace(b"\0", b"").replace(b"/", b""))[:100].strip(".")
+    with scratch() as folder:
+        try:
+            (folder / (name or "x")).mkdir()
+            (folder / (name or "x") / "model.onnx").touch()
+        except (OSError, UnicodeError):
+            return
+        found = look(folder, Interest(Every(), settle_s=0))
+    assert not found.error
+    assert found.numbers == (
+        {int(name)} if name.isascii() and name.isdigit() and int(name) < 2**63 and len(name) < 20 else set()
+    )
+
+
+@target(
+    "serving.versions.wanted",
+    seeds=['model_config_list { config { name: "m" base_path: "/m" model_version_policy { specific { versions: 1 } } version_labels { key: "a" value: 1 } } }',
+           "custom_model_config {}", "model_config_list { config { name: \"m\" base_path: 'm' } }", "\ufeff{"],
+    words=["config {", "}", "name:", "base_path:", '"/m"', "versions: 1", "model_config_list {", "latest {", "num_versions: -1", "[a.b]"],
+)  # fmt: skip
+def model_config_text(data: bytes) -> None:
+    """Refused; or models with a name and an absolute folder each."""
+    try:
+        found = parse_config(data.decode("utf-8", "replace"))
+    except ServingError:
+        return
+    assert all(name == each.name and each.base.is_absolute() for name, each in found.items())
