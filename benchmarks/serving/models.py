@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -46,7 +47,7 @@ def _mlp() -> Parts:
 
     random, nodes, weights, last = np.random.default_rng(1), [], {}, "x"
     sizes = (784, 512, 512, 10)
-    for layer, (rows, columns) in enumerate(zip(sizes[:-1], sizes[1:], strict=True)):
+    for layer, (rows, columns) in enumerate(itertools.pairwise(sizes)):
         weights[f"w{layer}"] = (random.standard_normal((rows, columns)) / rows**0.5).astype(np.float32)
         weights[f"b{layer}"] = random.standard_normal(columns).astype(np.float32)
         nodes.append(helper.make_node("Gemm", [last, f"w{layer}", f"b{layer}"], [f"g{layer}"]))
@@ -61,7 +62,7 @@ def _cnn() -> Parts:
 
     random, nodes, weights, last = np.random.default_rng(2), [], {}, "x"
     channels = (3, 32, 64, 96, 128)
-    for layer, (before, after) in enumerate(zip(channels[:-1], channels[1:], strict=True)):
+    for layer, (before, after) in enumerate(itertools.pairwise(channels)):
         weights[f"k{layer}"] = (random.standard_normal((after, before, 3, 3)) / (9 * before) ** 0.5).astype(np.float32)
         weights[f"b{layer}"] = random.standard_normal(after).astype(np.float32)
         nodes.append(

@@ -75,11 +75,8 @@ def ours(folder: Path, models: list[str]) -> Iterator[Running]:
     """``cloudml-serve`` with models that lie below ``folder``."""
     port = free_port()
     config = folder / "models.config"
-    config.write_text(
-        "model_config_list {%s}" % "".join(
-            f'config {{ name: "{name}" base_path: "{folder / name}" model_platform: "onnx" }}' for name in models
-        )
-    )  # fmt: skip
+    told = "".join(f'config {{ name: "{name}" base_path: "{folder / name}" }} ' for name in models)
+    config.write_text(f"model_config_list {{ {told} }}")
     command = [sys.executable, "-m", "cloud_ml.serving", "--port", str(port), "--model_config_file", str(config)]
     with _running(command, port, port) as running:
         yield running
