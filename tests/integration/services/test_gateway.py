@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
-import json
+import os
+import signal
+import socket
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import grpc
 import pytest
 
-from cloud_ml.auth.tokens import make_token
-from support.server import RealServer, serving
+from support.calling import Load, calling, over_grpc, over_http, token_of
+from support.server import RealServer, eventually, serving
+from support.serving import save_linear
 from support.services import Asked, running
-from support.serving import predict, predict_request, save_linear
+
+FIRST = 18_600
+V1 = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"}
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    with serving(tmp_path_factory.mktemp("server"), CLOUDML_GATEWAY_PORTS="18600-18699") as up:
+    with serving(tmp_path_factory.mktemp("server"), CLOUDML_GATEWAY_PORTS=f"{FIRST}-{FIRST + 9}") as up:
         save_linear(up.folder / "linear")
         up.client().storage.upload(up.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx")
         yield up
@@ -30,34 +36,139 @@ def ask(server: RealServer) -> Asked:
     return Asked(server)
 
 
-def token(server: RealServer, lasts_s: float = 600.0, **other: str) -> str:
-    keys = server.credentials | other
-    return make_token(keys["access_key"], keys["secret_key"], datetime.now(UTC) + timedelta(seconds=lasts_s))
+@pytest.fixture(scope="module")
+def address(server: RealServer) -> str:
+    ask = Asked(server)
+    ask("POST", "", V1)
+    found = ask.until("/linear/v1", running(1))["address"]
+    assert isinstance(found, str)
+    return found
 
 
-def over_grpc(address: str, bearer: str | None, **options: Any) -> dict[str, list[float]]:
-    metadata = () if bearer is None else (("authorization", f"Bearer {bearer}"),)
+def status_of(address: str, token: str | None) -> tuple[str, int]:
+    """How both protocols answer."""
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=20)) as connection:
+        status, document = over_http(connection, token)
+        assert ("error" in document) == (status != 200)
     with grpc.insecure_channel(address) as channel:
-        return predict(channel, predict_request(x=[1.0, 2.0]), metadata=metadata, **options)
+        try:
+            over_grpc(channel, token)
+        except grpc.RpcError as error:
+            return error.code().name, status
+        return "OK", status
 
 
-def over_http(address: str, bearer: str | None, path: str = "/v1/models/linear:predict") -> tuple[int, Any]:
-    connection = http.client.HTTPConnection(address, timeout=20)
-    headers = {} if bearer is None else {"Authorization": f"Bearer {bearer}"}
+def gateway_pid(server: RealServer) -> int:
+    return int((server.data / "gateway" / "gateway.lock").read_text())
+
+
+def test_who_may_call(server: RealServer, ask: Asked, address: str) -> None:
+    assert address.startswith("127.0.0.1:")
+    keys = server.credentials
+    assert status_of(address, token_of(keys)) == ("OK", 200)
+    assert status_of(address, None) == ("UNAUTHENTICATED", 401)
+    assert status_of(address, "cmt1.x.1.y") == ("UNAUTHENTICATED", 401)
+    assert status_of(address, token_of(keys, -1)) == ("UNAUTHENTICATED", 401)
+    assert status_of(address, token_of(keys | {"secret_key": "another"})) == ("UNAUTHENTICATED", 401)
+    assert status_of(address, token_of(keys, 10 * 366 * 86_400)) == ("UNAUTHENTICATED", 401), "too far ahead"
+
+    admin = server.client().admin
+    admin.create_org("other")
+    admin.create_user("olga", org="other")
+    foreign = admin.create_key("olga", org="other")
+    theirs = token_of({"access_key": foreign.key.access_key, "secret_key": foreign.secret_key})
+    eventually(lambda: status_of(address, theirs) == ("PERMISSION_DENIED", 403), "known, and of another organisation")
+    admin.change_key(foreign.key.access_key, enabled=False)
+    eventually(lambda: status_of(address, theirs) == ("UNAUTHENTICATED", 401), "a key that works no more")
+
+    ask("PATCH", "/linear/v1", {"access": "open"})
+    eventually(lambda: status_of(address, None) == ("OK", 200), "open to all")
+    ask("PATCH", "/linear/v1", {"access": "key"})
+    eventually(lambda: status_of(address, None) == ("UNAUTHENTICATED", 401), "closed again")
+
+
+def test_nothing_fails_while_everything_changes(server: RealServer, ask: Asked, address: str) -> None:
+    ask("PATCH", "/linear/v1", {"replicas": 2})
+    first = ask.until("/linear/v1", running(2))["replicas"]
+    with calling(address, token_of(server.credentials)) as load:
+        _go_on(load, "calls are answered")
+
+        ask("PATCH", "/linear/v1", {"environment": {"COLOUR": "blue"}})
+        rolled = ask.until("/linear/v1", lambda one: running(2)(one) and first[0]["uid"] not in str(one["replicas"]))
+        _go_on(load, "after the change")
+
+        (root, *_) = server.processes_of(rolled["replicas"][0]["uid"])
+        os.kill(root, signal.SIGKILL)
+        _go_on(load, "without one of the replicas")
+
+        server.kill()
+        _go_on(load, "without a server")
+        server.start()
+        ask.until("/linear/v1", running(2))
+        _go_on(load, "with a new server")
+    assert not load.failed, (load.failed[:3], len(load.failed), load.total)
+    assert min(load.answers.values()) > 100, load.answers
+
+
+def test_another_gateway_takes_over(server: RealServer, ask: Asked, address: str) -> None:
+    before, token = gateway_pid(server), token_of(server.credentials)
+    server.terminate()
+    server._settings["CLOUDML_GATEWAY_WAITING"] = "999"
+    refused: list[str] = []
+    with calling(address, token, callers=1) as load:  # over one connection, which is told to go
+        server.start()
+        while gateway_pid(server) == before:
+            refused += _fresh(address, token)
+        _go_on(load, "with another gateway", "grpc")
+    assert not refused
+    assert not load.failed
+    eventually(lambda: not Path(f"/proc/{before}").exists(), "the old one ends when it has nothing to do")
+
+
+def test_a_gateway_that_was_killed_comes_again(server: RealServer, ask: Asked, address: str) -> None:
+    before = gateway_pid(server)
+    os.kill(before, signal.SIGKILL)
+    eventually(lambda: not _fresh(address, token_of(server.credentials)), "calls are answered again")
+    assert gateway_pid(server) != before
+
+
+def test_ports_are_given_once_and_freed(server: RealServer, ask: Asked, address: str) -> None:
+    taken = {int(address.rpartition(":")[2])}
+    with socket.socket() as squatter:
+        squatter.bind(("127.0.0.1", min(set(range(FIRST, FIRST + 9)) - taken)))
+        squatter.listen()
+        made = ask("POST", "", V1 | {"model_version": "v2", "save_mode": True})
+        other = ask.until("/linear/v2", lambda one: one["address"])
+        assert int(other["address"].rpartition(":")[2]) not in taken | {squatter.getsockname()[1]}
+    assert made["phase"] == "Saved"
+    assert status_of(other["address"], token_of(server.credentials)) == ("UNAVAILABLE", 503), "nothing runs there"
+    ask("DELETE", "/linear/v2")
+
+    def gone() -> bool:
+        try:
+            socket.create_connection(("127.0.0.1", int(other["address"].rpartition(":")[2]))).close()
+        except ConnectionRefusedError:
+            return True
+        return False
+
+    eventually(gone, "nobody listens any more")
+
+
+def _go_on(load: Load, what: str, *kinds: str) -> None:
+    """Wait for more answers of each kind, or for a failure."""
+    before = dict(load.answers)
+
+    def more() -> Any:
+        return load.failed or all(load.answers[kind] > before[kind] + 20 for kind in kinds or before)
+
+    eventually(more, what)
+
+
+def _fresh(address: str, token: str) -> list[str]:
+    """A call over a connection of its own: nothing, or what was wrong."""
     try:
-        connection.request("POST", path, json.dumps({"instances": [1.0, 2.0]}), headers)
-        answer = connection.getresponse()
-        return answer.status, json.load(answer)
-    finally:
-        connection.close()
-
-
-def test_a_call_comes_through(server: RealServer, ask: Asked) -> None:
-    made = ask("POST", "", {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"})
-    up = ask.until("/linear/v1", running(1))
-    address = up["address"]
-    assert address == "127.0.0.1:18600"
-    good = token(server)
-    assert over_grpc(address, good) == {"y": [12.0, 14.0]}
-    assert over_http(address, good) == (200, {"predictions": [12.0, 14.0]})
-    del made
+        with contextlib.closing(http.client.HTTPConnection(address, timeout=20)) as connection:
+            status, document = over_http(connection, token)
+    except OSError as error:
+        return [repr(error)]
+    return [] if status == 200 else [f"{status} {document}"]

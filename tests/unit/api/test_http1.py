@@ -97,8 +97,9 @@ async def test_a_body_that_stops_is_cut(served: Served) -> None:
     headers = served.member.sign("PUT", target, [b""]) | {"Content-Length": "100", "Host": "x"}
     lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
     async with listening(served, body_timeout_s=0.05) as port:
-        answer, _ = await talk(port, f"PUT {target} HTTP/1.1\r\n{lines}\r\nabc".encode())
-        assert answer == 0
+        with contextlib.suppress(ConnectionResetError):  # it is cut with bytes that nobody read
+            answer, _ = await talk(port, f"PUT {target} HTTP/1.1\r\n{lines}\r\nabc".encode())
+            assert answer == 0
     assert 'refused_total{why="slow body"} 1' in served.platform.metrics.text()
 
 
