@@ -32,6 +32,7 @@ from cloud_ml.engines.local.probe import probe
 from cloud_ml.environments import interpreter
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.errors import Unavailable
+from cloud_ml.gateway import counts
 from cloud_ml.gateway.config import GatewayConfig
 from cloud_ml.gateway.link import GatewayLink, certificate_of
 from cloud_ml.models.storage import ServerInfo
@@ -155,6 +156,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         )
 
     gateway = GatewayLink(_gateway(settings))
+    metrics.add(counts.families(lambda: gateway.figures))
     controller = Controller(
         store=store,
         engine=engine,
@@ -186,7 +188,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             clock=system_clock,
             offload=platform.offload,
             gateway=gateway,
-            ports=settings.gateway_ports,
+            serving=settings.gateway,
             read=platform.read,
         ),
         holder=f"{os.uname().nodename}:{data}",

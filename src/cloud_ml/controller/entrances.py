@@ -17,7 +17,7 @@ from cloud_ml.domain.services.routes import Backend, Route
 from cloud_ml.engines.base import Doors
 
 ReplicaRecord = Record[JobSpec, JobStatus]
-_TRIES = 20
+_TRIES = 200
 logger = logging.getLogger(__name__)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
 from typing import Any
 
 from cloud_ml.controller.answering import Answering
@@ -16,6 +16,7 @@ from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.controller.reconcilers.model_service import ModelServiceReconciler
 from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
 from cloud_ml.controller.repeating import Repeating
+from cloud_ml.controller.scaling import Scaling
 from cloud_ml.controller.slots import Slots
 from cloud_ml.controller.sources import EngineSource, StoreSource
 from cloud_ml.domain.jobs.decide import Rules
@@ -25,7 +26,8 @@ from cloud_ml.domain.services.spec import SERVICE_LABEL
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, USER
 from cloud_ml.engines.base import Capacity, Doors, Engine
-from cloud_ml.settings import ControllerSettings
+from cloud_ml.settings import ControllerSettings, GatewaySettings
+from cloud_ml.settings.themes import ports_of
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.calling_keys import CallingKeys
 from cloud_ml.usecases.clock import Clock
@@ -53,7 +55,7 @@ class Services:
         clock: Clock,
         offload: Offload,
         gateway: Gateway,
-        ports: Sequence[range],
+        serving: GatewaySettings,
         read: Reads | None = None,
     ) -> None:
         self._store = store
@@ -65,7 +67,7 @@ class Services:
         self._clock = clock
         self._offload = offload
         self._gateway = gateway
-        self._ports = ports
+        self._serving = serving
         self._keys = CallingKeys(store, clock)
         self._read = read or offload
 
@@ -73,7 +75,10 @@ class Services:
         """What is to run, for ever, while the lease is ours."""
         services, replicas = KeyedQueue(), KeyedQueue()
         answering = Answering(self._doors, services.add)
-        entrances = Entrances(self._gateway, Ports(self._ports), self._doors, answering)
+        entrances = Entrances(self._gateway, Ports(ports_of(self._serving.ports)), self._doors, answering)
+        scaling = Scaling(
+            self._gateway, services.add, target=self._serving.target_in_flight, down_s=self._serving.scale_down_s
+        )
         keys = Repeating(self._learn, self._settings.poll_s)
         slots = Slots(_MOST_REPLICAS, Capacity(0, 1 << 62), replicas.add)
         of_replica: dict[str, str] = {}
@@ -93,6 +98,7 @@ class Services:
                 store=self._store,
                 answering=answering,
                 entrances=entrances,
+                scaling=scaling,
                 clock=self._clock,
                 offload=self._offload,
                 fence=fence,
@@ -116,6 +122,7 @@ class Services:
         return [
             self._follow(services, entrances, replica_changed, keys.soon),
             keys.run(),
+            scaling.run(),
             self._gateway.run(),
             StoreSource(
                 self._store, replicas, self._offload, self._settings.poll_s, read=self._read, kind=REPLICA

@@ -362,11 +362,6 @@ class Settings:
         return self.gateway.original_clients == "yes"
 
     @property
-    def gateway_ports(self) -> tuple[range, ...]:
-        """The ports for services."""
-        return ports_of(self.gateway.ports)
-
-    @property
     def pythons(self) -> tuple[str, ...]:
         """Versions of Python to offer although they are not installed."""
         return tuple(self.environments.pythons.replace(",", " ").split())

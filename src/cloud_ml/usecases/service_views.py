@@ -10,6 +10,7 @@ from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Record, Summary
 from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.scale import replicas_of
 from cloud_ml.domain.services.spec import TEMPLATE_LABEL
 from cloud_ml.domain.services.status import WIRE_STATES, ServicePhase
 from cloud_ml.models.model_service import ModelService
@@ -34,7 +35,7 @@ def service(record: ServiceRecord, replicas: Sequence[Record[JobSpec, JobStatus]
         address=f"{host}:{status.port}" if status.port and host else "",
         reason=status.reason,
         message=status.message,
-        wanted=record.spec.replicas,
+        wanted=replicas_of(record.spec, status),
         ready=status.ready,
         deleting=record.delete_requested_at is not None,
         replicas=[_replica(each, record.spec.template) for each in replicas],

@@ -5,8 +5,10 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import re
 import signal
 import socket
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,8 +18,10 @@ import pytest
 
 from support.calling import Load, calling, over_grpc, over_http, token_of
 from support.server import RealServer, eventually, serving
-from support.serving import save_linear
 from support.services import Asked, running
+from support.serving import save_linear
+
+pytestmark = pytest.mark.xdist_group("gateway")
 
 FIRST = 18_600
 V1 = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"}
@@ -25,7 +29,11 @@ V1 = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    with serving(tmp_path_factory.mktemp("server"), CLOUDML_GATEWAY_PORTS=f"{FIRST}-{FIRST + 9}") as up:
+    with serving(
+        tmp_path_factory.mktemp("server"),
+        CLOUDML_GATEWAY_PORTS=f"{FIRST}-{FIRST + 9}",
+        CLOUDML_GATEWAY_TARGET_IN_FLIGHT=0.2,
+    ) as up:
         save_linear(up.folder / "linear")
         up.client().storage.upload(up.folder / "linear" / "model.onnx", "fds://cloudml/linear/1/model.onnx")
         yield up
@@ -132,10 +140,27 @@ def test_a_gateway_that_was_killed_comes_again(server: RealServer, ask: Asked, a
     assert gateway_pid(server) != before
 
 
+def test_replicas_come_and_go_with_the_calls(server: RealServer, ask: Asked, address: str) -> None:
+    ask("PATCH", "/linear/v1", {"replicas": 1, "max_replicas": 2})
+    ask.until("/linear/v1", running(1))
+    with calling(address, token_of(server.credentials), pause_s=0.0):
+        ask.until("/linear/v1", running(2))
+    said = ask("GET", "/linear/v1/events")["items"]
+    assert "2 replicas for what is asked of it" in {event["message"] for event in said}
+    with urllib.request.urlopen(f"{server.endpoint}/metrics") as scraped:
+        assert re.search(rb"^cloudml_gateway_calls_total [1-9]", scraped.read(), re.MULTILINE)
+    ask("PATCH", "/linear/v1", {"idle_scale_down": "1s"})
+    ask.until("/linear/v1", running(1))
+
+
 def test_ports_are_given_once_and_freed(server: RealServer, ask: Asked, address: str) -> None:
     taken = {int(address.rpartition(":")[2])}
     with socket.socket() as squatter:
-        squatter.bind(("127.0.0.1", min(set(range(FIRST, FIRST + 9)) - taken)))
+        squatter.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        for port in range(FIRST, FIRST + 9):
+            with contextlib.suppress(OSError):
+                squatter.bind(("127.0.0.1", port))
+                break
         squatter.listen()
         made = ask("POST", "", V1 | {"model_version": "v2", "save_mode": True})
         other = ask.until("/linear/v2", lambda one: one["address"])

@@ -15,6 +15,7 @@ from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.decide import DropReplica, ForgetService, MakeReplica, SeenReplica, decide
+from cloud_ml.domain.services.scale import replicas_of
 from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
 from cloud_ml.models.model_service import ModelService
 
@@ -232,7 +233,7 @@ def test_whatever_happens_it_ends_as_it_is_wanted(steps: list[tuple[str, object]
             phase = Phase.SUCCEEDED if step == "end" else each.phase
             world.replicas[chosen] = replace(each, phase=phase, ready=False)
     world.run()
-    wanted = world.record.spec.replicas
+    wanted = replicas_of(world.record.spec, world.status)
     assert world.ready() == wanted == len(world.replicas)
     assert {each.template for each in world.replicas.values()} <= {world.record.spec.template}
     assert world.status.phase is (ServicePhase.RUNNING if wanted else ServicePhase.STOPPED)

@@ -8,6 +8,7 @@ from dataclasses import replace
 from cloud_ml.controller.answering import Answering
 from cloud_ml.controller.entrances import Entrances
 from cloud_ml.controller.reconcilers import Looked
+from cloud_ml.controller.scaling import Scaling
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import JobSpec
@@ -42,6 +43,7 @@ class ModelServiceReconciler:
         store: StateStore,
         answering: Answering,
         entrances: Entrances,
+        scaling: Scaling,
         clock: Clock,
         offload: Offload,
         fence: Fence,
@@ -49,6 +51,7 @@ class ModelServiceReconciler:
         self._store = store
         self._answering = answering
         self._entrances = entrances
+        self._scaling = scaling
         self._clock = clock
         self._offload = offload
         self._fence = fence
@@ -60,6 +63,7 @@ class ModelServiceReconciler:
             if service is None:
                 self._answering.follow(uid, "", ())
                 self._entrances.forget(uid)
+                self._scaling.forget(uid)
                 return Looked()
             records = await self._offload(self._replicas, uid)
             asked = [each.key.uid for each in records if each.status.phase is Phase.RUNNING]
@@ -69,6 +73,10 @@ class ModelServiceReconciler:
                 port = await self._entrances.choose(service)
                 if port and await self._commit(service, replace(service.status, port=port), ()):
                     continue
+            if (scale := self._scaling.wanted(service)) != service.status.scale:
+                said = Event(self._clock(), "Scaled", f"{scale} replicas for what is asked of it")
+                await self._commit(service, replace(service.status, scale=scale), [said])
+                continue
             decision = decide(service, [self._seen(each) for each in records], self._clock())
             if decision.status is None:
                 leaving = any(isinstance(action, DropReplica) for action in decision.actions)

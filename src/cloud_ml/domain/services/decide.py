@@ -14,6 +14,7 @@ from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.jobs.reasons import NEVER_RETRIED, Reason
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.records import Event, EventType, Record
+from cloud_ml.domain.services.scale import replicas_of
 from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase, ServiceStatus, Wish
 
@@ -108,7 +109,7 @@ def _act(service: ServiceRecord, replicas: Sequence[SeenReplica], now: datetime)
 def _wishes(service: ServiceRecord, replicas: Sequence[SeenReplica]) -> tuple[Wish, ...]:
     """The replicas that are to be there, one step further than they are."""
     status, spec = service.status, service.spec
-    count = 0 if service.delete_requested_at is not None else spec.replicas
+    count = 0 if service.delete_requested_at is not None else replicas_of(spec, status)
     seen = {replica.number: replica for replica in replicas}
     wishes = [wish for wish in status.wishes if not _spent(seen.get(wish.number))]
     new = [wish for wish in wishes if wish.template == spec.template]
@@ -138,7 +139,7 @@ def _stands(
     service: ServiceRecord, replicas: Sequence[SeenReplica], wanted: Sequence[Wish]
 ) -> tuple[ServicePhase, str, str]:
     """The phase, and why."""
-    spec, count = service.spec, service.spec.replicas
+    spec, count = service.spec, replicas_of(service.spec, service.status)
     if service.delete_requested_at is not None:
         return ServicePhase.STOPPING, Reason.DELETED, "it is being deleted"
     if count == 0:
@@ -166,7 +167,7 @@ def _said(service: ServiceRecord, moved: ServiceStatus, now: datetime) -> list[E
         return []
     bad = moved.phase in (ServicePhase.FAILED, ServicePhase.DEGRADED)
     words = {
-        ServicePhase.RUNNING: f"{moved.ready} of {service.spec.replicas} replicas answer",
+        ServicePhase.RUNNING: f"{moved.ready} of {replicas_of(service.spec, moved)} replicas answer",
         ServicePhase.STARTING: "replicas are being started",
         ServicePhase.STOPPED: "every replica is gone",
     }

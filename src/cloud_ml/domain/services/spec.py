@@ -26,11 +26,6 @@ class ServiceSpec:
     template: int = 1
     desired: Desired = Desired.RUN
 
-    @property
-    def replicas(self) -> int:
-        """How many are wanted now."""
-        return int(self.submitted.replicas) if self.desired is Desired.RUN else 0
-
     def with_desired(self, desired: Desired) -> ServiceSpec:
         """The same service, wanted differently."""
         return replace(self, desired=desired)

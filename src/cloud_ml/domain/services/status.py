@@ -43,7 +43,8 @@ class ServiceStatus:
     """What was decided about a service, and what was seen of it.
 
     ``wishes`` are the replicas that are to be there; whatever else carries the service's label is to go. ``next`` is
-    the number of the next one. ``port`` is where the gateway answers for the service, 0 while it has none.
+    the number of the next one. ``port`` is where the gateway answers for the service, 0 while it has none; ``scale`` is
+    how many replicas were decided on by what is asked of it, 0 for as many as the service says.
     """
 
     phase: ServicePhase = ServicePhase.STARTING
@@ -54,3 +55,4 @@ class ServiceStatus:
     ready: int = 0
     serving_template: int = 0
     port: int = 0
+    scale: int = 0

@@ -1,0 +1,80 @@
+"""Looks at what the gateway counts, and wakes a service that is to have more replicas, or fewer."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections import deque
+from collections.abc import Callable
+
+from cloud_ml.controller.gateway import Gateway
+from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.scale import Policy, Sample, policy_of, replicas_of, scaled
+
+_LOOK_S = 1.0
+
+
+class Scaling:
+    """Samples the figures of services that may be scaled.
+
+    Belongs to one event loop. ``changed`` is called with the uid of a service whose number should change.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        changed: Callable[[str], None],
+        *,
+        target: float,
+        down_s: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._gateway = gateway
+        self._changed = changed
+        self._target = target
+        self._down_s = down_s
+        self._now = now
+        self._policies: dict[str, tuple[Policy, int]] = {}
+        self._samples: dict[str, deque[Sample]] = {}
+
+    def wanted(self, service: ServiceRecord) -> int:
+        """The number to commit for a service: that of its status, where there is nothing to change."""
+        uid, current = service.key.uid, replicas_of(service.spec, service.status)
+        policy = policy_of(service.spec, self._target, self._down_s)
+        if policy.fixed or not current or service.delete_requested_at is not None:
+            self.forget(uid)
+            return service.status.scale
+        known = self._policies.get(uid)
+        self._policies[uid] = (policy, current)
+        samples = self._samples.setdefault(uid, deque())
+        if known is not None and known != (policy, current):
+            samples.clear()
+        found = scaled(policy, current, samples)
+        return found if found != current else service.status.scale
+
+    def forget(self, uid: str) -> None:
+        """The service is gone, or not to be scaled."""
+        self._policies.pop(uid, None)
+        self._samples.pop(uid, None)
+
+    async def run(self) -> None:
+        """Look every second. Never returns."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            self.look()
+
+    def look(self) -> None:
+        """Take a sample of each, and wake those that should change."""
+        now = self._now()
+        for uid, (policy, current) in list(self._policies.items()):
+            figures = self._gateway.figures.get(uid)
+            if figures is None:
+                continue
+            samples = self._samples[uid]
+            if samples and figures.busy_s < samples[-1].busy_s:
+                samples.clear()  # another gateway counts from the beginning
+            samples.append(Sample(now, figures.busy_s, figures.quiet_s))
+            while len(samples) > 2 and now - samples[1].at_s > self._down_s:
+                samples.popleft()
+            if scaled(policy, current, samples) != current:
+                self._changed(uid)
