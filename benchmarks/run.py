@@ -1,19 +1,31 @@
 """Every figure that we promise, in one run, beside its floor or its peers: ``make bench``, ``make load``, ``make bench-peers``, ``make bench-serving``.
 
 Run: ``python benchmarks/run.py [--strict] [group or part …]``; with ``--strict`` it exits with 1 when a target is
-missed. What was measured is written to ``benchmarks/results``, from which ``docs/performance.md`` is filled.
+missed. Each part runs in a process of its own for at most ``BENCH_LIMIT_S`` seconds. What a part has measured is
+written to ``benchmarks/results`` when it is complete; otherwise what was there stays. ``docs/performance.md`` is filled
+from there.
 """  # noqa: E501
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 import importlib
+import json
 import os
+import signal
+import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Sequence
+from pathlib import Path
+from typing import NoReturn
 
 import results
 from harness import Figure
+
+from cloud_ml.engines.local import proctree
 
 GROUPS = {
     "own": ("job_start", "job_rate", "job_environments", "commands", "idle", "lists"),
@@ -22,9 +34,15 @@ GROUPS = {
     "peers": ("peers.jobs", "peers.environments", "peers.commands"),
 }
 PARTS = tuple(part for group in GROUPS.values() for part in group)
+LIMIT_S = float(os.environ.get("BENCH_LIMIT_S", "300"))
+_ONE = "--one"
+_FAREWELL_S = 40.0
+"""So long may a part that was told to stop take to stop its servers."""
 
 
 def main() -> int:
+    if sys.argv[1:2] == [_ONE]:
+        return _one(sys.argv[2], Path(sys.argv[3]))
     strict = "--strict" in sys.argv
     words = [word for word in sys.argv[1:] if word != "--strict"] or ["own"]
     chosen = list(dict.fromkeys(part for word in words for part in GROUPS.get(word, (word,))))
@@ -32,29 +50,76 @@ def main() -> int:
         print(f"there is no {', '.join(sorted(unknown))}; there is {', '.join((*GROUPS, *PARTS))}", file=sys.stderr)
         return 2
     figures: list[Figure] = []
-    failed = []
+    failed, begin = [], time.monotonic()
     for name in chosen:
         print(f"{name} …", flush=True)
-        try:
-            found = _run(name)
-        except SystemExit as error:  # one that cannot be taken does not cost the others
-            print(f"  {name} gives no figure: {error}", file=sys.stderr)
+        if found := _apart(name):
+            figures += found
+        else:  # one that cannot be taken does not cost the others
+            print(f"  {name} gives no figure", file=sys.stderr)
             failed.append(name)
-            continue
-        figures += found
     cores, load = len(os.sched_getaffinity(0)), os.getloadavg()[0]
-    print(f"\n{cores} cores, load {load:.1f}; the last columns: a floor or a peer of the same run, the ratio to it\n")
+    print(f"\n{cores} cores, load {load:.1f}, {time.monotonic() - begin:.0f} s in all; ", end="")
+    print("the last columns: a floor or a peer of the same run, the ratio to it\n")
     for figure in figures:
         print(figure)
     return 1 if failed or (strict and not all(figure.met for figure in figures)) else 0
 
 
-def _run(name: str) -> Sequence[Figure]:
+def _apart(name: str) -> Sequence[Figure]:
+    """Run a part in a process of its own, and keep what it measured; nothing if it fails or takes too long."""
     load, began = os.getloadavg()[0], time.monotonic()
-    found: Sequence[Figure] = importlib.import_module(name).run()
+    with tempfile.TemporaryDirectory(prefix="cloudml-bench-") as folder:
+        out = Path(folder) / "figures.json"
+        process = subprocess.Popen([sys.executable, __file__, _ONE, name, out], start_new_session=True)
+        try:
+            ended = process.wait(LIMIT_S)
+        except subprocess.TimeoutExpired:
+            print(f"  {name} takes longer than {LIMIT_S:.0f} s (BENCH_LIMIT_S)", file=sys.stderr)
+            ended = 1
+        finally:
+            _end(process)
+        found = [Figure(**document) for document in json.loads(out.read_text())] if ended == 0 and out.exists() else []
     if found:
         results.write(name, found, load=load, took_s=time.monotonic() - began)
     return found
+
+
+def _one(name: str, out: Path) -> int:
+    """A part, in this process."""
+    signal.signal(signal.SIGTERM, _told_to_stop)
+    try:
+        found = importlib.import_module(name).run()
+    except SystemExit as error:
+        print(f"  {name}: {error}", file=sys.stderr)
+        return 1
+    out.write_text(json.dumps([dataclasses.asdict(figure) for figure in found]))
+    return 0
+
+
+def _told_to_stop(*_: object) -> NoReturn:
+    raise SystemExit("it was told to stop")
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Let a part that runs yet stop what it has started, then end whatever is left of it."""
+    if process.poll() is not None:
+        return
+    with contextlib.ExitStack() as stack:
+        below = []
+        for pid in proctree.descendants(process.pid):
+            with contextlib.suppress(ProcessLookupError):
+                below.append(os.pidfd_open(pid))
+                stack.callback(os.close, below[-1])
+        process.terminate()
+        try:
+            process.wait(_FAREWELL_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+        for one in below:
+            with contextlib.suppress(ProcessLookupError):
+                signal.pidfd_send_signal(one, signal.SIGKILL)
 
 
 if __name__ == "__main__":

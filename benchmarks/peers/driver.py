@@ -1,7 +1,8 @@
 """Runs inside a peer's own environment: submits jobs one by one, then many two at a time, then rests.
 
 Run by ``peers.jobs`` as ``python driver.py <peer> <rounds> <jobs>``. It prints what it measured as JSON, then waits
-for the end of its input with the peer at rest, so that its memory can be read.
+for the end of its input with the peer at rest, so that its memory can be read. What the peer's processes print goes
+elsewhere: one that outlives its parent must not keep who reads waiting.
 """
 
 from __future__ import annotations
@@ -110,6 +111,8 @@ PEERS: dict[str, Any] = {"parsl": parsl, "dask": dask, "ray": ray, "mlflow": mlf
 
 def main() -> None:
     name, rounds, jobs = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    out = os.fdopen(os.dup(1), "w")  # which no child gets
+    os.dup2(2, 1)
     with PEERS[name]() as submit:
         submit()()
         submit()()
@@ -126,7 +129,7 @@ def main() -> None:
         for ended in waiting:
             ended()
         rate = jobs / (time.monotonic() - began)
-        print(json.dumps({"starts": starts, "rate": rate}), flush=True)
+        print(json.dumps({"starts": starts, "rate": rate}), file=out, flush=True)
         sys.stdin.read()
 
 
