@@ -1,7 +1,8 @@
 """Fills the tables of ``docs/performance.md`` from what the benchmarks have written to ``benchmarks/results``.
 
-A table stands between ``<!-- figures: part part … -->`` and ``<!-- end -->``. Run: ``python tools/performance.py``;
-with ``--check`` it only says whether the page is as it would make it.
+A table stands between ``<!-- figures: part part … -->`` and ``<!-- end -->``; that of ``<!-- missed -->`` has what does
+not reach its target, with the reason from ``benchmarks/reasons.toml``. Run: ``python tools/performance.py``; with
+``--check`` it only says whether the page is as it would make it.
 """
 
 from __future__ import annotations
@@ -9,12 +10,16 @@ from __future__ import annotations
 import json
 import re
 import sys
+import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parent.parent
 PAGE = ROOT / "docs" / "performance.md"
 _TABLE = re.compile(r"(<!-- figures: ([a-z_. ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
+_MISSED = re.compile(r"(<!-- missed -->\n).*?(<!-- end -->)", re.DOTALL)
+_MISSED_HEAD = "| What | Measured | Target | Why | What it would take |\n| --- | --- | --- | --- | --- |\n"
 _HEAD = "| What | Measured | Target | | Beside, in the same run | Ratio |\n| --- | --- | --- | --- | --- | --- |\n"
 
 
@@ -28,6 +33,27 @@ def filled(page: str, results: dict[str, Any]) -> str:
         return f"{found[1]}\n{_HEAD + rows if rows else ''}\n{said}\n{found[3]}"
 
     return _TABLE.sub(table, page)
+
+
+def with_reasons(page: str, results: dict[str, Any], reasons: Sequence[dict[str, str]]) -> str:
+    """The page with its table of targets that are missed, each once."""
+    rows: dict[str, str] = {}
+    for part in results.values():
+        for figure in part["figures"]:
+            if not figure["met"]:
+                rows.setdefault(figure["what"], _missed(figure, reasons))
+    met = sum(figure["met"] for part in results.values() for figure in part["figures"])
+    said = f"{met} of the figures above reach their target, {len(rows)} do not.\n"
+    table = _MISSED_HEAD + "".join(rows.values()) if rows else ""
+    return _MISSED.sub(lambda found: f"{found[1]}\n{said}\n{table}\n{found[2]}", page)
+
+
+def _missed(figure: dict[str, Any], reasons: Sequence[dict[str, str]]) -> str:
+    fitting = [one for one in reasons if figure["what"].startswith(one["what"])]
+    reason = max(fitting, key=lambda one: len(one["what"]), default={"why": "not known", "takes": "to find out"})
+    bound = f"{'≥' if figure['least'] else '≤'} {_number(figure['target'])} {figure['unit']}"
+    measured = f"{_number(figure['ours'])} {figure['unit']}"
+    return f"| {figure['what']} | {measured} | {bound} | {reason['why']} | {reason['takes']} |\n"
 
 
 def _row(figure: dict[str, Any]) -> str:
@@ -57,7 +83,8 @@ def _taken(part: dict[str, Any]) -> str:
 def main() -> int:
     results = {file.stem: json.loads(file.read_text()) for file in (ROOT / "benchmarks" / "results").glob("*.json")}
     before = PAGE.read_text()
-    after = filled(before, results)
+    reasons = tomllib.loads((ROOT / "benchmarks" / "reasons.toml").read_text())["reason"]
+    after = with_reasons(filled(before, results), results, reasons)
     if "--check" in sys.argv:
         if before != after:
             print("docs/performance.md is not what benchmarks/results say: run 'make performance'", file=sys.stderr)

@@ -26,6 +26,9 @@ T = TypeVar("T")
 Coder = Callable[[Any], Any]
 Decoder = Callable[[Any, str], Any]
 
+_TIMES = 4096
+"""How many moments are kept with their text: a page of a list has a hundred, and most were in the one before."""
+
 
 def encode(value: Any) -> Any:
     """Return ``value`` (a dataclass instance) as JSON values."""
@@ -51,11 +54,13 @@ def decode(kind: type[T], document: Any, *, path: str = "", ignore_unknown: bool
     return typing.cast("T", reader(document, path))
 
 
+@functools.lru_cache(_TIMES)
 def format_time(moment: datetime) -> str:
     """RFC 3339 in UTC, always with six digits, so that text order is time order."""
     return moment.astimezone(UTC).isoformat(timespec="microseconds")[:-6] + "Z"
 
 
+@functools.lru_cache(_TIMES)
 def parse_time(text: str) -> datetime:
     """The reverse of ``format_time``; accepts any RFC 3339 offset.
 
