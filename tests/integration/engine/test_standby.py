@@ -17,6 +17,7 @@ import pytest
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState
 from cloud_ml.engines.base import EnvironmentPlan, TrainerSource
+from cloud_ml.engines.local import engine as engines
 from cloud_ml.engines.local import proctree
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import process_start
@@ -40,6 +41,25 @@ async def test_a_gang_gets_the_supervisor_that_waits(engine: LocalEngine, spawne
     seen, log = await run(engine, gang)
     assert (seen.succeeded, log) == (True, "hello\n")
     assert engine._ledger.gate(gang.key).pid == waiting
+
+
+async def test_its_death_before_it_has_its_gang_is_told_at_once(
+    engine: LocalEngine, spawner: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(engines, "_POLL_S", 3600.0)
+    waiting, gang = await _standby(engine), shell("echo hello")
+    changes = engine.changes()
+    news = asyncio.ensure_future(anext(changes))
+    await asyncio.sleep(0)  # it watches from its first step on
+    os.kill(waiting, signal.SIGSTOP)
+    await engine.ensure(gang)
+    os.kill(waiting, signal.SIGKILL)
+    async with asyncio.timeout(30):
+        assert await news == gang.key.job_uid
+    await changes.aclose()
+    assert [path.name for path in engine._ledger.reports.iterdir()] == []
+    seen, log = await run(engine, gang)
+    assert (seen.succeeded, log) == (True, "hello\n")
 
 
 async def test_it_serves_one_gang_after_another(engine: LocalEngine, spawner: int) -> None:

@@ -22,7 +22,7 @@ from cloud_ml.engines.local import doors, leftovers, linux, probe, proctree, san
 from cloud_ml.engines.local import ledger as ledgers
 from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.following import Followers
-from cloud_ml.engines.local.ledger import Ledger
+from cloud_ml.engines.local.ledger import UNCLAIMED, Ledger
 from cloud_ml.engines.local.logfile import LogReader
 from cloud_ml.engines.local.network import HOST, TENANT
 from cloud_ml.engines.local.network import tenants as networks
@@ -121,8 +121,8 @@ class LocalEngine(Engine):
                     async with asyncio.timeout(_POLL_S):
                         await news.wait()
                 news.clear()
-                names = watch.names()
-                uids = {name.removesuffix(".json").rpartition(".")[0] for name in names if name.endswith(".json")}
+                found = (name.rpartition(".") for name in watch.names())
+                uids = {gang.rpartition(".")[0] for gang, dot, kind in found if dot + kind in (".json", UNCLAIMED)}
                 for uid in uids or self._with_dead_supervisors():
                     yield uid
         finally:

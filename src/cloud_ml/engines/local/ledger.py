@@ -34,6 +34,7 @@ from cloud_ml.environments.removing import remove
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec
 
+UNCLAIMED = ".unclaimed"
 _GATES_KEPT = timedelta(days=7)
 _DAMAGED = (ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError)
 """What comes of reading a file that a power cut has torn."""
@@ -139,6 +140,12 @@ class Ledger:
         """Publish how far a gang has come."""
         name = f"{gang.job_uid}.{gang.attempt}.json"
         _replace(self.reports / name, json.dumps(codec.encode(gang), separators=(",", ":")))
+
+    def tell_unclaimed(self, key: GangKey) -> None:
+        """Let who watches the reports know that nobody is going to claim the gang. Nothing stays behind."""
+        news = self.reports / f"{key}{UNCLAIMED}"
+        _replace(news, "")
+        news.unlink(missing_ok=True)
 
     def read_report(self, key: GangKey) -> ObservedGang | None:
         """What was last published, or ``None``; also where a power cut has left nothing that can be read."""

@@ -311,8 +311,12 @@ class Spawner:
         """Do what a supervisor that was killed cannot do any more."""
         self._ledger.clear_drafts()
         gate = self._ledger.gate(key)
-        if gate is None or gate.pid != supervisor:
-            return  # killed before it had the gang, or one of several that lost the race for the claim
+        if gate is None:  # killed before it had the gang
+            with contextlib.suppress(OSError):  # a full disk; the engine looks again in any case
+                self._ledger.tell_unclaimed(key)
+            return
+        if gate.pid != supervisor:
+            return  # one of several that lost the race for the claim
         report = self._ledger.read_report(key)
         if report is None or not report.state.over:
             if not self._ended(key):
