@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
+from typing import Self
 
 import pytest
 
@@ -47,7 +48,7 @@ class Work:
         self._stop = threading.Event()
         self._threads = [threading.Thread(target=self._run, args=(number,)) for number in range(_AT_WORK)]
 
-    def __enter__(self) -> Work:
+    def __enter__(self) -> Self:
         for thread in self._threads:
             thread.start()
         return self
