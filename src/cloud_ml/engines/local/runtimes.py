@@ -14,13 +14,14 @@ from typing import Any
 
 from cloud_ml.engines.base import RuntimeState
 from cloud_ml.engines.local.config import LocalConfig
-from cloud_ml.environments import ahead, evict
+from cloud_ml.environments import ahead, evict, settled
 from cloud_ml.environments.ahead import Order, State
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.errors import InvalidRequest, Unavailable
 
 _log = logging.getLogger(__name__)
 _LINE_BYTES = 1 << 20
+_SETTLE_S = 60.0
 _SILENCE_S = 15.0
 
 
@@ -59,7 +60,8 @@ class LocalRuntimes:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def start(self) -> None:
-        """Make room now and then."""
+        """Make room now and then, and have what was built on the disk."""
+        self._run(self._settle())
         if self._limit:
             self._run(self._tidy())
 
@@ -155,6 +157,14 @@ class LocalRuntimes:
             except OSError:
                 _log.exception("room for packages could not be made")
             await asyncio.sleep(self._tidy_s)
+
+    async def _settle(self) -> None:
+        while True:
+            await asyncio.sleep(_SETTLE_S)
+            try:
+                await asyncio.to_thread(settled.settle, Path(self._order.home))
+            except OSError:
+                _log.exception("what was built of packages could not be forced to the disk")
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.create_task(work)
