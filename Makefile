@@ -43,7 +43,7 @@ test-sandbox: $(VENV)/.develop  ## What a hostile job tries, each with a control
 test-api-fuzz: $(VENV)/.all  ## Requests made up from the OpenAPI document, against a real server (CLOUDML_FUZZ_S=600 for long)
 	$(PYTEST) tests/fuzz/test_openapi.py -q
 
-faults: $(VENV)/.develop  ## Kill, stop, starve and deceive real servers, and look what holds (FAULTS_KILLS=1000 for the whole)
+faults: $(VENV)/.develop  ## Kill, stop, starve and deceive real servers, and look what holds (FAULTS_KILLS=1000 FAULTS_CUTS=100 for the whole)
 	$(PYTEST) tests/faults -q -n $(WORKERS) --dist loadgroup
 
 soak: $(VENV)/.develop  ## Load for SOAK_S seconds (two hours), then what the server holds on to; SOAK_KILL_S=20 kills it meanwhile
