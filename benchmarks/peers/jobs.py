@@ -25,7 +25,7 @@ from peers import slurm
 from peers.having import Absent, folder_of, version_of
 
 ROUNDS, JOBS = 15, 60
-FEW = {"ray": (3, 4), "mlflow": (5, 6)}
+FEW = {"ray": (3, 4), "mlflow": (3, 4)}
 """Of those that take a second for one, fewer are enough."""
 NAMES = {"parsl": "Parsl", "dask": "Dask", "ray": "Ray Jobs", "mlflow": "MLflow Projects"}
 LIMIT_S = float(os.environ.get("BENCH_PEER_LIMIT_S", "90"))

@@ -31,7 +31,8 @@ IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
 _EVENT_POLL_S = 1.0
 """Sentences outside a transition raise no revision, so nothing wakes who waits for them."""
 _SHORT = 100
-"""A page of so many lines is read where it is asked for; longer ones, and those that are searched for, on a thread."""
+"""A page of so many lines is read, and written, in the event loop; longer ones, and those that are searched for, on a
+thread."""
 
 
 @router.post("", status_code=201, responses=answers(Job, 201), openapi_extra=JOB_BODY)
@@ -83,14 +84,14 @@ async def list_jobs(
         created_before=created_before,
     )  # fmt: skip
 
-    def page() -> JobPage:
+    def page() -> Response:
         revision = here.store.revision()  # before the list: whoever watches from here on misses nothing
         found = here.jobs.list(here.identities.scope(call.caller, org_id), filters, after=after, limit=limit)
-        return JobPage(items=[views.summary(line) for line in found.items], next=found.next, revision=revision)
+        shown = JobPage(items=[views.summary(line) for line in found.items], next=found.next, revision=revision)
+        return conditional.answer_by_content(shown, if_none_match, revision=revision)
 
     short = limit <= _SHORT and filters.match() == EVERYTHING
-    shown = await (here.read(page) if short else here.offload(page))
-    return conditional.answer_by_content(shown, if_none_match, revision=shown.revision)
+    return await (here.read(page) if short else here.offload(page))
 
 
 @router.get("/{name}", responses=known(Job))
