@@ -136,6 +136,8 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         trainer_settings=settings.trainers,
         storage_settings=settings.storage,
         services_host=settings.public_gateway_host,
+        services_tls=bool(settings.server.tls_cert),
+        original_services_open=settings.opens_original_services,
     )
     first_start = bootstrap(platform.identities, platform.storage, access_key=access_key, secret=secret)
     packages = Packages(objects, data / "packages", size_limit=settings.trainers.size_limit_bytes)

@@ -18,6 +18,7 @@ from support.original import (
     install_older_requests,
 )
 from support.server import RealServer, eventually, serving, trainer
+from support.serving import save_linear
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300), pytest.mark.xdist_group("original-client")]
 
@@ -256,3 +257,26 @@ assert [one.object_name for one in client.list_all_objects("scratch", "", "")] =
 def test_the_storage_client(cloudml: OriginalClient) -> None:
     ended = cloudml.run("python", "-W", "error", "-c", STORAGE)
     assert ended.code == 0, ended.err
+
+
+def test_a_model_service(cloudml: OriginalClient) -> None:
+    save_linear(cloudml.server.bucket("linear-model", "1"))
+    # It fails on an attribute that newer Pythons' dictionaries lack when it prints a service: its own defect.
+    cloudml("models", "create", "-n", "linear-model", "-v", "v1", "-u", "fds://cloudml/linear-model", "-c", "0.5")
+
+    def row() -> str:
+        listed = cloudml("models", "list").good().out.splitlines()
+        return next(line for line in listed if line.startswith("linear-model "))
+
+    eventually(lambda: "running" in row(), "the service runs", limit_s=90)
+    assert re.search(r"127\.0\.0\.1:\d+", row())
+    assert "is ready" in cloudml("models", "logs", "linear-model", "v1").good().out
+    assert "is ready" in cloudml("models", "logs", "linear-model", "v1", "-ri", "0").good().out
+    assert "Memory:" in cloudml("models", "metrics", "linear-model", "v1").good().out
+    assert "Running" in cloudml("models", "events", "linear-model", "v1").good().out
+    cloudml("models", "update", "linear-model", "-v", "v1", "-c", "0.25")
+    assert "cpu_limit changed by admin" in cloudml("models", "events", "linear-model", "v1").good().out
+    cloudml("models", "start", "linear-model", "v1")
+    assert "deleting" in cloudml("models", "delete", "linear-model", "v1").good().out
+    eventually(lambda: "linear-model " not in cloudml("models", "list").good().out, "the service is gone")
+    assert "there is no model service" in cloudml("models", "describe", "linear-model", "v1").out

@@ -22,6 +22,7 @@ NOT_FUZZED = {
     "aio.transport": "the answer of a server as JSON; see the harness `refusals` for the rest of it",
     "sdk.transport": "the twin of aio.transport",
     "api.auth": "a length that the HTTP parser has checked",
+    "api.routes.jobs": _THROUGH,
     "api.routes.monitoring": "the address of a connection, from the kernel",
     "api.routes.watching": "digits of a header; `test_watching.py` has the table of them",
     "cli.config": "a file of one document; the harness `user_settings` reads the same with the same errors",

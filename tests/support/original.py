@@ -87,6 +87,7 @@ class OriginalClient:
 
     def __init__(self, programs: Path, server: RealServer, home: Path, cert: Path, tunnel: Tunnel) -> None:
         self.home = home
+        self.server = server
         self._programs = programs
         keys = server.credentials
         self.connection = {

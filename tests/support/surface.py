@@ -12,6 +12,7 @@ from typing import Any
 
 from cloud_ml.api.fds.operations import OPERATIONS, Operation
 from cloud_ml.api.v1_compat import accounts, train
+from cloud_ml.api.v1_compat import model as model_room
 from cloud_ml.domain.tenancy import Role
 from support import storage_protocol
 from support.asgi import Answer
@@ -164,6 +165,15 @@ ROWS: Mapping[str, Row] = {
     f"GET {V1}/train/{{name}}/events": Row(V1 + "/train/{job}/events"),
     f"GET {V1}/train/{{name}}/metrics": Row(V1 + "/train/{job}/metrics"),
     f"GET {V1}/train/{{name}}/hyperparameters": Row(V1 + "/train/{job}/hyperparameters"),
+    f"POST {V1}/model": member(V1 + "/model", body=model("fresh")),
+    f"GET {V1}/model": Row(V1 + "/model?org_id={number}"),
+    f"GET {V1}/model/{{name}}/{{version}}": Row(V1 + "/model/{model}/v1"),
+    f"PUT {V1}/model/{{name}}/{{version}}": member(V1 + "/model/{model}/v1", raw=b"replicas=2"),
+    f"GET {V1}/model/{{name}}/{{version}}/start": member(V1 + "/model/{model}/v1/start"),
+    f"DELETE {V1}/model/{{name}}/{{version}}": member(V1 + "/model/{model}/v1"),
+    f"GET {V1}/model/{{name}}/{{version}}/logs": Row(V1 + "/model/{model}/v1/logs"),
+    f"GET {V1}/model/{{name}}/{{version}}/events": Row(V1 + "/model/{model}/v1/events"),
+    f"GET {V1}/model/{{name}}/{{version}}/metrics": Row(V1 + "/model/{model}/v1/metrics"),
     f"GET {V1}/framework": Row(V1 + "/framework", None),
     f"GET {V1}/org_ids": Row(V1 + "/org_ids"),
     f"GET {V1}/authentication": Row(V1 + "/authentication"),
@@ -195,7 +205,7 @@ ROWS: Mapping[str, Row] = {
 def operations(document: Mapping[str, Any]) -> set[str]:
     """What the doors have: by the OpenAPI document, and by the rooms that are not in it."""
     found = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
-    for room in (train, accounts):
+    for room in (train, model_room, accounts):
         for route in room.router.routes:
             found |= {f"{method} {V1}{route.path}" for method in route.methods}  # type: ignore[attr-defined]
     return found | {f"fds {one.run.__name__}" for one in OPERATIONS} | {"GET /api/v1/openapi.json"}

@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 
 from cloud_ml.api.app import create_app
 from cloud_ml.api.platform import Platform
-from cloud_ml.api.v1_compat import accounts, train
+from cloud_ml.api.v1_compat import accounts, model, train
 from cloud_ml_docs.markdown import code, first_paragraph, table
 
 
@@ -44,5 +44,5 @@ def _parameters(operation: dict[str, Any]) -> str:
 
 def original_routes() -> Iterator[APIRoute]:
     """The routes, with their paths below ``/cloud_ml/v1``."""
-    for router in (train.router, accounts.router):
+    for router in (train.router, model.router, accounts.router):
         yield from (route for route in router.routes if isinstance(route, APIRoute))

@@ -60,6 +60,8 @@ class Platform:
     metrics: Metrics = field(default_factory=Metrics)
     behind_proxy: bool = False
     services_host: str = ""
+    services_tls: bool = False
+    original_services_open: bool = False
     database_slow_ms: float = 20.0
     streams: Counter[str] = field(default_factory=Counter)
     under_way: Counter[str] = field(default_factory=Counter)

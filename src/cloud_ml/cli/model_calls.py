@@ -24,9 +24,10 @@ def calls(service: Service, signature: ModelSignature) -> list[tuple[str, str]]:
         return _from_files(service, signature)
     columns = {one.name: _nested(_value(one), _shape(one)) for one in signature.inputs}
     body, message = _quoted(_asked(signature, columns)), _quoted(_message(service, signature))
+    plain = "" if service.tls else "-plaintext "
     return [
         ("curl", f"curl {_open(service)}{_url(service)} -d {body}"),
-        ("grpcurl", f"grpcurl -plaintext {_grpc_open(service)}-d {message} {_method(service)}"),
+        ("grpcurl", f"grpcurl {plain}{_grpc_open(service)}-d {message} {_method(service)}"),
         ("Python", _python(service, columns, signature)),
     ]  # fmt: skip
 
@@ -73,7 +74,7 @@ def _tensor(tensor: ModelTensor) -> dict[str, Any]:
 
 
 def _url(service: Service) -> str:
-    return f"http://{service.address}/v1/models/{service.name}:predict"
+    return f"{service.url}/v1/models/{service.name}:predict"
 
 
 def _method(service: Service) -> str:

@@ -28,7 +28,7 @@ class Service:
     """A model service as it stands.
 
     ``phase`` is the platform's word and ``state`` that of the original wire; ``address`` is ``host:port`` for gRPC
-    and HTTP, empty while there is none. ``spec`` holds the fields that were given.
+    and HTTP, empty while there is none; ``tls`` says whether it speaks TLS. ``spec`` holds the fields that were given.
     """
 
     uid: str
@@ -42,6 +42,7 @@ class Service:
     created_at: datetime
     updated_at: datetime
     address: str = ""
+    tls: bool = False
     reason: str = ""
     message: str = ""
     wanted: int = 0
@@ -49,6 +50,11 @@ class Service:
     deleting: bool = False
     replicas: list[Replica] = field(default_factory=list)
     spec: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def url(self) -> str:
+        """Where the service is asked over HTTP; empty while it has no address."""
+        return f"{'https' if self.tls else 'http'}://{self.address}" if self.address else ""
 
     @property
     def settled(self) -> bool:

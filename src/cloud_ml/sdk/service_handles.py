@@ -201,9 +201,9 @@ class ServiceHandle:
         """What asks the model at the service's address."""
         if not self.service.address:
             self.refresh()
-        if self._predictions is None or self._predictions.address != self.address:
+        if self._predictions is None or self._predictions.address != self.service.url:
             check_address(self.service)
-            self._predictions = Predictions(self._calls.transport.credentials, self.address, self.name)
+            self._predictions = Predictions(self._calls.transport.credentials, self.service.url, self.name)
         return self._predictions
 
     def _types(

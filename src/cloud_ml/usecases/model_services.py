@@ -8,7 +8,7 @@ from dataclasses import fields, replace
 from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
-from cloud_ml.domain.records import Event, Record, Summary
+from cloud_ml.domain.records import Event, EventType, Record, Summary
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, name_of, service_tag
@@ -50,10 +50,13 @@ class ModelServices:
         caller: Identity,
         service: ModelService,
         *,
+        notes: Sequence[str] = (),
         idempotency_key: str | None = None,
         once: Once | None = None,
     ) -> ServiceRecord:
         """Take a service, or answer with the one that this idempotency key has made already.
+
+        ``notes`` are sentences that the user should see as warnings on the service.
 
         Raises:
             Forbidden: The caller's role may not.
@@ -77,7 +80,7 @@ class ModelServices:
                 spec=specs.from_wire(service),
                 status=ServiceStatus(phase=ServicePhase.SAVED if saved else ServicePhase.STARTING),
                 now=now,
-                events=[event],
+                events=[event, *(Event(now, Reason.FIELD_IGNORED, note, EventType.WARNING) for note in notes)],
                 idempotency_key=idempotency_key,
                 once=once,
             )

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
 from cloud_ml.domain.jobs.phases import JobStatus
-from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.records import Record, Summary
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.domain.services.scale import replicas_of
 from cloud_ml.domain.services.spec import TEMPLATE_LABEL
 from cloud_ml.domain.services.status import WIRE_STATES, ServicePhase
 from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.service import Replica, Service, ServiceSummary
+from cloud_ml.models.service import Replica, Service, ServiceMetrics, ServiceSummary
+from cloud_ml.usecases.identities import Organisation
+from cloud_ml.usecases.views import original_time
 
 
-def service(record: ServiceRecord, replicas: Sequence[Record[JobSpec, JobStatus]] = (), host: str = "") -> Service:
+def service(
+    record: ServiceRecord, replicas: Sequence[Record[JobSpec, JobStatus]] = (), host: str = "", *, tls: bool = False
+) -> Service:
     """A service as the modern surface answers it. ``host`` is where the gateway is reached."""
     name, _, version = record.key.name.partition("/")
     status = record.status
@@ -32,7 +37,8 @@ def service(record: ServiceRecord, replicas: Sequence[Record[JobSpec, JobStatus]
         state=_state(status.phase, deleting=record.delete_requested_at is not None),
         created_at=record.created_at,
         updated_at=record.updated_at,
-        address=f"{host}:{status.port}" if status.port and host else "",
+        address=_address(host, status.port),
+        tls=tls,
         reason=status.reason,
         message=status.message,
         wanted=replicas_of(record.spec, status),
@@ -56,7 +62,7 @@ def summary(line: Summary, host: str = "", port: int = 0) -> ServiceSummary:
         state=_state(ServicePhase(line.index), deleting=line.deleting),
         created_at=line.created_at,
         updated_at=line.updated_at,
-        address=f"{host}:{port}" if port and host else "",
+        address=_address(host, port),
         deleting=line.deleting,
     )
 
@@ -64,6 +70,69 @@ def summary(line: Summary, host: str = "", port: int = 0) -> ServiceSummary:
 def submitted(model: ModelService) -> dict[str, Any]:
     """The fields that were given."""
     return {each.name: value for each in fields(model) if (value := getattr(model, each.name)) is not None}
+
+
+_SUBMITTED = (
+    "model_name", "model_version", "model_uri", "fds_endpoint", "fds_bucket", "replicas", "cpu_limit", "memory_limit",
+    "gpu_limit", "docker_image", "docker_command", "framework", "framework_version", "prepare_command",
+    "finish_command",
+)  # fmt: skip
+"""Keys of the original document that repeat what was submitted."""
+
+
+def model_document(record: ServiceRecord, organisation: Organisation, host: str) -> dict[str, Any]:
+    """A service as the original wire answers create, describe, start and update. Every key that is read is there."""
+    wire, status = record.spec.submitted, record.status
+    address = _address(host, status.port)
+    resting = status.phase in (ServicePhase.SAVED, ServicePhase.STOPPED)
+    starts = resting and record.spec.desired is Desired.RUN
+    document: dict[str, Any] = {}
+    if status.message or status.phase is ServicePhase.FAILED:
+        document["message"] = ": ".join(part for part in (status.reason, status.message) if part)
+    document |= {name: getattr(wire, name) for name in _SUBMITTED}
+    return document | {
+        "model_args": shlex.join(wire.model_args) if isinstance(wire.model_args, list) else wire.model_args,
+        "org_id": str(organisation.number),
+        "org_name": organisation.name,
+        "service_port": str(status.port or ""),
+        "address": address,
+        "http_address": address,
+        "state": "creating" if starts else _state(status.phase, deleting=record.delete_requested_at is not None),
+        "create_time": original_time(record.created_at),
+        "update_time": original_time(record.updated_at),
+        "current_rank": str(wire.enable_rank),
+    }
+
+
+def model_row(line: Summary, organisation: Organisation, host: str, port: int) -> dict[str, Any]:
+    """A line of the original list: its columns and nothing else, none of them null."""
+    name, _, version = line.key.name.partition("/")
+    return {
+        "org_id": str(organisation.number),
+        "org_name": organisation.name,
+        "model_name": name,
+        "model_version": version,
+        "address": _address(host, port),
+        "state": _state(ServicePhase(line.index), deleting=line.deleting),
+        "create_time": original_time(line.created_at),
+        "update_time": original_time(line.updated_at),
+        "current_rank": "-",
+    }
+
+
+def model_metrics(found: ServiceMetrics) -> dict[str, Any]:
+    """The original metrics document, summed over replicas; ``cpu`` in percent of one core."""
+    return {
+        "cpu": round(100 * sum(one.cores or 0.0 for one in found.items), 1),
+        "memory": sum(one.memory_bytes or 0 for one in found.items),
+        "network_receive": 0,
+        "network_transmit": 0,
+    }
+
+
+def _address(host: str, port: int) -> str:
+    """``host:port`` without a scheme, as clients of gRPC take it; empty while there is none."""
+    return f"{host}:{port}" if port and host else ""
 
 
 def _state(phase: ServicePhase, *, deleting: bool) -> str:

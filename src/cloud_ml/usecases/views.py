@@ -118,8 +118,8 @@ def train_document(record: JobRecord, organisation: Organisation) -> dict[str, A
         "org_id": str(organisation.number),
         "org_name": organisation.name,
         "state": _train_state(record),
-        "create_time": _time(record.created_at),
-        "update_time": _time(record.updated_at),
+        "create_time": original_time(record.created_at),
+        "update_time": original_time(record.updated_at),
         "current_rank": str(wire.enable_rank),
         "node_name": status.node,
     }
@@ -140,8 +140,8 @@ def train_row(line: Summary, organisation: Organisation) -> dict[str, Any]:
         "org_name": organisation.name,
         "job_name": line.key.name,
         "state": wire_state(Phase(line.index), deleting=line.deleting),
-        "create_time": _time(line.created_at),
-        "update_time": _time(line.updated_at),
+        "create_time": original_time(line.created_at),
+        "update_time": original_time(line.updated_at),
         "current_rank": "-",
         "node_name": "",
     }
@@ -172,7 +172,7 @@ def metrics_document(tasks: JobTasks) -> dict[str, Any]:
 
 
 def _original_event(name: str, said: Event) -> dict[str, Any]:
-    moment = _time(said.at)
+    moment = original_time(said.at)
     return {
         "firstTimestamp": moment,
         "lastTimestamp": moment,
@@ -184,6 +184,6 @@ def _original_event(name: str, said: Event) -> dict[str, Any]:
     }
 
 
-def _time(moment: datetime) -> str:
+def original_time(moment: datetime) -> str:
     """Whole seconds: what the original tool's columns have room for."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

@@ -7,7 +7,9 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from cloud_ml.api.v1_compat import model
 from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
+from cloud_ml.models import codec
 from cloud_ml.sdk import grpc, inference, tensors
 from cloud_ml.sdk.endpoint import parse_endpoint
 from cloud_ml.sdk.hpack import Headers, packed
@@ -131,3 +133,23 @@ def told_by_replicas(data: bytes) -> None:
     read: Callable[[Any], Any] = replicas._signatures
     with contextlib.suppress(*replicas.NOT_TOLD):
         read(json.loads(text))
+
+
+@target(
+    "api.v1_compat.model",
+    seeds=[
+        "replicas=2&cpu_limit=0.5",
+        '{"replicas": 2}',
+        "replicas=",
+        "port=1",
+        "%ff=%00&a",
+        "a=1&" * 200,
+        "{",
+        b"\xff",
+    ],
+    words=["replicas=", "model_uri=", "&", "%"],
+)
+def forms(data: bytes) -> None:
+    """A change as a form or as JSON is fields that there are, or is refused by name."""
+    with contextlib.suppress(InvalidRequest):
+        assert codec.encode(model._change(data))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -10,7 +11,9 @@ from starlette.responses import Response
 from cloud_ml.api import documents
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import answers, body_of, known
+from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
+from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.models import codec, common
@@ -32,7 +35,7 @@ async def create(
     record = await here.offload(
         here.services.create, call.caller, asked, idempotency_key=idempotency_key, once=call.once
     )
-    return documents.answer(service_views.service(record, host=here.services_host), 201)
+    return documents.answer(_shown(here, record), 201)
 
 
 @router.get("", responses=known(ServicePage))
@@ -86,7 +89,7 @@ async def describe(
         known = record.revision if revision is None else revision
         record = await here.hub.newer(record.key.uid, known, find, timeout_s=wait)
     replicas = await here.offload(here.services.replicas, record)
-    return documents.answer(service_views.service(record, replicas, here.services_host))
+    return documents.answer(_shown(here, record, replicas))
 
 
 @router.patch("/{name}/{version}", responses=answers(Service), openapi_extra=body_of(ServiceUpdate))
@@ -94,7 +97,7 @@ async def update(here: Here, call: Signed, name: str, version: str) -> Response:
     """Change fields. What makes replicas differ is rolled out one replica after the other; nothing is interrupted."""
     change = codec.decode(ServiceUpdate, documents.read_object(call.body))
     record = await here.offload(here.services.update, call.org, (name, version), call.caller, change, once=call.once)
-    return documents.answer(service_views.service(record, host=here.services_host))
+    return documents.answer(_shown(here, record))
 
 
 @router.post("/{name}/{version}/start", responses=answers(Service))
@@ -113,7 +116,7 @@ async def stop(here: Here, call: Signed, name: str, version: str) -> Response:
 async def delete(here: Here, call: Signed, name: str, version: str) -> Response:
     """Ask for removal: replicas end, and then name and version are free."""
     record = await here.offload(here.services.delete, call.org, (name, version), call.caller, once=call.once)
-    return documents.answer(service_views.service(record, host=here.services_host), 202)
+    return documents.answer(_shown(here, record), 202)
 
 
 @router.get("/{name}/{version}/events", responses=answers(JobEvents))
@@ -137,4 +140,8 @@ async def events(
 
 async def _want(here: Here, call: Call, name: tuple[str, str], desired: Desired) -> Response:
     record = await here.offload(here.services.want, call.org, name, call.caller, desired, once=call.once)
-    return documents.answer(service_views.service(record, host=here.services_host))
+    return documents.answer(_shown(here, record))
+
+
+def _shown(here: Platform, record: ServiceRecord, replicas: Sequence[JobRecord] = ()) -> Service:
+    return service_views.service(record, replicas, here.services_host, tls=here.services_tls)
