@@ -1,0 +1,86 @@
+"""Calls of a service for a minute, while its versions roll, replicas are killed and the server dies and comes again.
+
+    python benchmarks/serving/rolling.py [SECONDS]
+
+Half of the callers speak gRPC and half HTTP, each with the next call as soon as it has an answer; every answer is
+compared. Ends with 1 if one call failed. Takes a server of its own, in a folder that goes away.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "tests"))
+
+from support.calling import Load, calling, token_of
+from support.server import RealServer, serving
+from support.services import Asked, running
+from support.serving import save_linear
+
+
+def roll(ask: Asked, _: RealServer, turn: int) -> str:
+    ask("PATCH", "/linear/v1", {"environment": {"TURN": str(turn)}})
+    ask.until("/linear/v1", running(2))
+    return "rolled"
+
+
+def kill_a_replica(ask: Asked, server: RealServer, turn: int) -> str:
+    replica = ask("GET", "/linear/v1")["replicas"][turn % 2]
+    processes = server.processes_of(replica["uid"], replica["attempt"])
+    os.kill(processes[0], signal.SIGKILL)
+    ask.until("/linear/v1", lambda one: running(2)(one) and replica["attempt"] not in _attempts(one, replica["uid"]))
+    return "a replica killed, and back"
+
+
+def kill_the_server(ask: Asked, server: RealServer, _: int) -> str:
+    server.kill()
+    server.start()
+    ask.until("/linear/v1", running(2))
+    return "server killed, and back"
+
+
+def _attempts(service: Any, uid: str) -> list[int]:
+    return [each["attempt"] for each in service["replicas"] if each["uid"] == uid]
+
+
+def main(seconds: float) -> int:
+    with tempfile.TemporaryDirectory() as folder, serving(_made(Path(folder) / "server")) as server:
+        save_linear(server.folder / "linear")
+        model = server.folder / "linear" / "model.onnx"
+        server.client().storage.upload(model, "fds://cloudml/linear/1/model.onnx")
+        ask = Asked(server)
+        ask("POST", "", {
+            "model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear", "replicas": 2,
+        })  # fmt: skip
+        address = ask.until("/linear/v1", running(2))["address"]
+        began, turn = time.monotonic(), 0
+        with calling(address, token_of(server.credentials), callers=8, pause_s=0.0) as load:
+            while time.monotonic() - began < seconds:
+                what = (roll, kill_a_replica, kill_the_server)[turn % 3](ask, server, turn)
+                turn += 1
+                print(f"{time.monotonic() - began:6.1f} s  {what:30}{_line(load)}", flush=True)
+        took = time.monotonic() - began
+    print(f"{took:6.1f} s  {load.total / took:.0f} calls a second; {_line(load)}")
+    for failure in load.failed[:5]:
+        print("  " + failure)
+    return bool(load.failed)
+
+
+def _line(load: Load) -> str:
+    return f"{load.total:7} calls, {len(load.failed)} failed, slowest {load.slowest_s * 1000:.0f} ms"
+
+
+def _made(folder: Path) -> Path:
+    folder.parent.chmod(0o755)  # users of jobs have their working folders below
+    folder.mkdir()
+    return folder
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(float(sys.argv[1]) if len(sys.argv) > 1 else 60.0))
