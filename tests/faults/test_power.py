@@ -10,6 +10,8 @@ from __future__ import annotations
 import contextlib
 import os
 import random
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -258,3 +260,51 @@ def test_the_power_is_cut_while_a_server_starts_for_the_first_time(seed: int, ma
 def try_to_start(server: RealServer) -> None:
     with contextlib.suppress(AssertionError):
         server.start()
+
+
+_WRITER = """
+import os, sys
+def force(path):
+    descriptor = os.open(path, os.O_RDONLY)
+    os.fsync(descriptor)
+    os.close(descriptor)
+for name in ("written", "forced", "named"):
+    with open(name, "w") as file:
+        file.write(name * 1000)
+force("forced")
+os.mkdir("folder")
+open("folder/inside", "w").close()
+force("folder/inside")
+force("folder")
+force("named")
+os.link("named", "also")
+force(".")
+os.rename("named", "renamed")
+with open("also", "a") as file:
+    file.write("more")
+print(open("/proc/sys/kernel/random/boot_id").read())
+"""
+
+
+def test_what_was_not_forced_is_lost_and_the_machine_has_another_boot_id(library: Library, tmp_path: Path) -> None:
+    """The control: the disk that the tests above rely on takes away what it should."""
+    root, notes = tmp_path / "root", tmp_path / "notes"
+    root.mkdir()
+    notes.mkdir()
+    disk = Disk(library, root, notes)
+    environment = {**os.environ, **disk.variables}
+    done = subprocess.run([sys.executable, "-c", _WRITER], cwd=root, env=environment, check=True, capture_output=True)
+    before = done.stdout.decode().strip()
+    assert before == (notes / "boot").read_text().strip()
+    disk.cut(random.Random(1), 1.0)
+    assert (notes / "boot").read_text().strip() != before
+    sizes = {str(path.relative_to(root)): path.stat().st_size for path in root.rglob("*") if path.is_file()}
+    assert sizes == {"written": 0, "forced": 6000, "named": 5000, "also": 5000, "folder/inside": 0}
+    lost: set[str] = set()
+    for seed in range(20):
+        late = root / f"late-{seed}"
+        late.write_bytes(bytes(range(256)) * 64)
+        disk.cut(random.Random(seed), 0.5)
+        found = late.read_bytes() if late.exists() else None
+        lost.add("gone" if found is None else "whole" if found == bytes(range(256)) * 64 else "torn")
+    assert lost == {"gone", "torn", "whole"}
