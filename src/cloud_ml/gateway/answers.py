@@ -43,11 +43,13 @@ TOO_LARGE = Refusal(8, 502, "the replica's answer is larger than the gateway pas
 @lru_cache(64)
 def grpc_block(refusal: Refusal) -> bytes:
     """The only block of headers of an answer without a message ("trailers only")."""
+    return b"\x88" + literal("content-type", "application/grpc") + grpc_trailers(refusal)
+
+
+def grpc_trailers(refusal: Refusal) -> bytes:
+    """The fields that end an answer which has begun."""
     text = quote(refusal.message[:_LONGEST_MESSAGE], safe=" !\"#$&'()*+,-./:;<=>?@[\\]^_`{|}~")
-    return (
-        b"\x88" + literal("content-type", "application/grpc") + literal("grpc-status", str(refusal.grpc))
-        + literal("grpc-message", text)
-    )  # fmt: skip
+    return literal("grpc-status", str(refusal.grpc)) + literal("grpc-message", text)
 
 
 @lru_cache(64)

@@ -18,6 +18,10 @@ if TYPE_CHECKING:
     from cloud_ml.gateway.services import Service
 
 
+_MOST_HELD = 1 << 20
+"""Bytes of a stream that wait for a replica."""
+
+
 class Call(abc.ABC):
     """One request of a caller.
 
@@ -27,6 +31,8 @@ class Call(abc.ABC):
         safe: Whether it may be done twice.
     """
 
+    lasting = False
+    """Whether it may be open for long without asking for anything."""
     __slots__ = ("attempts", "deadline", "over_at", "replica", "safe", "service", "tried")
 
     def __init__(self, service: Service, deadline: float, *, safe: bool) -> None:
@@ -124,6 +130,86 @@ class GrpcCall(Call):
         """The answer is whole."""
         self.service.done(self)
         self._connection.answer(self._stream, head, (size, body), trailers)
+
+
+class StreamCall(Call):
+    """A call that is passed on piece by piece, both ways: see ``serving.http2.stream.Sink``. It is tried once."""
+
+    __slots__ = ("_begun", "_client", "_connection", "_early", "_ended", "_head", "_number", "_stream")
+    streams = True
+    lasting = True
+
+    def __init__(
+        self, service: Service, connection: Http2Connection[Any], stream: int, head: bytes, *, deadline: float
+    ) -> None:
+        super().__init__(service, deadline, safe=False)
+        self._connection = connection
+        self._stream = stream
+        self._head = head
+        self._early = b""
+        self._ended = False
+        self._begun = False
+        self._client: Http2Client | None = None
+        self._number = 0
+
+    def waits(self) -> bool:
+        return self._connection.waits(self._stream)
+
+    def refuse(self, refusal: Refusal) -> None:
+        self._connection.finish(
+            self._stream, answers.grpc_trailers(refusal) if self._begun else answers.grpc_block(refusal)
+        )
+
+    def send(self, replica: Replica) -> None:
+        replica.grpc(self)
+
+    def over(self, client: Http2Client | Http1Client) -> None:
+        """There is a connection."""
+        assert isinstance(client, Http2Client)
+        if not self.service.goes(self):
+            return
+        self._number = client.begin(self._head, self)
+        if not self._number:
+            self.failed(refused=False)
+            return
+        self._client = client
+        early, self._early = self._early, b""
+        if early or self._ended:
+            client.push(self._number, early, ended=self._ended)
+
+    def data(self, data: bytes, *, ended: bool) -> None:
+        """A piece of the caller's."""
+        self._ended = ended
+        if self._client is not None:
+            held = self._client.push(self._number, data, ended=ended)
+        else:
+            self._early += data
+            held = len(self._early)
+        if held > _MOST_HELD and self.service.goes(self):
+            self.service.done(self)
+            self.cancel()
+            self.refuse(answers.TOO_MANY)
+
+    def cancel(self) -> None:
+        if self._client is not None:
+            self._client.cancel(self)
+
+    def began(self, head: bytes) -> None:
+        """The replica answers."""
+        self._begun = True
+        self._connection.begin(self._stream, head)
+
+    def piece(self, data: bytes) -> None:
+        """A piece of the answer."""
+        self._connection.push(self._stream, data)
+
+    def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
+        """The answer is over."""
+        self.service.done(self)
+        self._connection.finish(self._stream, trailers if self._begun else head)
+
+    def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False) -> None:
+        super().failed(refused=refused and not self._number, too_large=too_large, broken=broken)
 
 
 class RestCall(Call):

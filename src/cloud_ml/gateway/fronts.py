@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from typing import Any
 
 from cloud_ml.gateway import answers
 from cloud_ml.gateway.access import bearer
 from cloud_ml.gateway.answers import Refusal
-from cloud_ml.gateway.calls import GrpcCall, RestCall, refuse
+from cloud_ml.gateway.calls import GrpcCall, RestCall, StreamCall, refuse
 from cloud_ml.gateway.services import Service
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.heads import Head
@@ -25,6 +26,13 @@ UNSAFE = (
     b"/inference.GRPCInferenceService/RepositoryModelUnload",
 )
 """Methods that are not repeated once a replica may have begun: they change what is served."""
+STREAMS = (
+    b"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+    b"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+    b"/grpc.health.v1.Health/Watch",
+    b"/inference.GRPCInferenceService/ModelStreamInfer",
+)
+"""Methods that are passed on piece by piece."""
 _UNSAFE_PATH = re.compile(r"/v2/repository/.*/(load|unload)$")
 _HOP_BY_HOP = {
     "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "te", "trailer", "expect",
@@ -35,7 +43,7 @@ _HOP_BY_HOP = {
 class GrpcHead:
     """What the head of a request over HTTP/2 means; ``block`` is what the replica gets of it."""
 
-    __slots__ = ("block", "refusal", "safe", "timeout", "timeout_s", "token")
+    __slots__ = ("block", "refusal", "safe", "streams", "timeout", "timeout_s", "token")
 
     def __init__(self) -> None:
         self.block = b""
@@ -43,6 +51,7 @@ class GrpcHead:
         self.timeout = b""
         self.timeout_s = 0.0
         self.safe = True
+        self.streams = False
         self.refusal: Refusal | None = None
 
 
@@ -69,6 +78,7 @@ class GrpcFront:
                     head.refusal = answers.TOO_LATE
             elif name == b":path":
                 head.safe = value not in UNSAFE
+                head.streams = value in STREAMS
             if name not in _KEPT_BACK:
                 parts.append(frames.field(name, value))
             elif name == b":authority":
@@ -83,6 +93,9 @@ class GrpcFront:
         if refusal is not None:
             connection.answer(stream, answers.grpc_block(refusal))
             return
+        if head.streams:
+            connection.listen(stream, body)
+            return
         deadline = self._loop.time() + (head.timeout_s or service.bounds.timeout_s)
         service.take(
             GrpcCall(
@@ -93,7 +106,29 @@ class GrpcFront:
 
     def sink(self, connection: Http2Connection[GrpcHead], stream: int, head: GrpcHead) -> Sink | None:
         """See ``serving.http2.connection.Service``."""
-        return None
+        if not head.streams:
+            return None
+        refusal = head.refusal or self._service.refusal(head.token)
+        if refusal is not None:
+            return _Refused(connection, stream, refusal)
+        deadline = self._loop.time() + head.timeout_s if head.timeout_s else math.inf
+        block = head.block + (frames.field(b"grpc-timeout", head.timeout) if head.timeout else b"")
+        call = StreamCall(self._service, connection, stream, block, deadline=deadline)
+        self._service.take(call)
+        return call
+
+
+class _Refused:
+    """Answers a stream that may not be, without waiting for its end: callers of streams wait for answers first."""
+
+    def __init__(self, connection: Http2Connection[GrpcHead], stream: int, refusal: Refusal) -> None:
+        self._connection = connection
+        self._stream = stream
+        self._refusal = refusal
+
+    def data(self, data: bytes, *, ended: bool) -> None:
+        """What came does not matter."""
+        self._connection.finish(self._stream, answers.grpc_block(self._refusal))
 
 
 class RestHead:

@@ -59,7 +59,7 @@ class ClientLimits:
 class _Call:
     """A call on its stream."""
 
-    __slots__ = ("caller", "head", "parts", "size", "stream", "unacknowledged")
+    __slots__ = ("asked", "caller", "head", "parts", "size", "stream", "unacknowledged")
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
@@ -68,6 +68,7 @@ class _Call:
         self.parts: list[bytes] = []
         self.size = 0
         self.unacknowledged = 0
+        self.asked = True
 
 
 class Http2Client(asyncio.Protocol):
@@ -134,6 +135,28 @@ class Http2Client(asyncio.Protocol):
         self._outgoing.request(number, call.stream, head, body)
         if self._next > frames.LARGEST_WINDOW:
             self._leave()
+
+    def begin(self, head: bytes, caller: Caller) -> int:
+        """Begin a request whose body comes piece by piece; its number, or 0 where there are too many already."""
+        if len(self._calls) >= self._most:
+            return 0
+        number, self._next = self._next, self._next + 2
+        call = self._calls[number] = _Call(caller)
+        call.asked = False
+        self._outgoing.begin(number, head)
+        return number
+
+    def push(self, number: int, data: bytes, *, ended: bool) -> int:
+        """A piece of such a body, and whether it was the last; how many bytes the replica has not taken yet."""
+        call = self._calls.get(number)
+        if call is None:
+            return 0
+        if data:
+            self._outgoing.push(number, call.stream, data)
+        if ended:
+            call.asked = True
+            self._outgoing.end(number)
+        return self._outgoing.holds(number)
 
     def cancel(self, caller: Caller) -> None:
         """Nobody waits for this answer any more."""
@@ -332,7 +355,7 @@ class Http2Client(asyncio.Protocol):
     def _whole(self, number: int, call: _Call, trailers: bytes) -> None:
         left = self._outgoing.drop(number)
         del self._calls[number]
-        if left:  # answered before it had the whole request
+        if left or not call.asked:  # answered before it had the whole request
             self._outgoing.send(frames.reset(number, frames.NO_ERROR))
             self._remember(number)
         assert call.head is not None

@@ -63,6 +63,7 @@ class Service:
         self._under_way: set[Call] = set()
         self._again: asyncio.TimerHandle | None = None
         self._turn = 0
+        self._lasting = 0
         self._busy_s = 0.0
         self._busy_at = self._quiet_at = loop.time()
         self.requests = self.refused = self.retried = self.broken = 0
@@ -162,6 +163,7 @@ class Service:
         call.attempts += 1
         call.replica = replica
         self._under_way.add(call)
+        self._lasting += call.lasting
         replica.in_flight += 1
         replica.requests += 1
         call.send(replica)
@@ -213,6 +215,7 @@ class Service:
         if call in self._under_way:
             self._count(self._loop.time())
             self._under_way.discard(call)
+            self._lasting -= call.lasting
             if call.replica is not None:
                 call.replica.in_flight -= 1
 
@@ -241,7 +244,7 @@ class Service:
         return not self._under_way and not self._waiting
 
     def _count(self, now: float) -> None:
-        load = len(self._under_way) + len(self._waiting)
+        load = len(self._under_way) + len(self._waiting) - self._lasting
         if load:
             self._busy_s += load * (now - self._busy_at)
             self._quiet_at = now

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import os
+import queue
 import re
 import signal
 import socket
@@ -16,6 +17,7 @@ from typing import Any
 import grpc
 import pytest
 
+from cloud_ml.serving.protos import message
 from support.calling import Load, calling, over_grpc, over_http, token_of
 from support.server import RealServer, eventually, serving
 from support.services import Asked, running
@@ -93,6 +95,34 @@ def test_who_may_call(server: RealServer, ask: Asked, address: str) -> None:
     eventually(lambda: status_of(address, None) == ("OK", 200), "open to all")
     ask("PATCH", "/linear/v1", {"access": "key"})
     eventually(lambda: status_of(address, None) == ("UNAUTHENTICATED", 401), "closed again")
+
+
+def test_tools_learn_of_methods_through_it(server: RealServer, address: str) -> None:
+    info, asked = (
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        "grpc.reflection.v1.ServerReflectionRequest",
+    )
+    bearer = (("authorization", f"Bearer {token_of(server.credentials)}"),)
+    words: queue.SimpleQueue[Any] = queue.SimpleQueue()
+    with grpc.insecure_channel(address) as channel:
+        stub = channel.stream_stream(
+            info,
+            request_serializer=lambda each: each.SerializeToString(),
+            response_deserializer=message("grpc.reflection.v1.ServerReflectionResponse").FromString,
+        )
+        answers = stub(iter(words.get, None), metadata=bearer, timeout=20)
+        words.put(message(asked)(list_services=""))
+        listed = next(answers).list_services_response.service  # answered before the caller has said everything
+        assert "tensorflow.serving.PredictionService" in {each.name for each in listed}
+        words.put(message(asked)(file_containing_symbol="tensorflow.serving.PredictionService"))
+        assert next(answers).file_descriptor_response.file_descriptor_proto
+        words.put(None)
+        assert list(answers) == []
+        for _ in range(2):  # the connection bears it
+            words.put(message(asked)(list_services=""))
+            with pytest.raises(grpc.RpcError, match="UNAUTHENTICATED"):
+                next(stub(iter(words.get, None), timeout=20))  # although it has not said everything
+            words.put(None)
 
 
 def test_nothing_fails_while_everything_changes(server: RealServer, ask: Asked, address: str) -> None:

@@ -123,6 +123,14 @@ class Outgoing:
         else:
             waiting.trailers = trailers
 
+    def end(self, number: int) -> None:
+        """The end of a request that went piece by piece."""
+        waiting = self._waiting.get(number)
+        if waiting is None:
+            self.send(frames.frame(frames.DATA, frames.END_STREAM, number))
+        else:
+            waiting.trailers = b""
+
     def holds(self, number: int) -> int:
         """Bytes of an answer that are not out yet."""
         waiting = self._waiting.get(number)
