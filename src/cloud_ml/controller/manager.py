@@ -17,7 +17,7 @@ from cloud_ml.controller.quotas import QuotaBook
 from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
 from cloud_ml.controller.services import Services
 from cloud_ml.controller.slots import Slots
-from cloud_ml.controller.sources import EngineSource, StoreSource
+from cloud_ml.controller.sources import EngineSource, Followed, StoreSource
 from cloud_ml.domain.jobs.decide import JobRecord, Rules
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import Phase
@@ -92,22 +92,23 @@ class Controller:
 
         slots = await self._slots(queue, book)
         crew = self._crew(queue, self._reconciler(slots, fence))
-        services = self._services.lead(fence, self._crew) if self._services is not None else []
+        services = [self._services.lead(fence, self._crew)] if self._services is not None else []
         source = StoreSource(
             self._store,
-            queue,
+            [Followed(TRAIN_JOB, queue), *(kind for led in services for kind in led.followed)],
             self._offload,
             self._settings.poll_s,
             read=self._read,
-            others={QUOTA.name: reread},
-            prepare=book.load,
+            notices={QUOTA.name: reread} | {kind: told for led in services for kind, told in led.notices.items()},
+            prepare=[book.load, *(led.prepare for led in services)],
         )
+        gangs = EngineSource(self._engine, [(queue, slots), *(led.gangs for led in services)])
         tasks = [
             asyncio.create_task(source.run()),
-            asyncio.create_task(EngineSource(self._engine, queue).run()),
+            asyncio.create_task(gangs.run()),
             asyncio.create_task(self._prune()),
             *(asyncio.create_task(crew.work()) for _ in range(self._settings.workers)),
-            *(asyncio.create_task(each) for each in services),
+            *(asyncio.create_task(each) for led in services for each in led.tasks),
         ]
         over = asyncio.create_task(lost.wait())
         try:

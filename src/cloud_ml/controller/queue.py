@@ -1,8 +1,8 @@
 """A queue that holds each key once, with delays.
 
 A key that is added while a worker has it is handed out again when that worker is done: two workers
-never have the same key, and no wake-up is lost. Only the echo of what the worker has seen or written
-itself wakes nobody. Belongs to one event loop.
+never have the same key, and no wake-up is lost. Only the echo of what a worker has seen or written
+itself wakes nobody, be it that it comes when the worker is done. Belongs to one event loop.
 """
 
 from __future__ import annotations
@@ -12,6 +12,9 @@ import heapq
 import itertools
 from collections import deque
 from collections.abc import Callable
+
+_REMEMBERED = 4096
+"""Of how many keys it is kept up to where they were looked at. An echo comes within moments."""
 
 
 class KeyedQueue:
@@ -27,6 +30,7 @@ class KeyedQueue:
         self._waiting: set[str] = set()  # what _ready holds
         self._taken: set[str] = set()
         self._again: dict[str, int | None] = {}  # the newest revision that asks; None asks whatever was seen
+        self._seen: dict[str, int] = {}  # up to where keys were looked at, the latest last
         self._later: list[tuple[float, int, str]] = []
         self._due: dict[str, float] = {}  # the time that counts; other entries of _later are void
         self._numbers = itertools.count()
@@ -36,6 +40,8 @@ class KeyedQueue:
 
     def add(self, key: str, revision: int | None = None) -> None:
         """Ask for a look now; with a ``revision``, at that one or a newer one."""
+        if revision is not None and revision <= self._seen.get(key, 0):
+            return
         self._due.pop(key, None)
         if key in self._taken:
             self._again[key] = revision if self._again.get(key, 0) is not None else None
@@ -73,6 +79,8 @@ class KeyedQueue:
     def done(self, key: str, seen: int = 0) -> None:
         """The worker has finished with the key and has looked at it as of revision ``seen``."""
         self._taken.discard(key)
+        if seen:
+            self._remember(key, seen)
         if key in self._again:
             revision = self._again.pop(key)
             if revision is None or revision > seen:
@@ -80,6 +88,12 @@ class KeyedQueue:
 
     def __len__(self) -> int:
         return len(self._ready) + len(self._taken)
+
+    def _remember(self, key: str, seen: int) -> None:
+        newest = max(seen, self._seen.pop(key, 0))
+        self._seen[key] = newest
+        if len(self._seen) > _REMEMBERED:
+            del self._seen[next(iter(self._seen))]
 
     def _wake_one(self) -> None:
         """A key is ready, so one worker is enough: waking all of them for each costs more than most looks."""

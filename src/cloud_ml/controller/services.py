@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cloud_ml.controller.answering import Answering
@@ -18,7 +19,7 @@ from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
 from cloud_ml.controller.repeating import Repeating
 from cloud_ml.controller.scaling import Scaling
 from cloud_ml.controller.slots import Slots
-from cloud_ml.controller.sources import EngineSource, StoreSource
+from cloud_ml.controller.sources import Followed, Notice
 from cloud_ml.domain.jobs.decide import Rules
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
@@ -38,6 +39,17 @@ _MOST_REPLICAS = 10_000
 _PAGE = 1000
 _ABOUT_KEYS = (ACCESS_KEY.name, USER.name, ORGANISATION.name)
 _AT_REST = tuple(phase.value for phase in (ServicePhase.SAVED, ServicePhase.STOPPED))
+
+
+@dataclass(frozen=True)
+class Led:
+    """What runs for services while the lease is ours, and what of the store and the engine it has to hear of."""
+
+    tasks: Sequence[Coroutine[Any, Any, None]]
+    followed: Sequence[Followed]
+    notices: Mapping[str, Notice]
+    prepare: Callable[[], None]
+    gangs: tuple[KeyedQueue, Slots]
 
 
 class Services:
@@ -71,8 +83,8 @@ class Services:
         self._keys = CallingKeys(store, clock)
         self._read = read or offload
 
-    def lead(self, fence: Fence, crew: Callable[[KeyedQueue, Reconciler], Crew]) -> list[Coroutine[Any, Any, None]]:
-        """What is to run, for ever, while the lease is ours."""
+    def lead(self, fence: Fence, crew: Callable[[KeyedQueue, Reconciler], Crew]) -> Led:
+        """Begin a term. To be called in the event loop; what is to run, is to run until the term is over."""
         services, replicas = KeyedQueue(), KeyedQueue()
         answering = Answering(self._doors, services.add)
         entrances = Entrances(self._gateway, Ports(ports_of(self._serving.ports)), self._doors, answering)
@@ -119,45 +131,27 @@ class Services:
                 kind=REPLICA,
             ),
         )
-        return [
-            self._follow(services, entrances, replica_changed, keys.soon),
-            keys.run(),
-            scaling.run(),
-            self._gateway.run(),
-            StoreSource(
-                self._store, replicas, self._offload, self._settings.poll_s, read=self._read, kind=REPLICA
-            ).run(),
-            EngineSource(self._engine, replicas).run(),
-            *(on_services.work() for _ in range(2)),
-            *(on_replicas.work() for _ in range(2)),
-            _until_cancelled(answering),
-        ]
-
-    async def _follow(
-        self,
-        queue: KeyedQueue,
-        entrances: Entrances,
-        replica_changed: Callable[[str], Awaitable[None]],
-        key_changed: Callable[[str], Awaitable[None]],
-    ) -> None:
         loop = asyncio.get_running_loop()
 
         def prepare() -> None:
             found = list(self._everything())
             loop.call_soon_threadsafe(entrances.begin, found)
 
-        await StoreSource(
-            self._store,
-            queue,
-            self._offload,
-            self._settings.poll_s,
-            read=self._read,
-            others={REPLICA.name: replica_changed, **dict.fromkeys(_ABOUT_KEYS, key_changed)},
+        phases = tuple(phase.value for phase in ServicePhase)
+        return Led(
+            tasks=[
+                keys.run(),
+                scaling.run(),
+                self._gateway.run(),
+                *(on_services.work() for _ in range(2)),
+                *(on_replicas.work() for _ in range(2)),
+                _until_cancelled(answering),
+            ],
+            followed=[Followed(MODEL_SERVICE, services, _AT_REST, phases), Followed(REPLICA, replicas)],
+            notices={REPLICA.name: replica_changed, **dict.fromkeys(_ABOUT_KEYS, keys.soon)},
             prepare=prepare,
-            kind=MODEL_SERVICE,
-            resting=_AT_REST,
-            phases=tuple(phase.value for phase in ServicePhase),
-        ).run()
+            gangs=(replicas, slots),
+        )
 
     def _everything(self) -> Iterator[ServiceRecord]:
         after: int | None = None

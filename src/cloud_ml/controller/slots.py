@@ -62,6 +62,10 @@ class Slots:
         else:
             self.forget(uid)
 
+    def holds(self, uid: str) -> bool:
+        """Whether the job has a place."""
+        return uid in self._held
+
     def take(self, job: JobRecord) -> bool:
         """Whether the queued job may start now; it then holds a place until a later ``sync`` says otherwise."""
         uid = job.key.uid

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from cloud_ml.controller.queue import KeyedQueue
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.phases import TERMINAL, Phase
 from cloud_ml.domain.records import Kind
 from cloud_ml.engines.base import Engine
@@ -28,43 +29,60 @@ _ENDED = tuple(phase.value for phase in TERMINAL)
 logger = logging.getLogger(__name__)
 
 
+Notice = Callable[[str], Awaitable[None]]
+"""Told the uid of a record that changed."""
+
+
+@dataclass(frozen=True)
+class Followed:
+    """A kind whose records are queued when they change.
+
+    At the start those are queued that are in one of ``phases`` and none of ``resting``, and those that are being
+    deleted.
+    """
+
+    kind: Kind[Any, Any]
+    queue: KeyedQueue
+    resting: Collection[str] = _ENDED
+    phases: Collection[str] = _PHASES
+
+    @property
+    def unfinished(self) -> list[str]:
+        """The phases in which something may be due."""
+        return [phase for phase in self.phases if phase not in self.resting]
+
+
 class StoreSource:
-    """Queues every record of a kind that changed: woken by commits, polling regardless.
+    """Queues records that changed: woken by commits, polling regardless. One reading of the feed serves all.
 
     Args:
         store: Whose feed is followed.
-        queue: Gets the uids.
+        followed: What is queued.
         offload: Runs the store's calls.
-        read: Reads the feed.
         poll_s: The longest a change of another server stays unnoticed.
-        others: What to do with the uid of a record of another kind that changed.
-        kind: Which records; of these, those are queued at the start that are in one of ``phases`` and none of
-            ``resting``, and those that are being deleted.
-        prepare: Called once, on a thread, when nothing can be missed any more: changes from here on are followed.
+        read: Reads the feed.
+        notices: Who else is told of changed records of a kind.
+        prepare: Called once, on threads, when nothing can be missed any more: changes from here on are followed.
     """
 
     def __init__(
         self,
         store: StateStore,
-        queue: KeyedQueue,
+        followed: Sequence[Followed],
         offload: Offload,
         poll_s: float,
         *,
         read: Reads | None = None,
-        others: Mapping[str, Callable[[str], Awaitable[None]]] = MappingProxyType({}),
-        prepare: Callable[[], None] = lambda: None,
-        kind: Kind[Any, Any] = TRAIN_JOB,
-        resting: Collection[str] = _ENDED,
-        phases: Collection[str] = _PHASES,
+        notices: Mapping[str, Notice] = MappingProxyType({}),
+        prepare: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._store = store
-        self._kind = kind
-        self._unfinished = [phase for phase in phases if phase not in resting]
-        self._queue = queue
+        self._followed = followed
+        self._queues = {each.kind.name: each.queue for each in followed}
         self._offload = offload
         self._read_feed = read or offload
         self._poll_s = poll_s
-        self._others = others
+        self._notices = notices
         self._prepare = prepare
 
     async def run(self) -> None:
@@ -73,8 +91,10 @@ class StoreSource:
         unsubscribe = self._store.subscribe(threadsafe(asyncio.get_running_loop(), hint))
         try:
             cursor = await self._offload(self._store.revision)
-            await self._offload(self._prepare)
-            await self._queue_unfinished()
+            await asyncio.gather(*(self._offload(each) for each in self._prepare))
+            for each in self._followed:
+                await self._queue_listed(each, each.unfinished, EVERYTHING)
+                await self._queue_listed(each, None, Match(deleting=True))
             while True:
                 hint.clear()  # before the reading: a commit in between wakes the next round
                 try:
@@ -92,42 +112,47 @@ class StoreSource:
             changes = await self._read_feed(self._store.changes, cursor, limit=_CHANGES)
             for change in changes:
                 cursor = change.revision
-                if change.kind == self._kind.name:
-                    self._queue.add(change.uid, change.revision)
-                elif (notice := self._others.get(change.kind)) is not None:
+                if (queue := self._queues.get(change.kind)) is not None:
+                    queue.add(change.uid, change.revision)
+                if (notice := self._notices.get(change.kind)) is not None:
                     await notice(change.uid)
             if len(changes) < _CHANGES:
                 return cursor
 
-    async def _queue_unfinished(self) -> None:
-        await self._queue_listed(self._unfinished, EVERYTHING)
-        await self._queue_listed(None, Match(deleting=True))
-
-    async def _queue_listed(self, indexes: list[str] | None, match: Match) -> None:
+    async def _queue_listed(self, followed: Followed, indexes: list[str] | None, match: Match) -> None:
         after: int | None = None
         while True:
             page = await self._offload(
-                self._store.list, self._kind, indexes=indexes, match=match, after=after, limit=_PAGE
+                self._store.list, followed.kind, indexes=indexes, match=match, after=after, limit=_PAGE
             )
             for summary in page.items:
-                self._queue.add(summary.key.uid)
+                followed.queue.add(summary.key.uid)
             if (after := page.next) is None:
                 return
 
 
 class EngineSource:
-    """Queues every job whose gangs changed."""
+    """Queues every job whose gangs changed, where it has its place; one without a place in all queues.
 
-    def __init__(self, engine: Engine, queue: KeyedQueue) -> None:
+    Only jobs that are on their way to an end have gangs, and those have places, but for what was left by a server
+    before: whoever looks for a record that is of another kind finds nothing, and does nothing.
+    """
+
+    def __init__(self, engine: Engine, queues: Sequence[tuple[KeyedQueue, Slots]]) -> None:
         self._engine = engine
-        self._queue = queue
+        self._queues = queues
 
     async def run(self) -> None:
         """Follow the engine. Never returns."""
         while True:
             try:
                 async for uid in self._engine.changes():
-                    self._queue.add(uid)
+                    for queue in self._with(uid):
+                        queue.add(uid)
             except (CloudMlError, OSError):  # the machine may be out of descriptors for a while
                 logger.warning("the engine cannot be followed; trying again", exc_info=True)
                 await asyncio.sleep(1.0)
+
+    def _with(self, uid: str) -> Sequence[KeyedQueue]:
+        placed = [queue for queue, slots in self._queues if slots.holds(uid)]
+        return placed or [queue for queue, _ in self._queues]

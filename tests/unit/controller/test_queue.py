@@ -182,3 +182,43 @@ async def test_a_wake_up_of_a_worker_that_is_cancelled_goes_to_another(queue: Ke
     async with asyncio.timeout(5):
         assert await staying == "a"
     assert leaving.cancelled()
+
+
+async def test_the_echo_of_what_a_worker_wrote_wakes_nobody_however_late_it_comes(queue: KeyedQueue) -> None:
+    queue.add("a", 5)
+    assert await queue.take() == "a"
+    queue.add("a", 7)  # written by the worker, and read back while it still has the key
+    queue.done("a", seen=8)
+    queue.add("a", 8)
+    assert await _nothing(queue)
+    queue.add("a", 9)
+    assert await queue.take() == "a", "somebody else wrote"
+
+
+async def test_a_look_that_failed_hides_no_change(queue: KeyedQueue) -> None:
+    queue.add("a", 5)
+    assert await queue.take() == "a"
+    queue.done("a")
+    queue.add("a", 5)
+    assert await queue.take() == "a"
+
+
+async def test_an_echo_leaves_the_later_look_as_it_is(queue: KeyedQueue, clock: Clock) -> None:
+    queue.add("a", 5)
+    assert await queue.take() == "a"
+    queue.add_after("a", 10.0)
+    queue.done("a", seen=6)
+    queue.add("a", 6)
+    assert await _nothing(queue)
+    clock.now = 10.0
+    assert await queue.take() == "a"
+
+
+async def test_what_was_seen_of_old_keys_is_forgotten(queue: KeyedQueue) -> None:
+    for number in range(5000):
+        queue.add(str(number), 1)
+        queue.done(await queue.take(), seen=1)
+    queue.add("4999", 1)
+    assert await _nothing(queue)
+    queue.add("0", 1)
+    assert await queue.take() == "0", "a look too many does no harm; a memory without an end does"

@@ -1,0 +1,112 @@
+"""What wakes the queues: one reading of the store's feed for all kinds, and gangs that changed."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from datetime import UTC, datetime
+
+import pytest
+
+from cloud_ml.controller.queue import KeyedQueue
+from cloud_ml.controller.slots import Slots
+from cloud_ml.controller.sources import EngineSource, Followed, StoreSource
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.jobs.spec import JobSpec, from_wire
+from cloud_ml.domain.records import Kind
+from cloud_ml.domain.services.kind import REPLICA
+from cloud_ml.engines.base import Capacity
+from cloud_ml.engines.fake import FakeEngine
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.state.memory import MemoryStateStore
+from cloud_ml.usecases.offload import Offload
+
+pytestmark = pytest.mark.anyio
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Engine(FakeEngine):
+    """Tells of the gangs it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.news: asyncio.Queue[str] = asyncio.Queue()
+
+    async def changes(self) -> AsyncIterator[str]:
+        while True:
+            yield await self.news.get()
+
+
+@contextlib.asynccontextmanager
+async def running(source: StoreSource | EngineSource) -> AsyncIterator[None]:
+    task = asyncio.create_task(source.run())
+    try:
+        yield
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def taken(queue: KeyedQueue) -> str:
+    async with asyncio.timeout(5):
+        return await queue.take()
+
+
+def make(store: MemoryStateStore, kind: Kind[JobSpec, JobStatus], name: str, phase: Phase = Phase.QUEUED) -> str:
+    spec = from_wire(TrainJob(name, "trainer.task", "fds://a/b"))
+    status = JobStatus(phase=phase, queued_at=NOW)
+    return store.create(kind, org="o", name=name, owner="u", spec=spec, status=status, now=NOW).key.uid
+
+
+async def test_each_kind_goes_to_its_queue_before_and_after_the_start() -> None:
+    store, jobs, replicas = MemoryStateStore(), KeyedQueue(), KeyedQueue()
+    told: list[str] = []
+    prepared: list[str] = []
+
+    async def notice(uid: str) -> None:
+        told.append(uid)
+
+    early = make(store, TRAIN_JOB, "early"), make(store, REPLICA, "early")
+    make(store, TRAIN_JOB, "over", Phase.SUCCEEDED)
+    source = StoreSource(
+        store,
+        [Followed(TRAIN_JOB, jobs), Followed(REPLICA, replicas)],
+        Offload(2),
+        60.0,
+        notices={REPLICA.name: notice},
+        prepare=[lambda: prepared.append("one"), lambda: prepared.append("other")],
+    )
+    async with running(source):
+        assert (await taken(jobs), await taken(replicas)) == early
+        assert sorted(prepared) == ["one", "other"]
+        late = make(store, TRAIN_JOB, "late"), make(store, REPLICA, "late")
+        assert (await taken(jobs), await taken(replicas)) == late
+        assert told == [late[1]], "the notice goes to who asked for that kind"
+        assert not jobs._ready
+        assert not replicas._ready
+
+
+def slots(queue: KeyedQueue) -> Slots:
+    return Slots(10, Capacity(1000, 1 << 40), queue.add)
+
+
+async def test_a_gang_that_changed_wakes_who_gave_its_job_the_place() -> None:
+    store, engine = MemoryStateStore(), Engine()
+    jobs, replicas = KeyedQueue(), KeyedQueue()
+    of_jobs, of_replicas = slots(jobs), slots(replicas)
+    running_job = make(store, TRAIN_JOB, "job", Phase.RUNNING)
+    running_replica = make(store, REPLICA, "replica", Phase.RUNNING)
+    keep: tuple[tuple[Callable[..., None], Kind[JobSpec, JobStatus], str], ...] = (
+        (of_jobs.sync, TRAIN_JOB, running_job),
+        (of_replicas.sync, REPLICA, running_replica),
+    )
+    for sync, kind, uid in keep:
+        sync(store.get(kind, uid))
+    async with running(EngineSource(engine, [(jobs, of_jobs), (replicas, of_replicas)])):
+        for uid in (running_job, running_replica, "of-a-server-before"):
+            engine.news.put_nowait(uid)
+        assert [await taken(jobs), await taken(jobs)] == [running_job, "of-a-server-before"]
+        assert [await taken(replicas), await taken(replicas)] == [running_replica, "of-a-server-before"]
+        assert not len(jobs._ready) + len(replicas._ready)
