@@ -45,6 +45,7 @@ _FAREWELL_S = 40.0
 def main() -> int:
     if sys.argv[1:2] == [_ONE]:
         return _one(sys.argv[2], Path(sys.argv[3]))
+    signal.signal(signal.SIGTERM, _told_to_stop)  # which tells the part that runs
     strict = "--strict" in sys.argv
     words = [word for word in sys.argv[1:] if word != "--strict"] or ["own"]
     chosen = list(dict.fromkeys(part for word in words for part in GROUPS.get(word, (word,))))
