@@ -45,6 +45,8 @@ class Entrances:
         """A port for a service that has none, which the gateway could have; 0 where there is none."""
         async with self._choosing:
             uid = service.key.uid
+            if port := self._ports.of(uid):  # chosen a moment ago, and not committed yet
+                return port
             for port in self._ports.candidates()[:_TRIES]:
                 self._gateway.set(uid, route(service, port=port))
                 self._ports.note(uid, port)

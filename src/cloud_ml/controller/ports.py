@@ -19,6 +19,10 @@ class Ports:
         self._of[uid] = port
         self._taken.add(port)
 
+    def of(self, uid: str) -> int:
+        """The port of a service, 0 where it has none."""
+        return self._of.get(uid, 0)
+
     def free(self, uid: str) -> None:
         """The service is gone."""
         port = self._of.pop(uid, None)

@@ -1,0 +1,88 @@
+"""Ports of services: one each, tried by the gateway before they count, kept, and free again."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any, cast
+
+import pytest
+
+from cloud_ml.controller.entrances import Entrances
+from cloud_ml.controller.ports import Ports
+from cloud_ml.domain.records import Key, Record
+from cloud_ml.domain.services import spec as specs
+from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.routes import Route
+from cloud_ml.domain.services.status import ServiceStatus
+from cloud_ml.models.model_service import ModelService
+
+pytestmark = pytest.mark.anyio
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Gateway:
+    """Has what it was told; ``foreign`` are ports of somebody else."""
+
+    def __init__(self, *foreign: int, up: bool = True) -> None:
+        self.routes: dict[str, Route] = {}
+        self.kept: list[str] = []
+        self.foreign = foreign
+        self.up = up
+
+    @property
+    def unbound(self) -> Mapping[int, str]:
+        return {each.port: "in use" for each in self.routes.values() if each.port in self.foreign}
+
+    def set(self, uid: str, route: Route) -> None:
+        self.routes[uid] = route
+
+    def drop(self, uid: str) -> None:
+        self.routes.pop(uid, None)
+
+    def keep(self, uids: Collection[str]) -> None:
+        self.kept = list(uids)
+
+    async def settled(self) -> bool:
+        return self.up
+
+
+def entrances(gateway: Gateway, *ranges: range) -> Entrances:
+    return Entrances(cast("Any", gateway), Ports(ranges), cast("Any", None), cast("Any", None))
+
+
+def service(uid: str, port: int = 0, **fields: Any) -> ServiceRecord:
+    model = ModelService("m", uid, "fds://bucket/m", **fields)
+    key = Key("model_service", "o", f"m/{uid}", uid)
+    return Record(key, "me", 1, 1, NOW, NOW, specs.from_wire(model), ServiceStatus(port=port))
+
+
+async def test_each_has_its_own_and_none_that_is_somebody_elses() -> None:
+    gateway = Gateway(11, 13)
+    here = entrances(gateway, range(10, 14), range(20, 21))
+    here.begin([service("old", 12)])
+    assert gateway.kept == ["old"]
+    assert await here.choose(service("a")) == 10
+    assert await here.choose(service("a")) == 10, "asked again before it was written down"
+    assert await here.choose(service("b")) == 20
+    assert await here.choose(service("c")) == 0, "none is left"
+    assert "c" not in gateway.routes
+    here.forget("a")
+    assert await here.choose(service("c")) == 10
+
+
+async def test_without_a_gateway_a_port_is_given_nevertheless() -> None:
+    assert await entrances(Gateway(10, up=False), range(10, 12)).choose(service("a")) == 11
+    assert await entrances(Gateway(up=False), range(10, 12)).choose(service("a")) == 10
+
+
+async def test_a_route_says_who_may_call_and_whether_anybody_is_to_answer() -> None:
+    gateway = Gateway()
+    here = entrances(gateway, range(10, 12))
+    await here.show(service("a", 10), [], wait=False)
+    assert gateway.routes["a"] == Route(10, "o", "m/a")
+    await here.show(service("a", 10, access="open", save_mode=True), [], wait=False)
+    assert gateway.routes["a"] == Route(10, "o", "m/a", open=True, wanted=False)
+    await here.show(replace(service("a", 10), delete_requested_at=NOW), [], wait=False)
+    assert not gateway.routes["a"].wanted
