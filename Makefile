@@ -19,7 +19,7 @@ help:  ## Show this list
 
 setup: $(VENV)/.server $(VENV)/.develop  ## Make the virtual environment with everything in it
 
-demo: $(VENV)/.server  ## Start a server, train two real models, show what came out
+demo: $(VENV)/.server  ## Start a server, train two real models, serve one, show what came out
 	@$(BIN)/python examples/demo.py
 
 test: test-fast test-server  ## Run all tests: the fast ones first

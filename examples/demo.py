@@ -1,4 +1,4 @@
-"""``make demo``: a server, two real trainings through the command line, and what came out of them.
+"""``make demo``: a server, two real trainings through the command line, a model that answers, and what came out.
 
 Everything happens below ``.demo`` in the current folder; the server is stopped at the end, and what was
 trained stays. Run it as often as you like.
@@ -67,7 +67,8 @@ def train(environment: dict[str, str]) -> int:
     first = cloudml(
         environment,
         f"jobs submit -n {linear} -m trainer.task -u {relative('examples/linear')} -c 1 -M 100M "
-        f"-a '--max_epochs 10 --optimizer sgd --model_path fds://cloudml/{linear}/model' --watch",
+        f"-a '--max_epochs 10 --optimizer sgd --model_path fds://cloudml/{linear}/model' "
+        f"--model_name {linear} --model_version v1 --watch",
     )
     say("Handwritten digits with Keras 3, on the pictures that come with scikit-learn")
     second = cloudml(
@@ -75,25 +76,43 @@ def train(environment: dict[str, str]) -> int:
         f"jobs submit -n {digits} -m trainer.task -u {relative('examples/digits')} "
         f"-a '--epochs 10 --model_path fds://cloudml/{digits}/model' --watch",
     )
+    answers = serve(environment, linear)
     weights = re.search(r"Get the model, w: (\S+), b: (\S+)", first)
     accuracy = re.search(r"[Aa]ccuracy[^0-9]*([0-9.]+%?)\D*$", second.strip(), re.MULTILINE)
-    if not weights or not accuracy:
+    if not weights or not accuracy or not answers:
         print(f"\nThe demo failed; the server's log is {DEMO / 'server.log'}")
         return 1
     say("What came out")
     bucket = DEMO / "data" / "objects" / "cloudml"
     print(f"  linear   learned w = {weights[1]}, b = {weights[2]}        (wanted: 2 and 10)")
     print(f"           model at fds://cloudml/{linear}/model, on disk {bucket / linear / 'model'}")
+    print(f"           it answers for x = 10 and 30: {answers}        (wanted: 30 and 70)")
     print(f"  digits   accuracy {accuracy[1]} on pictures it had not seen")
     print(f"           model at fds://cloudml/{digits}/model, on disk {bucket / digits / 'model'}")
     say("What to type next")
     print(f"  {relative(CLOUDML)} server                         # your own server; leave it running")
     print(f"  {relative(CLOUDML)} jobs submit hello trainer.task {relative('examples/hello')} --watch")
+    print(f"  {relative(CLOUDML)} models deploy digits v1 fds://cloudml/{digits}/model --watch")
     print(
         f"  {relative(CLOUDML)} jobs list                      # and: jobs describe hello, jobs logs hello, storage ls fds://cloudml"
     )
     print(f"  {relative(CLOUDML)} doctor                         # what isolation this machine gives")
     return 0
+
+
+def serve(environment: dict[str, str], model: str) -> str:
+    """Ask the linear model, which is served since its job has succeeded, as the slides do; returns what it answers."""
+    say("The linear model as a service: it was asked for with the job; gRPC first, then HTTP")
+    data = DEMO / "data.json"
+    data.write_text('{"keys_dtype": "int32", "keys": [[1], [2]], "X_dtype": "float32", "X": [[10.0], [30.0]]}\n')
+    cloudml(environment, f"models wait {model} v1")
+    answers = [cloudml(environment, f"models predict {model} v1 -d {data}{more}") for more in ("", " --http")]
+    if not all(answers):
+        return ""
+    over_grpc, over_http = (json.loads(answer)["predict"] for answer in answers)
+    cloudml(environment, f"models describe {model} v1")
+    close = all(abs(a[0] - b[0]) < 1e-3 for a, b in zip(over_grpc, over_http, strict=True))
+    return ", ".join(f"{row[0]:.2f}" for row in over_grpc) if close else ""
 
 
 def cloudml(environment: dict[str, str], line: str) -> str:

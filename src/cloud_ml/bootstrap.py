@@ -43,6 +43,7 @@ from cloud_ml.settings import Settings
 from cloud_ml.state import rules
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.usecases.clock import system_clock
+from cloud_ml.usecases.deploying import Deployments
 from cloud_ml.usecases.first_start import FirstStart, bootstrap
 from cloud_ml.usecases.identities import Identities
 from cloud_ml.usecases.limits import defaults_of
@@ -193,6 +194,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             serving=settings.gateway,
             read=platform.read,
         ),
+        deploy=Deployments(store, system_clock).deploy,
         holder=f"{os.uname().nodename}:{data}",
         clock=system_clock,
         offload=platform.offload,

@@ -13,7 +13,7 @@ import pytest
 from onnx import TensorProto, helper
 
 from cloud_ml.client import CloudMlClient
-from support.server import RealServer, serving
+from support.server import RealServer, serving, trainer
 from support.serving import save
 
 pytestmark = pytest.mark.xdist_group("models")
@@ -167,6 +167,37 @@ def test_a_saved_service_is_started_later(server: RealServer) -> None:
     started = server.cli("models", "start", "linear-model", "v1", "--watch", timeout_s=LIMIT_S).good()
     assert "answers" in started.err
     server.cli("models", "delete", "linear-model", "v1").good()
+
+
+EXPORTS = """
+import pathlib, shutil, sys
+target = pathlib.Path(sys.argv[1].partition("=")[2]) / "1"
+target.mkdir(parents=True)
+shutil.copy(sys.argv[2].partition("=")[2], target / "model.onnx")
+"""
+
+
+def test_a_job_is_served_when_it_has_succeeded(server: RealServer) -> None:
+    client = server.client()
+    client.storage.upload(onnx_file(server), "fds://cloudml/data/ready.onnx")
+    code = trainer(server.user_home / "exporter", EXPORTS)
+    words = ("jobs", "submit", "-n", "exporter", "-m", "trainer.task", "-u", str(code), "-F", "python", "-mn", "made")
+    refused = server.cli(*words, "-mv", "v1")
+    assert (refused.code, "model_export_path is missing" in refused.err) == (1, True)
+    uri = "fds://cloudml/exported"
+    data = "--data=fds://cloudml/data/ready.onnx"
+    refused = server.cli(*words, "-a", f"--model_path={uri} {data}")
+    assert (refused.code, "model_version is missing" in refused.err) == (1, True)
+    server.cli(*words, "-mv", "v1", "-a", f"--model_path={uri} {data}", "-W", timeout_s=LIMIT_S).good()
+    assert "made v1 serves fds://cloudml/exported" in server.cli("jobs", "events", "exporter").good().out
+    server.cli("models", "wait", "made", "v1", timeout_s=LIMIT_S).good()
+    assert "created by job exporter" in server.cli("models", "events", "made").good().out
+    (origin,) = client.get_model_service("made", "v1").lineage().jobs
+    assert (origin.name, origin.data) == ("exporter", ["fds://cloudml/data/ready.onnx"])
+    assert origin.trainer_digest
+    described = server.cli("models", "describe", "made").good().out
+    assert "Exported by:" in described
+    server.cli("models", "delete", "made", "v1").good()
 
 
 def onnx_file(server: RealServer) -> Path:

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from cloud_ml import failpoints
 from cloud_ml.controller.crew import Crew, Reconciler
@@ -22,6 +22,7 @@ from cloud_ml.domain.jobs.decide import JobRecord, Rules
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.quotas import QUOTA, QuotaSpec
+from cloud_ml.domain.records import Event
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import TryAgain
 from cloud_ml.observability.metrics import Family, Metrics, Reading
@@ -57,6 +58,7 @@ class Controller:
         default_quota: QuotaSpec = _UNLIMITED,
         metrics: Metrics | None = None,
         services: Services | None = None,
+        deploy: Callable[[JobRecord], Event | None] | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -68,6 +70,7 @@ class Controller:
         self._offload = offload
         self._read = read or offload
         self._services = services
+        self._deploy = deploy
         self._queue: KeyedQueue | None = None
         self._metrics = metrics or Metrics()
         self._metrics.add(self._figures())
@@ -155,6 +158,7 @@ class Controller:
             offload=self._offload,
             fence=fence,
             read=self._read,
+            deploy=self._deploy,
         )
 
     def _crew(self, queue: KeyedQueue, reconciler: Reconciler) -> Crew:

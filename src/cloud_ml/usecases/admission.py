@@ -37,8 +37,6 @@ NOT_OFFERED: Mapping[str, str] = {
     "gpu_type": "a choice among types of GPU",
     "hyperparameters": "hyper-parameter tuning",
     "tensorboard_logdir": "a TensorBoard that follows a job",
-    "model_name": "a model service that follows a job",
-    "model_version": "a model service that follows a job",
 }
 """What a job may say and this server cannot do. Refused, for a user would wait for it in vain."""
 

@@ -22,6 +22,7 @@ from cloud_ml.state.base import Once, Page, StateStore
 from cloud_ml.usecases import admission
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.deploying import service_of
 from cloud_ml.usecases.finding import Filters
 from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.permissions import permit
@@ -89,6 +90,7 @@ class TrainJobs:
         admission.check_offered(job, self._catalog, self._trainers)
         admitted = admission.fit(job_specs.from_wire(job), capacity, gpu_missing=self._gpu_missing)
         admission.check_quota(admitted.spec, self._quota_of(caller.org))
+        service_of(admitted.spec)  # what cannot be served is refused now, not when it was trained
         self._check_bucket(caller.org, job.fds_bucket)
         now = self._clock()
         saved = admitted.spec.desired is Desired.SAVED

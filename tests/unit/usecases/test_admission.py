@@ -37,7 +37,6 @@ def job(**fields: Any) -> TrainJob:
         {"gpu_type": "v100"},
         {"hyperparameters": {"goal": "MINIMIZE"}},
         {"tensorboard_logdir": "/log"},
-        {"model_name": "m"},
     ],
     ids=lambda fields: next(iter(fields)),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from cloud_ml.controller.executor import Executor
@@ -13,7 +13,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.observed import ObservedGang
-from cloud_ml.domain.records import Kind
+from cloud_ml.domain.records import Event, Kind
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
@@ -41,6 +41,7 @@ class TrainJobReconciler:
         fence: Fence,
         read: Reads | None = None,
         kind: Kind[JobSpec, JobStatus] = TRAIN_JOB,
+        deploy: Callable[[JobRecord], Event | None] | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -52,6 +53,7 @@ class TrainJobReconciler:
         self._fence = fence
         self._read = read or offload
         self._kind = kind
+        self._deploy = deploy
 
     async def reconcile(self, uid: str) -> Looked:
         """Take steps until there is nothing to commit.
@@ -80,6 +82,11 @@ class TrainJobReconciler:
         waits_for = self._slots.waits_for(job) if queued and not has_slot else ""
         decision = decide(job, observed, self._clock(), has_slot=has_slot, rules=self._rules, waits_for=waits_for)
         if decision.status is not None:
+            events = list(decision.events)
+            if decision.status.phase is Phase.SUCCEEDED and self._deploy is not None and job.spec.submitted.model_name:
+                # Before the commit, since nobody looks at the job after it; once, however often it is repeated.
+                said = await self._offload(self._deploy, job)
+                events += [said] if said is not None else []
             try:
                 committed = await self._offload(
                     self._store.commit_status,
@@ -89,7 +96,7 @@ class TrainJobReconciler:
                     expected_revision=job.revision,
                     fence=self._fence,
                     now=self._clock(),
-                    events=decision.events,
+                    events=events,
                 )
             except StaleRevision:  # somebody wrote in between: look at that first
                 return _Committed(await self._read(self._store.get, self._kind, job.key.uid), stale=True)
