@@ -34,6 +34,7 @@ NOT_FUZZED = {
     "controller.downloads": _OURS,
     "domain.jobs.kind": "one pattern on arguments that were checked before",
     "sdk.model_folders": "names of a folder of its user",
+    "usecases.deploying": "the last segment of a URI that was parsed",
     "usecases.lineage": "names of folders that the object store has listed",
     "controller.model_server": "writes archives; names of folders that the object store has listed",
     "doctor.network": "the endpoint that was parsed",

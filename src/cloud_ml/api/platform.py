@@ -114,7 +114,7 @@ class Platform:
             quota_of=limits,
             trainers=self.trainer_settings,
         )
-        self.services = ModelServices(self.store, self.storage, self.clock)
+        self.services = ModelServices(self.store, self.storage, self.clock, quota_of=limits)
         self.read = ShortReads(self.store, self.offload, slow_ms=self.database_slow_ms)
         self.lineage = Lineage(self.store, self.objects)
         self.hub = ChangeHub(self.store, self.read)

@@ -92,10 +92,12 @@ class Controller:
         async def reread(uid: str) -> None:
             if (org := await self._offload(book.read, uid)) is not None:
                 slots.quota_changed(org)
+                if self._services is not None:
+                    self._services.quota_changed(org)
 
         slots = await self._slots(queue, book)
         crew = self._crew(queue, self._reconciler(slots, fence))
-        services = [self._services.lead(fence, self._crew)] if self._services is not None else []
+        services = [self._services.lead(fence, self._crew, book)] if self._services is not None else []
         source = StoreSource(
             self._store,
             [Followed(TRAIN_JOB, queue), *(kind for led in services for kind in led.followed)],

@@ -42,8 +42,8 @@ def framework_of(objects: ObjectStore, uri: ObjectUri) -> str | None:
     """The framework of the newest version below a folder; None where there is no version of a known format."""
     base = uri.key.rstrip("/") + "/"
     folders = objects.list(uri.bucket, base, delimiter=True).folders
-    numbers = sorted((int(name) for folder in folders if (name := PurePosixPath(folder).name).isdigit()), reverse=True)
-    for number in numbers:
+    numbers = [name for folder in folders if (name := PurePosixPath(folder).name).isascii() and name.isdigit()]
+    for number in sorted(numbers, key=int, reverse=True):  # as they are written: TensorFlow 1 writes 00000001
         found = objects.list(uri.bucket, f"{base}{number}/", delimiter=True).objects
         names = {PurePosixPath(info.key).name for info in found}
         if (framework := next((each for file, each in FRAMEWORKS.items() if file in names), None)) is not None:

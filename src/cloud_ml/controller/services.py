@@ -21,6 +21,7 @@ from cloud_ml.controller.scaling import Scaling
 from cloud_ml.controller.slots import Slots
 from cloud_ml.controller.sources import Followed, Notice
 from cloud_ml.domain.jobs.decide import Rules
+from cloud_ml.domain.quotas import QuotaOf
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
 from cloud_ml.domain.services.spec import SERVICE_LABEL
@@ -70,6 +71,7 @@ class Services:
         serving: GatewaySettings,
         read: Reads | None = None,
     ) -> None:
+        self._slots: Slots | None = None
         self._store = store
         self._engine = engine
         self._doors = doors
@@ -83,7 +85,12 @@ class Services:
         self._keys = CallingKeys(store, clock)
         self._read = read or offload
 
-    def lead(self, fence: Fence, crew: Callable[[KeyedQueue, Reconciler], Crew]) -> Led:
+    def quota_changed(self, org: str) -> None:
+        """Look again at the replica of an organisation that waits first."""
+        if self._slots is not None:
+            self._slots.quota_changed(org)
+
+    def lead(self, fence: Fence, crew: Callable[[KeyedQueue, Reconciler], Crew], quota_of: QuotaOf) -> Led:
         """Begin a term. To be called in the event loop; what is to run, is to run until the term is over."""
         services, replicas = KeyedQueue(), KeyedQueue()
         answering = Answering(self._doors, services.add)
@@ -92,7 +99,7 @@ class Services:
             self._gateway, services.add, target=self._serving.target_in_flight, down_s=self._serving.scale_down_s
         )
         keys = Repeating(self._learn, self._settings.poll_s)
-        slots = Slots(_MOST_REPLICAS, Capacity(0, 1 << 62), replicas.add)
+        slots = self._slots = Slots(_MOST_REPLICAS, Capacity(0, 1 << 62), replicas.add, quota_of, kind="model")
         of_replica: dict[str, str] = {}
 
         async def replica_changed(uid: str) -> None:

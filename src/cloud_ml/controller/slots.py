@@ -29,6 +29,7 @@ class Slots:
         capacity: Their memory limits together stay within it.
         wake: Called with the uid of the job whose turn it is.
         quota_of: The quota of an organisation, as it is now.
+        kind: Which of its limits count: ``train``, or ``model`` for replicas of model services.
     """
 
     def __init__(
@@ -37,11 +38,13 @@ class Slots:
         capacity: Capacity,
         wake: Callable[[str], None],
         quota_of: QuotaOf = lambda _: QuotaSpec(),
+        kind: str = "train",
     ) -> None:
         self._most = most
         self._memory = capacity.memory_bytes
         self._wake = wake
         self._quota_of = quota_of
+        self._kind = kind
         self._held: dict[str, Amounts] = {}
         self._held_by: dict[str, dict[str, Amounts]] = {}
         self._lines: dict[str, list[_Turn]] = {}
@@ -136,7 +139,8 @@ class Slots:
 
     def _excess(self, org: str, wanted: Amounts) -> Sequence[quotas.Excess]:
         quota = self._quota_of(org)
-        return quotas.excess(quota, wanted, quotas.together(list(self._held_by.get(org, {}).values())))
+        held = quotas.together(list(self._held_by.get(org, {}).values()))
+        return quotas.excess(quota, wanted, held, kind=self._kind)
 
     def _fits(self, wanted: Amounts) -> bool:
         taken = sum(amounts.memory_bytes or 0 for amounts in self._held.values())

@@ -22,6 +22,9 @@ _NAMES: Mapping[str, tuple[str, str]] = {
 """Resource → the field of a job that asks for it, and its word in sentences."""
 
 
+_SCOPES: Mapping[str, str] = {"train": "train jobs", "model": "model services"}
+
+
 @dataclass(frozen=True)
 class Limits:
     """Most of each resource. ``None``: as the operator has set for everybody; ``UNLIMITED``: no limit."""
@@ -84,12 +87,13 @@ class Excess:
     def sentence(self) -> str:
         """Such as ``the quota of cpu for train jobs: 3 of 4 cores are used, the job asks for 2``."""
         what = f"the quota of {_NAMES[self.resource][1]} for {self.scope}"
+        who = "replica" if self.scope == _SCOPES["model"] else "job"
         if self.asked is None:
-            return f"{what} is {shown(self.resource, self.limit)}, so a job has to name its {self.field}"
+            return f"{what} is {shown(self.resource, self.limit)}, so a {who} has to name its {self.field}"
         if self.resource == "count":
             return f"{what}: {self.used} of {self.limit} are running"
         used, limit, asked = (shown(self.resource, amount) for amount in (self.used, self.limit, self.asked))
-        return f"{what}: {used} of {limit} are used, the job asks for {asked}"
+        return f"{what}: {used} of {limit} are used, the {who} asks for {asked}"
 
 
 def asked(spec: JobSpec) -> Amounts:
@@ -113,7 +117,7 @@ def together(amounts: Sequence[Amounts]) -> Amounts:
     return Amounts(**{one.name: sum(getattr(amount, one.name) or 0 for amount in amounts) for one in fields(Amounts)})
 
 
-def excess(quota: QuotaSpec, wanted: Amounts, used: Amounts = NOTHING) -> Sequence[Excess]:
+def excess(quota: QuotaSpec, wanted: Amounts, used: Amounts = NOTHING, *, kind: str = "train") -> Sequence[Excess]:
     """What keeps a train job from starting beside those that run; beside none: what keeps it out for ever.
 
     A job that asks for none of a resource is not kept by it, even where more is used than a lowered limit allows.
@@ -122,10 +126,14 @@ def excess(quota: QuotaSpec, wanted: Amounts, used: Amounts = NOTHING) -> Sequen
         quota: The organisation's, resolved.
         wanted: What the job asks for.
         used: What the organisation's active jobs were given.
+        kind: ``train``; or ``model`` for a replica of a model service. Services are counted where they are made.
     """
     found = []
-    for scope, limits in (("train jobs", quota.train), ("all work together", quota.total)):
+    scopes = [(_SCOPES[kind], quota.model if kind == "model" else quota.train), ("all work together", quota.total)]
+    for scope, limits in scopes[:1] if kind == "model" else scopes:
         for resource in _NAMES:
+            if resource == "count" and kind == "model":
+                continue
             limit, wish = getattr(limits, resource), getattr(wanted, resource)
             taken = getattr(used, resource) or 0
             if limit in (None, UNLIMITED) or wish == 0:

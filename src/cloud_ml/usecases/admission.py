@@ -125,6 +125,32 @@ def check_quota(spec: JobSpec, quota: QuotaSpec) -> None:
     )
 
 
+def check_service_quota(replica: JobSpec, quota: QuotaSpec, services: int) -> None:
+    """Refuse a service of which no replica could ever start, or one that is one too many.
+
+    Args:
+        replica: A replica of it.
+        quota: The organisation's.
+        services: How many others it has that are to answer.
+
+    Raises:
+        QuotaExceeded: Names the field, its value and what is allowed.
+    """
+    hint = "see 'cloudml quota list'; an owner may apply for more with 'cloudml quota update -t models'"
+    if found := quotas.excess(quota, quotas.asked(replica), kind="model"):
+        first = found[0]
+        raise QuotaExceeded(
+            "no replica can ever start: " + "; ".join(one.sentence() for one in found),
+            field=first.field, value=getattr(replica.submitted, first.field), allowed=first.allowed, hint=hint,
+        )  # fmt: skip
+    most = quota.model.count
+    if most not in (None, quotas.UNLIMITED) and services >= (most or 0):
+        raise QuotaExceeded(
+            f"the quota of model services: {services} of {most} are there", field="model_name",
+            allowed=f"at most {most}; stop or delete another one", hint=hint,
+        )  # fmt: skip
+
+
 def _check_master(master: RoleSpec | None) -> None:
     """``master_spec = {"replica_count": 1}`` is how early clients said: one task."""
     if master is None:

@@ -8,6 +8,7 @@ from dataclasses import fields, replace
 from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
+from cloud_ml.domain.quotas import QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType, Record, Summary
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.decide import ServiceRecord
@@ -21,6 +22,7 @@ from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ServiceUpdate
 from cloud_ml.state.base import Once, Page, StateStore
 from cloud_ml.state.matching import Match
+from cloud_ml.usecases import admission, usage
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.permissions import permit
@@ -40,7 +42,10 @@ NOT_OFFERED = {
 class ModelServices:
     """Create, look at, change, start, stop and delete services; ``scope`` is as in ``TrainJobs``."""
 
-    def __init__(self, store: StateStore, storage: Storage, clock: Clock) -> None:
+    def __init__(
+        self, store: StateStore, storage: Storage, clock: Clock, *, quota_of: QuotaOf = lambda _: QuotaSpec()
+    ) -> None:
+        self._quota_of = quota_of
         self._store = store
         self._storage = storage
         self._clock = clock
@@ -68,6 +73,7 @@ class ModelServices:
         self._check(caller.org, service)
         now, name = self._clock(), name_of(service.model_name, service.model_version)
         saved = service.save_mode
+        self._check_quota(caller.org, name, specs.from_wire(service), counted=not saved)
         event = Event(
             now, Reason.SAVED if saved else Reason.SUBMITTED, f"{'saved' if saved else 'created'} by {caller.user}"
         )
@@ -155,6 +161,7 @@ class ModelServices:
             )
         service = replace(record.spec.submitted, **given)
         self._check(record.key.org, service)
+        self._check_quota(record.key.org, record.key.name, record.spec.updated(service), counted=False)
         now = self._clock()
         said = Event(now, "Updated", f"{', '.join(given)} changed by {caller.user}")
         return self._store.change_spec(
@@ -176,6 +183,8 @@ class ModelServices:
         """
         permit(caller, Operation.RUN_JOBS)
         record = self.find(scope, *name)
+        if desired is Desired.RUN:
+            self._check_quota(record.key.org, record.key.name, record.spec, counted=True)
         now, word = self._clock(), "start" if desired is Desired.RUN else "stop"
         reason = Reason.START_REQUESTED if desired is Desired.RUN else Reason.CANCEL_REQUESTED
 
@@ -208,6 +217,12 @@ class ModelServices:
             else [Event(now, Reason.DELETE_REQUESTED, f"deletion requested by {caller.user}")]
         )
         return self._store.request_delete(MODEL_SERVICE, record.key.uid, now=now, events=said, once=once)
+
+    def _check_quota(self, org: str, name: str, spec: ServiceSpec, *, counted: bool) -> None:
+        others = [line for line in usage.services(self._store, org) if line.key.name != name] if counted else ()
+        quota = self._quota_of(org)
+        quota = quota if counted else replace(quota, model=replace(quota.model, count=None))
+        admission.check_service_quota(specs.replica("replica", "", spec), quota, len(others))
 
     def _check(self, org: str, service: ModelService) -> None:
         for field, feature in NOT_OFFERED.items():

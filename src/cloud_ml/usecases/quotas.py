@@ -196,12 +196,13 @@ class Quotas:
 
     def _shown(self, organisation: Organisation, *, counted: bool = True) -> quota.OrgQuota:
         spec, used = self._limits(organisation.name), usage.used(self._store, organisation.name)
-        none = usage.Used()
+        models = usage.used_by_services(self._store, organisation.name)
+        taken = {"train": used, "model": models, "total": usage.together(used, models)}
         limits = {"train": spec.train, "model": spec.model, "dev": spec.dev, "total": spec.total}
         return quota.OrgQuota(
             org=organisation.name,
             org_id=str(organisation.number),
-            items=[_line(kind, limits[kind], used if kind in ("train", "total") else none) for kind in quota.KINDS],
+            items=[_line(kind, limits[kind], taken.get(kind, usage.Used())) for kind in quota.KINDS],
             storage_limit=_shown_limit(spec.storage_bytes),
             storage_used=self._storage.usage(organisation.name).bytes if counted else None,
         )

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import ACTIVE
+from cloud_ml.domain.jobs.phases import ACTIVE, JobStatus
+from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.records import Kind, Summary
+from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
+from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.engines.base import Capacity
 from cloud_ml.state.base import StateStore
 
@@ -20,14 +24,14 @@ class Used:
     gpus: int = 0
 
 
-def used(store: StateStore, org: str | None) -> Used:
+def used(store: StateStore, org: str | None, kind: Kind[JobSpec, JobStatus] = TRAIN_JOB) -> Used:
     """What the active jobs of an organisation (of all, for ``None``) were given."""
     jobs = cpu = memory = gpus = 0
     after: int | None = None
     while True:
-        page = store.list(TRAIN_JOB, org=org, indexes=ACTIVE, after=after, limit=1000)
+        page = store.list(kind, org=org, indexes=ACTIVE, after=after, limit=1000)
         for line in page.items:
-            record = store.get(TRAIN_JOB, line.key.uid)
+            record = store.get(kind, line.key.uid)
             if record is None:
                 continue
             jobs += 1
@@ -37,6 +41,28 @@ def used(store: StateStore, org: str | None) -> Used:
                 gpus += role.replicas * role.resources.gpus
         if (after := page.next) is None:
             return Used(jobs, cpu, memory, gpus)
+
+
+def used_by_services(store: StateStore, org: str) -> Used:
+    """What the replicas of an organisation's model services were given; ``jobs`` counts the services."""
+    return replace(used(store, org, REPLICA), jobs=len(services(store, org)))
+
+
+def services(store: StateStore, org: str) -> list[Summary]:
+    """The services of an organisation that are to answer."""
+    resting = {ServicePhase.SAVED.value, ServicePhase.STOPPED.value}
+    found: list[Summary] = []
+    after: int | None = None
+    while True:
+        page = store.list(MODEL_SERVICE, org=org, after=after, limit=1000)
+        found += [line for line in page.items if line.index not in resting]
+        if (after := page.next) is None:
+            return found
+
+
+def together(one: Used, other: Used) -> Used:
+    """The sum."""
+    return Used(*(getattr(one, each.name) + getattr(other, each.name) for each in fields(Used)))
 
 
 def free(capacity: Capacity, taken: Used) -> Capacity:

@@ -171,7 +171,7 @@ async def test_put_of_the_administrators_tool(served: Served) -> None:
         "total_memory_quota": "-1.0K",
         "total_gpu_quota": "-1",
         "tensorboard_quota": "3",
-        "model_count_quota": "0",
+        "model_count_quota": "-1",
     }
     assert {name: row.get(name) for name in expected} == expected
     (own,) = (await served.stranger.original("POST", f"{V1}/quota", {"org_mail": "x"})).json()["data"]
@@ -264,3 +264,27 @@ async def test_parts_and_uploads_under_way_count_before_they_are_objects(served:
     with pytest.raises(QuotaExceeded):
         await first
     assert (await served.stranger.call("PUT", f"{store}/g", body=bytes(310))).status == 201, "and no longer"
+
+
+def model(name: str, **fields: Any) -> dict[str, Any]:
+    return {"model_name": name, "model_version": "v1", "model_uri": "fds://cloudml/m", **fields}
+
+
+async def test_services_are_refused_over_their_quota(served: Served) -> None:
+    limits = {"model": {"cpu": "2", "count": "1"}}
+    assert (await served.admin.call("PUT", "/api/v1/admin/quota/default", limits)).status == 200
+    unsaid = await served.member.call("POST", "/api/v1/models", model("a"))
+    assert (unsaid.status, unsaid.json()["code"], unsaid.json()["field"]) == (403, "quota_exceeded", "cpu_limit")
+    assert "a replica has to name its cpu_limit" in unsaid.json()["message"]
+    large = await served.member.call("POST", "/api/v1/models", model("a", cpu_limit="3"))
+    assert "for model services: 0 cores of 2 cores are used, the replica asks for 3 cores" in large.json()["message"]
+    assert (await served.member.call("POST", "/api/v1/models", model("a", cpu_limit="1"))).status == 201
+    second = await served.member.call("POST", "/api/v1/models", model("b", cpu_limit="1"))
+    assert (second.status, second.json()["message"]) == (403, "the quota of model services: 1 of 1 are there")
+    saved = await served.member.call("POST", "/api/v1/models", model("b", cpu_limit="1", save_mode=True))
+    assert saved.status == 201, "one that is not started takes no place"
+    assert (await served.member.call("POST", "/api/v1/models/b/v1/start")).status == 403
+    assert (await served.member.call("PATCH", "/api/v1/models/a/v1", {"cpu_limit": "3"})).status == 403
+    (shown,) = (await served.member.call("GET", "/api/v1/admin/quota")).json()["items"]
+    line = next(one for one in shown["items"] if one["kind"] == "model")
+    assert (line["count_used"], line["count_limit"]) == (1, 1)

@@ -221,3 +221,15 @@ def test_what_runs_already_counts_after_a_restart(shared: Slots) -> None:
     waiting = of("red", queued("b", memory="1G"))
     shared.sync(waiting)
     assert not shared.take(waiting)
+
+
+def test_replicas_of_services_go_by_the_limits_of_models(woken: list[str]) -> None:
+    quota = QuotaSpec(train=Limits(memory_bytes=0, count=0), model=Limits(memory_bytes=3 * GIB, count=1))
+    places = Slots(9, Capacity(cpu_millis=4000, memory_bytes=99 * GIB), woken.append, lambda _: quota, kind="model")
+    jobs = [queued(uid, number, memory="2G") for number, uid in enumerate("ab")]
+    for job in jobs:
+        places.sync(job)
+    assert [places.take(job) for job in jobs] == [True, False]
+    assert places.waits_for(jobs[1]) == (
+        "the quota of memory for model services: 2G of 3G are used, the replica asks for 2G"
+    )

@@ -96,7 +96,8 @@ async def resources(here: Here, call: Signed, org_id: str | None = None) -> Resp
 
 def _row(here: Platform, organisation: Organisation, capacity: Capacity) -> dict[str, str]:
     used = usage.used(here.store, organisation.name)
-    return quotas.row(organisation, capacity, used, here.quotas.of(organisation.name))
+    models = usage.used_by_services(here.store, organisation.name)
+    return quotas.row(organisation, capacity, used, here.quotas.of(organisation.name), models)
 
 
 async def _quota(here: Platform, call: Call, org_id: str | None, mail: str = "") -> Response:

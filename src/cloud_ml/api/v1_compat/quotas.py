@@ -13,33 +13,35 @@ from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
 from cloud_ml.models.quota import NewApplication, limit_of
 from cloud_ml.usecases.identities import Organisation
-from cloud_ml.usecases.usage import Used
+from cloud_ml.usecases.usage import Used, together
 
 _UNITS = (("G", 2**30), ("M", 2**20))
 _NO_LIMIT = {"memory": "-1.0K", "cpu": "-1.0", "gpu": "-1", "count": "-1"}
 """What its client shows as INF, in the totals and in the counts."""
 _KINDS = ("train", "model", "dev", "total")
 _RANKS = ("1", "2", "3")
+_NOTHING = Used()
 
 
-def row(organisation: Organisation, capacity: Capacity, used: Used, quota: QuotaSpec) -> dict[str, str]:
-    """An organisation's quota. Where train jobs have no limit, they may use what the server has.
+def row(
+    organisation: Organisation, capacity: Capacity, used: Used, quota: QuotaSpec, models: Used = _NOTHING
+) -> dict[str, str]:
+    """An organisation's quota. Where train jobs and model services have no limit, they may use what the server has.
 
-    Of models and development environments there are none yet, hence 0 where no limit is set.
+    Of development environments there are none yet, hence 0 where no limit is set.
     """
-    none = Used()
     # Its client reads the mail address when it applies for more, and dies without one.
     document = {"org_id": str(organisation.number), "org_name": organisation.name, "org_mail": organisation.mail}
     for prefix, limits, otherwise, taken in (
         ("train", quota.train, capacity, used),
-        ("model", quota.model, Capacity(0, 0), none),
-        ("dev", quota.dev, Capacity(0, 0), none),
+        ("model", quota.model, capacity, models),
+        ("dev", quota.dev, Capacity(0, 0), _NOTHING),
     ):
         document |= {
             f"{prefix}_memory_quota": memory(_set(limits.memory_bytes, otherwise.memory_bytes)),
             f"{prefix}_cpu_quota": _cores(_set(limits.cpu_millis, otherwise.cpu_millis)),
             f"{prefix}_gpu_quota": str(_set(limits.gpus, otherwise.gpus)),
-            f"{prefix}_count_quota": str(_set(limits.count, UNLIMITED if prefix == "train" else 0)),
+            f"{prefix}_count_quota": str(_set(limits.count, 0 if prefix == "dev" else UNLIMITED)),
             **_used(prefix, taken),
             f"{prefix}_count_used": str(taken.jobs),
         }
@@ -47,7 +49,7 @@ def row(organisation: Organisation, capacity: Capacity, used: Used, quota: Quota
     document |= {
         "tensorboard_quota": str(_set(quota.tensorboards, 0)),
         "tensorboard_used": "0",
-        **_used("total", used),
+        **_used("total", together(used, models)),
         "total_memory_quota": _or_none("memory", total.memory_bytes, memory),
         "total_cpu_quota": _or_none("cpu", total.cpu_millis, _cores),
         "total_gpu_quota": _or_none("gpu", total.gpus, str),
