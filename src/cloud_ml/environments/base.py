@@ -52,6 +52,7 @@ class Prepared:
     ``python`` is the interpreter as the job sees it (unsandboxed jobs see ``Bind.source`` paths: see
     ``build.prepare``); ``lock`` is the exact resolution in requirements form; ``base_memory`` is in
     bytes; ``notices`` are sentences for the log; ``threads`` are variables that take a number of cores.
+    ``preload`` are modules that may be imported ahead, with ``site`` (the trainer's own) left out of ``base``.
     """
 
     python: str
@@ -63,6 +64,24 @@ class Prepared:
     trainer_digest: str
     notices: Sequence[str] = field(default_factory=tuple)
     threads: Sequence[str] = field(default_factory=tuple)
+    preload: Sequence[str] = field(default_factory=tuple)
+    site: str = ""
+    base: Base | None = None
+
+
+@dataclass(frozen=True)
+class Base:
+    """What an environment is without the trainer: the same for everybody who needs the same packages.
+
+    ``python`` is the interpreter as it lies on this machine, with its ``prefix`` and ``version``.
+    """
+
+    python: str
+    prefix: str
+    version: str
+    sites: Sequence[str]
+    binds: Sequence[Bind]
+    environment: Mapping[str, str]
 
 
 class Sandbox(Protocol):

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.environments import detect, modules, pipconfig, resolve
-from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared, Sandbox
+from cloud_ml.environments.base import Base, EnvironmentFailed, EnvironmentRequest, Prepared, Sandbox
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.files import digest_of, digest_of_file, read_json, write_json
 from cloud_ml.environments.interpreter import Interpreter, at, own
@@ -23,7 +23,7 @@ from cloud_ml.environments.uv import same_place
 from cloud_ml.environments.venv import make_venv, variables
 
 VENV_TARGET = "/env"
-_FORMAT = 2
+_FORMAT = 3
 _COMPAT = Path(__file__).with_name("compat")
 
 
@@ -107,6 +107,8 @@ class _Made:
     lock: str
     notices: tuple[str, ...]
     threads: tuple[str, ...]
+    preload: tuple[str, ...]
+    own_site: str
 
     @property
     def interpreter(self) -> Interpreter:
@@ -165,6 +167,8 @@ class _Maker:
             lock=lock,
             notices=(*(trainer.notices if trainer else ()), *notices, *dropped),
             threads=runtime.threads,
+            preload=runtime.preload,
+            own_site=str(trainer.site) if trainer else "",
         )
 
     def _interpreter(self, version: str | None) -> Interpreter:
@@ -241,16 +245,29 @@ def _remembered(memo: Path, home: Path, leases: Leases) -> _Made | None:
 def _prepared(made: _Made, digest: str, place: str, config: pipconfig.PipConfig) -> Prepared:
     interpreter = made.interpreter
     folders: list[Path | str] = [*made.sites, *config.paths, *([interpreter.prefix] if interpreter.mounted else [])]
+    told = {**config.job_environment(), **made.environment}
+    shared = [site for site in made.sites if str(site) != made.own_site]
+    binds = tuple(same_place(*folders))
     return Prepared(
         python=f"{place}/bin/python",
-        binds=tuple(same_place(*folders)),
-        environment={**config.job_environment(), **made.environment, **variables(place, made.sites)},
+        binds=binds,
+        environment={**told, **variables(place, made.sites)},
         runtime=made.runtime,
         base_memory=made.base_memory,
         lock=without_secrets(made.lock),
         trainer_digest=digest,
         notices=tuple(made.notices),
         threads=tuple(made.threads),
+        preload=tuple(made.preload),
+        site=made.own_site,
+        base=Base(
+            python=made.python,
+            prefix=made.prefix,
+            version=made.version,
+            sites=tuple(map(str, shared)),
+            binds=tuple(bind for bind in binds if bind.source != made.own_site),
+            environment={**told, **variables(place, shared)},
+        ),
     )
 
 

@@ -63,6 +63,8 @@ class Runtime:
     """Variables of the job."""
     threads: tuple[str, ...] = ()
     """Variables that are set to the number of cores of a job that names ``cpu_limit``."""
+    preload: tuple[str, ...] = ()
+    """Modules that an interpreter may import ahead of a job, where the operator allows it (``engine.zygotes``)."""
 
     @property
     def label(self) -> str:

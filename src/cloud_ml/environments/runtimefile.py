@@ -19,6 +19,7 @@ _UNITS = {"K": 1024, "M": 1024**2, "G": 1024**3}
 _NAME = re.compile(r"[a-z0-9][a-z0-9._-]*")
 _PYTHON = re.compile(r"3\.\d{1,2}|\*")
 _IMPORTS = re.compile(r"[A-Za-z_]\w*(\+[A-Za-z_]\w*)*")
+_MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*")
 _VARIABLE = re.compile(r"[A-Za-z_]\w*")
 _OWN = f"{sys.version_info[0]}.{sys.version_info[1]}"
 _COMPAT = Path(__file__).with_name("compat")
@@ -151,5 +152,6 @@ KEYS: Mapping[str, tuple[str, Callable[[Any], bool], Callable[[str], object] | N
     "base_memory": ("bytes, or a number with K, M or G", _bytes, None),
     "environment": ("a table of strings", _table, _VARIABLE.fullmatch),
     "threads": ("a list of strings, each a name of a variable", _texts, _VARIABLE.fullmatch),
+    "preload": ("a list of modules such as 'torch' or 'sklearn.linear_model'", _texts, _MODULE.fullmatch),
 }
 """Key → what is allowed in words, the check of the value, and the check of each entry."""

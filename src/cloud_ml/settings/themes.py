@@ -209,6 +209,15 @@ class EngineSettings:
     """How often the files of a job are measured, where it has a limit or the disk is nearly full."""
     max_files: int = 1_000_000
     """Files and folders that a job may keep in its own folders; buckets are not counted. 0 means no limit."""
+    zygotes: int = 0
+    """Most interpreters that wait with a framework imported, each for one job of one organisation and for runtimes
+    that have ``preload``. 0: none. They need bubblewrap, control groups, a C compiler and a server that is root."""
+    zygote_memory: str = "2G"
+    """Most memory of one of them until its job comes."""
+    zygote_idle_s: float = 600.0
+    """How long one waits for a job."""
+    zygote_import_s: float = 120.0
+    """How long its import may take."""
 
 
 @dataclass(frozen=True)

@@ -29,6 +29,16 @@ class Network:
 
 
 @dataclass(frozen=True)
+class Zygotes:
+    """Interpreters that have imported a framework ahead: how many, and for each its memory, wait and import."""
+
+    most: int = 0
+    memory_bytes: int = 2 * 2**30
+    idle_s: float = 600.0
+    import_s: float = 120.0
+
+
+@dataclass(frozen=True)
 class LocalConfig:
     """How gangs run on this machine. Found out by the server (``probe``), fixed for the spawner's life.
 
@@ -65,6 +75,12 @@ class LocalConfig:
     disk_reserve_bytes: int = 0
     disk_period_s: float = 5.0
     max_files: int = 0
+    zygotes: Zygotes = field(default_factory=Zygotes)
+
+    @property
+    def zygotes_fit(self) -> bool:
+        """Whether every fence is there that an interpreter needs that waits for its job."""
+        return bool(self.bwrap and self.init and self.cgroups and self.tenant_uid_base)
 
     def user(self, tenant: int) -> tuple[int, int] | None:
         """The (uid, gid) of a tenant's jobs, or ``None`` for the server's own."""

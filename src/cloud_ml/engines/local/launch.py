@@ -91,12 +91,13 @@ class Seat:
     Args:
         fence: What will stand around the command; the user is said in ``run``.
         group: The limits to join.
+        handed: Descriptors that the command is to have, by the same numbers; closed here.
 
     Raises:
         OSError: No process or descriptor is to be had.
     """
 
-    def __init__(self, fence: Fence, group: Group | None) -> None:
+    def __init__(self, fence: Fence, group: Group | None, handed: Sequence[int] = ()) -> None:
         self._bwrap = fence.bwrap
         orders, self._orders = os.pipe2(os.O_CLOEXEC)
         self._output, output = os.pipe2(os.O_CLOEXEC)
@@ -107,7 +108,7 @@ class Seat:
         self._inner_filter = _memory_file(fence.filter) if fence.bwrap and fence.filter else None
         self._init = os.open(fence.init, os.O_RDONLY | os.O_CLOEXEC) if fence.bwrap and fence.init else None
         inner = (self._inner_status, self._inner_filter, self._init)
-        kept = [descriptor for descriptor in inner if descriptor is not None]
+        kept = [*(descriptor for descriptor in inner if descriptor is not None), *handed]
         self._program = fence.seat if fence.bwrap else ""
         if self._program:
             scoped = fence.landlock >= landlock.SCOPES_SINCE

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import signal
 import time
@@ -41,9 +42,22 @@ class Limiter:
         base_memory: What the runtime needs by itself, in bytes; added to what was asked for.
         group: The control group, or the tree of processes that is watched where there is none.
         folder: Where usage is noted.
+        used: Whether the group has used what is not of this process.
+
+    Raises:
+        OSError: The limits cannot be set.
     """
 
-    def __init__(self, config: LocalConfig, plan: ProcessPlan, base_memory: int, group: Group, folder: Path) -> None:
+    def __init__(
+        self,
+        config: LocalConfig,
+        plan: ProcessPlan,
+        base_memory: int,
+        group: Group,
+        folder: Path,
+        *,
+        used: bool = False,
+    ) -> None:
         self._asked = plan.memory_bytes or config.default_memory_bytes or None
         self._limit = self._asked + base_memory if self._asked else None
         self._base = base_memory
@@ -56,6 +70,13 @@ class Limiter:
         self._last_at = time.monotonic()
         self._stuck_since: float | None = None
         self.next_look = self._last_at + min(self._period_s, _CLOSE_PERIOD_S)
+        self._before_s = 0.0
+        self._killed_before = 0
+        if used:
+            self._last = group.sample()
+            self._before_s, self._killed_before = self._last.cpu_seconds, self._last.oom_kills
+            if self._limit and self._last.anonymous_bytes >= self._limit:
+                raise OSError(errno.EBUSY, "more memory is used already than the limit allows")
         group.limit(Limits(self._limit, plan.cpu_millis, config.max_processes))
 
     def look(self, now: float) -> Verdict | None:
@@ -87,7 +108,7 @@ class Limiter:
             return Verdict(Reason.COMPLETED, "the job completed")
         if not end.started:
             return Verdict(Reason.START_FAILED, f"{name} could not be started; the log has the words of the sandbox")
-        if self._limit is not None and self._group.sample().oom_kills > 0:
+        if self._limit is not None and self._group.sample().oom_kills > self._killed_before:
             return Verdict(Reason.OUT_OF_MEMORY, self._memory_sentence())
         if end.signal is not None:
             return Verdict(Reason.SIGNALED, f"{name} was killed by signal {signal_name(end.signal)}")
@@ -96,7 +117,8 @@ class Limiter:
     def usage(self) -> Usage:
         """What the process has used in all."""
         sample = self._group.sample()
-        return Usage(round(sample.cpu_seconds, 3), sample.memory_bytes, sample.memory_peak_bytes, sample.processes)
+        cpu = sample.cpu_seconds - self._before_s
+        return Usage(round(cpu, 3), sample.memory_bytes, sample.memory_peak_bytes, sample.processes)
 
     def kill(self) -> None:
         """End whatever is still in the control group."""

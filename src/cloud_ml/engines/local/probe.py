@@ -8,12 +8,12 @@ import socket
 import stat
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cloud_ml
 from cloud_ml.engines.local import cgroups, init, landlock, sandbox, seccomp
-from cloud_ml.engines.local.config import LocalConfig
+from cloud_ml.engines.local.config import LocalConfig, Zygotes
 from cloud_ml.engines.local.exposure import passable
 from cloud_ml.engines.local.network import NONE, TENANT, finding
 from cloud_ml.errors import Unavailable
@@ -22,6 +22,10 @@ from cloud_ml.settings import EngineSettings
 
 _INSTEAD = "; Landlock stands in for it: files, signals and abstract sockets are fenced, shared memory is not"
 _INSTEAD_FILES = "; Landlock stands in for it, with this kernel for files only"
+_NO_ZYGOTES = (
+    "no interpreter waits with a framework imported (engine.zygotes): that takes a server that is root, bubblewrap, "
+    "a C compiler and control groups"
+)
 _NETWORKS = {
     TENANT: "of each organisation's own: outward to the open internet, not to this machine or private ranges",
     NONE: "loopback only",
@@ -107,7 +111,16 @@ def probe(
         disk_reserve_bytes=memory_bytes(settings.disk_reserve) if settings.disk_reserve else 0,
         disk_period_s=settings.disk_period_s,
         max_files=settings.max_files,
+        zygotes=Zygotes(
+            settings.zygotes,
+            memory_bytes(settings.zygote_memory),
+            settings.zygote_idle_s,
+            settings.zygote_import_s,
+        ),
     )
+    if settings.zygotes and not config.zygotes_fit:
+        missing.append(_NO_ZYGOTES)
+        config = replace(config, zygotes=replace(config.zygotes, most=0))
     return Findings(config, missing)
 
 

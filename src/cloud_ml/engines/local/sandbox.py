@@ -28,6 +28,7 @@ class View:
 
     ``read_only`` and ``writable`` are (source, target) pairs; ``etc`` is the folder that it sees as ``/etc``.
     ``own_network`` is where a network that is not the machine's is mounted: a folder's descriptor, a name in it.
+    ``unfinished`` leaves the top folder open for what is mounted later.
     """
 
     read_only: Sequence[tuple[str, str]] = ()
@@ -37,6 +38,7 @@ class View:
     network: bool = False
     own_network: tuple[int, str] | None = None
     etc: str = ""
+    unfinished: bool = False
 
 
 def command_line(
@@ -80,7 +82,9 @@ def command_line(
         command = [f"/proc/self/fd/{init_fd}", str(status_fd), str(init_fd), *command]
     elif status_fd is not None:
         line += ["--json-status-fd", str(status_fd)]
-    return [*line, "--remount-ro", "/", "--chdir", view.folder, "--", *command]
+    if not view.unfinished:
+        line += ["--remount-ro", "/"]
+    return [*line, "--chdir", view.folder, "--", *command]
 
 
 def _system_folder(path: str) -> list[str]:

@@ -37,7 +37,9 @@ from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.network import TENANT
 from cloud_ml.engines.local.network.tenants import Networks
-from cloud_ml.engines.local.standby import Supervision, rehearse, stand_by
+from cloud_ml.engines.local.standby import DONE, READY, Supervision, rehearse, stand_by
+from cloud_ml.engines.local.zygotes.nursery import Nursery, clear
+from cloud_ml.engines.local.zygotes.order import Order
 from cloud_ml.models import codec
 
 SOCKET_NAME = "spawner.sock"
@@ -81,6 +83,8 @@ class Spawner:
             self._selector.register(networks.changes, selectors.EVENT_READ, lambda _: self._restore(networks))
         self._wakeup: tuple[socket.socket, socket.socket] | None = None
         self._token = make_token(Path(config.root))
+        self._nursery = Nursery(config.zygotes)
+        self._heard_at = time.monotonic()
 
     def run(self) -> None:
         """Serve until retired."""
@@ -89,6 +93,7 @@ class Spawner:
         if self._pool is not None:
             self._pool.sweep(in_use)
         self._etc.create()
+        clear(Path(self._config.root))
         rehearse(self._config)
         gc.freeze()  # what is there now stays shared with the children
         while not self._retired:
@@ -96,6 +101,8 @@ class Spawner:
             ready = self._selector.select(0.0 if busy else self._pause())
             for key, _ in ready:
                 key.data(key.fileobj)
+            if ready:
+                self._heard_at = time.monotonic()
             self._bury()
             if not ready and not busy:
                 self._rest()
@@ -104,7 +111,9 @@ class Spawner:
     def _pause(self) -> float:
         if self._pool is not None and self._pool.waiting:
             return _TIDY_PAUSE_S
-        return _QUIET_S if self._wanted and self._connections else _IDLE_S
+        if self._connections and (self._wanted or self._nursery.wanted(self._kept())):
+            return _QUIET_S
+        return min(_IDLE_S, self._nursery.patience(self._kept()))
 
     def _rest(self) -> None:
         """Nothing has happened during a pause: get a supervisor ready, or leave if nobody is served."""
@@ -112,20 +121,30 @@ class Spawner:
         if self._networks is not None and time.monotonic() >= self._tidy_networks_at:
             self._tidy_networks_at = time.monotonic() + _NETWORKS_S
             with _noted():
-                self._networks.tidy([child.tenant for child in self._children.values() if child.key is not None])
+                self._networks.tidy([child.tenant for child in self._children.values() if child.key or child.zygote])
+        for child in self._nursery.outdated(self._zygotes()):
+            self._retire(child)
         if self._wanted and self._connections:
             self._wanted = False
             with contextlib.suppress(OSError):  # a gang that needs one will say what is wrong
                 if not self._spares():
                     self._fork(1)
-        elif self._pause() == _IDLE_S:
+        elif self._connections and (order := self._nursery.wanted(self._kept())) is not None:
+            with _noted():
+                self._keep(order)
+        elif not self._waited and time.monotonic() - self._heard_at >= _IDLE_S:
             for spare in self._spares()[1:]:
                 self._dismiss(spare)
             self._retired = not self._busy and not self._connections
 
+    @property
+    def _waited(self) -> bool:
+        """Whether there is something to do soon."""
+        return (self._pool is not None and self._pool.waiting) or (self._wanted and self._connections > 0)
+
     def _leave(self) -> None:
-        for spare in self._spares():
-            self._dismiss(spare)
+        for child in [child for child in self._children.values() if child.key is None]:
+            self._dismiss(child)
         if self._pool is not None:
             self._pool.close()
         if self._networks is not None:
@@ -175,7 +194,14 @@ class Spawner:
             traceback.print_exc()
             return {"ok": False, "error": str(error)}
         waiting = [child.pid for child in self._spares()]
-        return {"ok": True, "pid": os.getpid(), "waiting": waiting, "config": codec.encode(self._config)}
+        zygotes = [child.pid for child in self._zygotes() if child.ready]
+        return {
+            "ok": True,
+            "pid": os.getpid(),
+            "waiting": waiting,
+            "zygotes": zygotes,
+            "config": codec.encode(self._config),
+        }
 
     def _spawn(self, document: dict[str, Any]) -> None:
         gang = codec.decode(Gang, document, ignore_unknown=True)
@@ -188,7 +214,8 @@ class Spawner:
         self._bury()  # one that has ended is no help
         self._wanted = True
         processes = len(gang.processes)
-        ready = next(iter(self._spares()), None) if processes == 1 else None
+        ready = self._nursery.choose(gang, self._zygotes()) or next(iter(self._spares()), None)
+        ready = ready if processes == 1 else None
         failpoints.here("spawner.tell.before")
         if ready is None or not ready.tell(gang.key, document):  # it has ended meanwhile, and will be buried
             self._fork(processes).tell(gang.key, document)
@@ -208,8 +235,27 @@ class Spawner:
         return any(child.key is not None for child in self._children.values())
 
     def _spares(self) -> list[Supervision]:
-        """Supervisors that wait for a gang."""
-        return [child for child in self._children.values() if child.key is None]
+        """Supervisors that wait for any gang."""
+        return [child for child in self._children.values() if child.key is None and not child.zygote]
+
+    def _zygotes(self) -> list[Supervision]:
+        """Those that wait with an interpreter for a gang that needs it, or until it has imported."""
+        return [child for child in self._children.values() if child.key is None and child.zygote and not child.leaving]
+
+    def _kept(self) -> list[str]:
+        return [child.zygote for child in self._zygotes()]
+
+    def _keep(self, order: Order) -> None:
+        """Have an interpreter import ahead, instead of the one that waited the longest if there are as many."""
+        if len(waiting := self._zygotes()) >= self._config.zygotes.most:
+            self._retire(self._nursery.oldest(waiting))
+        if order.network == TENANT:
+            self._need_network(order.tenant)
+        self._fork(1).keep(order)
+
+    def _retire(self, child: Supervision) -> None:
+        self._selector.unregister(child.line)
+        child.retire()
 
     def _fork(self, processes: int) -> Supervision:
         """A supervisor that waits for its gang."""
@@ -249,16 +295,24 @@ class Spawner:
     # ---- supervisors whose gang is over, or that ended
 
     def _hear(self, child: Supervision) -> None:
-        """Have a supervisor that is done wait for another gang, if it is of use."""
         try:
-            done = child.done()
+            lines = child.heard()
         except OSError:
             return
-        if not done:  # it is about to end; who buries it looks what became of its gang
-            self._selector.unregister(child.line)
-            return
+        for line in lines:
+            if not line:  # it is about to end; who buries it looks what became of its gang
+                self._selector.unregister(child.line)
+            elif line == DONE:
+                self._use_again(child)
+            elif line == READY:
+                child.ready = True
+            else:
+                self._nursery.expect(json.loads(line))
+
+    def _use_again(self, child: Supervision) -> None:
+        """Have a supervisor that is done wait for another gang, if it is of use."""
         self._give_back(child.groups)
-        child.groups, child.key = [], None
+        child.groups, child.key, child.zygote, child.ready = [], None, "", False
         with contextlib.suppress(OSError):
             if not child.worn and len(self._spares()) <= _SPARE and child.settle(self._groups(1)):
                 return
@@ -270,7 +324,7 @@ class Spawner:
         child.dismiss()
 
     def _let_go(self, child: Supervision) -> None:
-        with contextlib.suppress(KeyError):
+        with contextlib.suppress(KeyError, ValueError):  # ValueError: it is closed
             self._selector.unregister(child.line)
         self._give_back(child.groups)
 
@@ -299,6 +353,8 @@ class Spawner:
                 if status:  # in order, it has reported and tidied up
                     self._look_after(child.key, pid)
                 failpoints.here("spawner.bury.after")
+            elif child.zygote and not child.leaving:
+                self._nursery.failed(child.zygote)
             self._let_go(child)
             child.line.close()
 

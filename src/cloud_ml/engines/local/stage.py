@@ -18,6 +18,9 @@ from cloud_ml.engines.local.logfile import LogWriter
 from cloud_ml.engines.local.network import NONE, TENANT
 from cloud_ml.engines.local.sandbox import View
 from cloud_ml.engines.local.tools import ToolSandbox
+from cloud_ml.engines.local.zygotes import order
+from cloud_ml.engines.local.zygotes.order import Order
+from cloud_ml.engines.local.zygotes.zygote import Job, Zygote
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared
 from cloud_ml.environments.build import prepare
 from cloud_ml.environments.catalog import Catalog
@@ -43,6 +46,8 @@ class Staged:
     trainer_digest: str = ""
     notices: Sequence[str] = field(default_factory=tuple)
     threads: Sequence[str] = field(default_factory=tuple)
+    order: Order | None = None
+    site: str = ""
 
     def command(self, plan: ProcessPlan) -> list[str]:
         """The process's command with the environment's interpreter in it."""
@@ -50,25 +55,23 @@ class Staged:
         return [self.python if head == "python" else head, *rest]
 
     def environment(self, plan: ProcessPlan) -> dict[str, str]:
-        """The process's variables: the platform's, the runtime's, the user's; later ones win.
-
-        A process with a limit is told to start as many threads as it has cores: libraries count the machine's.
-        """
-        cores = str(max(1, -(-plan.cpu_millis // 1000))) if plan.cpu_millis else ""
-        threads = dict.fromkeys(self.threads, cores) if cores else {}
-        return {**self.variables, **threads, **plan.environment}
+        """The process's variables: the platform's, the runtime's, the user's; later ones win."""
+        return {**self.variables, **order.threads(plan, self.threads), **plan.environment}
 
 
 @dataclass(frozen=True)
 class Ahead:
-    """What is there before the gang is known; ``seat`` is in the first control group.
+    """What is there before the gang is known; ``seat`` or ``zygote`` is in the first control group.
 
-    ``networks`` is the folder in which the networks of organisations are mounted, opened.
+    ``networks`` is the folder in which the networks of organisations are mounted, opened. ``expect`` is told what
+    the next gang of this kind could start from.
     """
 
     exposure: Exposure
     seat: Seat | None = None
     networks: int | None = None
+    zygote: Zygote | None = None
+    expect: Callable[[str, Order | None], None] = lambda _hint, _order: None
 
 
 class Stage:
@@ -83,6 +86,8 @@ class Stage:
         self.fence = launch.tenant_fence(config, user)
         self._exposure = ahead.exposure
         self._seat = ahead.seat
+        self._zygote = ahead.zygote
+        self._expect = ahead.expect
         self._leases = Leases()
         self._own_network = None if ahead.networks is None else (ahead.networks, str(gang.tenant))
         self.attempt_folder = ledger.attempt_folder(gang.key)
@@ -107,6 +112,21 @@ class Stage:
         """
         seat, self._seat = self._seat, None
         return seat if seat is not None and seat.free else Seat(self.fence, group)
+
+    def zygote(self, staged: Staged, plan: ProcessPlan) -> Zygote | None:
+        """The interpreter that waits for this process, if it is just what the process needs."""
+        return self._zygote if plan is self._gang.processes[0] and staged.order is not None else None
+
+    def leave_zygote(self) -> None:
+        """Do without the interpreter that waits."""
+        if self._zygote is not None:
+            self._zygote.leave()
+            self._zygote = None
+
+    def job(self, staged: Staged, plan: ProcessPlan) -> Job:
+        """What such an interpreter is to become."""
+        work = self._ledger.work_folder(self._gang.key.job_uid)
+        return Job(staged.view, work, self._tmp, staged.site, staged.environment(plan))
 
     def prepare(self, reached: Callable[[str], None]) -> Staged:
         """Make the environment, or find it made. ``reached`` is told what it took on the way.
@@ -143,7 +163,12 @@ class Stage:
         )
         for notice in prepared.notices:
             self.log(f"cloudml: {notice}\n".encode())
-        return self._staged(prepared)
+        staged = self._staged(prepared)
+        if self._zygote is not None and self._zygote.order != staged.order:
+            self.leave_zygote()
+        if self._config.zygotes.most and prepared.preload:
+            self._expect(order.hint(self._gang), staged.order)
+        return staged
 
     def writer(self, name: str) -> LogWriter:
         """The log of a process; opened anew for each of its commands."""
@@ -157,6 +182,7 @@ class Stage:
 
     def clean_up(self) -> None:
         """Remove what nobody looks at after the end; logs and the working folder stay."""
+        self.leave_zygote()
         remove(self._tmp)
         self._venvs.give_back(self._venv)
         self._leases.close()
@@ -226,6 +252,8 @@ class Stage:
             lock=prepared.lock,
             trainer_digest=prepared.trainer_digest,
             threads=prepared.threads,
+            order=order.of(self._gang, prepared, variables) if self._config.zygotes.most else None,
+            site=prepared.site,
         )
 
     def _view(self, prepared: Prepared, work: str) -> View:

@@ -9,12 +9,14 @@ end of the socket, and goes too when it has nothing to do.
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import json
 import os
 import resource
 import select
 import socket
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -31,6 +33,8 @@ from cloud_ml.engines.local.network import TENANT
 from cloud_ml.engines.local.network.tenants import Networks
 from cloud_ml.engines.local.stage import Ahead
 from cloud_ml.engines.local.supervisor import Supervisor
+from cloud_ml.engines.local.zygotes.order import Order
+from cloud_ml.engines.local.zygotes.zygote import Zygote
 from cloud_ml.environments import pipconfig
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.runtime import BadRuntime
@@ -38,14 +42,18 @@ from cloud_ml.models import codec
 
 _GARBAGE = 20_000
 """A supervisor makes hardly any: looking for it fifty times in a life of 10 ms is a tenth of that."""
-_DONE = b"done\n"
+DONE, READY = b"done", b"ready"
 _MOST_GANGS = 200
 """What a supervisor may gather over its gangs ends with it then."""
 
 
 @dataclass
 class Supervision:
-    """The spawner's side of a supervisor. Without ``key`` it waits; ``groups`` are its gang's when it has one."""
+    """The spawner's side of a supervisor. Without ``key`` it waits; ``groups`` are its gang's when it has one.
+
+    ``zygote`` is the key of the order of the interpreter that it keeps, ``ready`` once that has imported; one that
+    is ``leaving`` is not spoken to any more.
+    """
 
     pid: int
     line: socket.socket
@@ -53,6 +61,10 @@ class Supervision:
     key: GangKey | None = None
     tenant: int = 0
     served: int = 0
+    zygote: str = ""
+    ready: bool = False
+    leaving: bool = False
+    _received: bytes = b""
 
     @property
     def worn(self) -> bool:
@@ -69,13 +81,25 @@ class Supervision:
         self.key, self.groups = None, groups
         return self._say({"groups": [group.name for group in groups]})
 
-    def done(self) -> bool:
-        """What there is to read: true if its gang is over, false if it has ended itself.
+    def keep(self, order: Order) -> bool:
+        """Have it start an interpreter that waits for a gang; false if it is gone."""
+        self.zygote, self.tenant = order.key, order.tenant
+        return self._say({"zygote": codec.encode(order)})
+
+    def heard(self) -> list[bytes]:
+        """What it says, in lines; ``b""`` at the end if it has ended.
 
         Raises:
             BlockingIOError: Nothing is there.
         """
-        return self.line.recv(len(_DONE), socket.MSG_DONTWAIT) == _DONE
+        data = self.line.recv(1 << 16, socket.MSG_DONTWAIT)
+        *lines, self._received = (self._received + data).split(b"\n")
+        return lines if data else [b""]
+
+    def retire(self) -> None:
+        """Let it go without waiting for it."""
+        self.leaving = True
+        self.line.close()
 
     def dismiss(self) -> None:
         """Let it go, and wait until it is gone with its seat."""
@@ -99,26 +123,65 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
     ledger, hierarchy = Ledger(Path(config.root)), cgroups.restore(dict(config.cgroups))
     exposure = Exposure(needed=config.tenant_uid_base > 0)
     networks = Networks(config).folder() if config.network.fence == TENANT else None  # in the machine's mount table
-    ahead = _settle(config, Ahead(exposure, networks=networks), groups)
+    fresh = Ahead(exposure, networks=networks, expect=functools.partial(_expect, line))
+    ahead = _settle(config, fresh, groups)
     if not _told(line):
         rehearse(config)
     with line, line.makefile("rb") as messages:
         for words in messages:
             message = json.loads(words)
+            if "zygote" in message:
+                ahead = _keep(message["zygote"], line, config, groups, ahead)
+                if ahead.zygote is None:
+                    return
+                continue
             if "groups" in message:
                 groups = [hierarchy.group(name) for name in message["groups"]] if hierarchy is not None else []
-                ahead = _settle(config, Ahead(exposure, networks=networks), groups)
+                ahead = _settle(config, fresh, groups)
                 continue
             gang = codec.decode(Gang, message["gang"], ignore_unknown=True)
+            if ahead.zygote is not None:
+                ahead.zygote.wake()
             if not Supervisor(gang, config, ledger, groups, ahead).run():
                 return
-            ahead = Ahead(exposure, networks=networks)
+            ahead = fresh
             try:
-                line.sendall(_DONE)
+                line.sendall(DONE + b"\n")
             except OSError:  # the spawner is gone
                 return
+    if ahead.zygote is not None:
+        ahead.zygote.leave()
+    elif ahead.seat is not None:
+        ahead.seat.leave()
+
+
+def _keep(
+    document: dict[str, Any], line: socket.socket, config: LocalConfig, groups: Sequence[Group], ahead: Ahead
+) -> Ahead:
+    """With an interpreter that has imported and waits until ``line`` has more to say; without one if it cannot."""
     if ahead.seat is not None:
         ahead.seat.leave()
+    try:
+        zygote = Zygote(codec.decode(Order, document), config, ahead.exposure, groups[0], ahead.networks)
+    except OSError as error:
+        print(f"cloudml: no zygote: {error}", file=sys.stderr, flush=True)  # noqa: T201
+        return replace(ahead, seat=None)
+    if zygote.imported(line):
+        with contextlib.suppress(OSError):
+            line.sendall(READY + b"\n")
+        if zygote.last(line):
+            return replace(ahead, seat=None, zygote=zygote)
+    words = zygote.words()
+    zygote.leave()
+    if not _told(line):
+        print(f"cloudml: no zygote: {words}", file=sys.stderr, flush=True)  # noqa: T201
+    return replace(ahead, seat=None)
+
+
+def _expect(line: socket.socket, hint: str, order: Order | None) -> None:
+    """Tell the spawner what the next gang of a kind could start from."""
+    with contextlib.suppress(OSError):
+        line.sendall(json.dumps({"hint": hint, "order": order and codec.encode(order)}).encode("ascii") + b"\n")
 
 
 def _bound_processes(most: int) -> None:

@@ -12,6 +12,7 @@ import os
 import selectors
 import signal
 import socket
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -32,6 +33,7 @@ from cloud_ml.engines.local.logfile import LogWriter
 from cloud_ml.engines.local.network import TENANT
 from cloud_ml.engines.local.stage import WRITABLE, Ahead, Stage, Staged
 from cloud_ml.engines.local.watched import WatchedTree
+from cloud_ml.engines.local.zygotes.zygote import NotFit
 from cloud_ml.environments.base import EnvironmentFailed
 
 _KILL_LIMIT_S = 30.0
@@ -156,9 +158,10 @@ class Supervisor:
         self._verdict = None
         for number, plan in enumerate(plans):
             group: Group = self._groups[number] if self._groups else WatchedTree()
-            limiter = Limiter(self._config, plan, staged.base_memory, group, stage.attempt_folder)
-            seat = stage.seat(group)
-            launched = seat.run(staged.view, staged.command(plan), staged.environment(plan), stage.fence.user)
+            limiter = self._limiter(stage, staged, plan, group)
+            launched = self._born(stage, staged, plan) or stage.seat(group).run(
+                staged.view, staged.command(plan), staged.environment(plan), stage.fence.user
+            )
             group.attach(launched.pid)
             observed = ObservedProcess(plan.role, plan.index, running=True, started_at=_now())
             task = Task(plan, launched, stage.writer(plan.name), limiter, observed)
@@ -166,6 +169,29 @@ class Supervisor:
             self._selector.register(launched.output, selectors.EVENT_READ, (self._read_output, task))
             for end in launched.ends:
                 self._selector.register(end, selectors.EVENT_READ, (self._collect, task))
+
+    def _limiter(self, stage: Stage, staged: Staged, plan: ProcessPlan, group: Group) -> Limiter:
+        folder, used = stage.attempt_folder, stage.zygote(staged, plan) is not None
+        try:
+            return Limiter(self._config, plan, staged.base_memory, group, folder, used=used)
+        except OSError:
+            if not used:
+                raise
+        stage.leave_zygote()  # what it imported is more than the job may have
+        return Limiter(self._config, plan, staged.base_memory, group, folder, used=True)
+
+    def _born(self, stage: Stage, staged: Staged, plan: ProcessPlan) -> launch.Launched | None:
+        """The process, begun by an interpreter that waited for it; ``None`` if it has to start the ordinary way."""
+        zygote = stage.zygote(staged, plan)
+        if zygote is None:
+            return None
+        try:
+            launched = zygote.run(stage.job(staged, plan), plan)
+        except NotFit as why:
+            print(f"cloudml: {self._gang.key} does not use its zygote: {why}", file=sys.stderr, flush=True)  # noqa: T201
+            return None
+        self._reach("imported")
+        return launched
 
     def _run_line(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
         """Run a shell line of the user's with the first process's limits and log, to its end."""

@@ -17,7 +17,7 @@ CPU_PERIOD_US = 100_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What a task may use; ``None`` leaves it unlimited. Memory in bytes."""
+    """What a task may use; ``None`` leaves a limit as it is, 0 takes it away. Memory in bytes."""
 
     memory_bytes: int | None = None
     cpu_millis: int | None = None

@@ -50,16 +50,28 @@ class GroupV1(Group):
 
     def limit(self, limits: Limits) -> None:
         if limits.memory_bytes is not None:
-            memory = self._folders["memory"]
-            files.write(memory / "memory.limit_in_bytes", limits.memory_bytes)
-            with contextlib.suppress(FileNotFoundError):  # only where swap is accounted
-                files.write(memory / "memory.memsw.limit_in_bytes", limits.memory_bytes)
+            self._limit_memory(limits.memory_bytes or -1)
         if limits.processes is not None and "pids" in self._folders:
             files.write(self._folders["pids"] / "pids.max", limits.processes)
         if limits.cpu_millis is not None and "cpu" in self._folders:
             cpu = self._folders["cpu"]
-            files.write(cpu / "cpu.cfs_quota_us", max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000))
-            files.write(cpu / "cpu.shares", max(2, limits.cpu_millis * 1024 // 1000))
+            quota = max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000) if limits.cpu_millis else -1
+            files.write(cpu / "cpu.cfs_quota_us", quota)
+            files.write(cpu / "cpu.shares", max(2, (limits.cpu_millis or 1000) * 1024 // 1000))
+
+    def _limit_memory(self, most: int) -> None:
+        """The limit with swap, if there is one, must never be less than without: one that rises is set there first."""
+        names = ["memory.limit_in_bytes", "memory.memsw.limit_in_bytes"]
+        if not (self._folders["memory"] / names[1]).exists():
+            names.pop()
+        try:
+            for name in names:
+                files.write(self._folders["memory"] / name, most)
+        except OSError:
+            if len(names) == 1:
+                raise
+            for name in reversed(names):
+                files.write(self._folders["memory"] / name, most)
 
     def doors(self) -> list[str]:
         return [f"{folder}/cgroup.procs" for folder in self._folders.values()]

@@ -44,13 +44,13 @@ class GroupV2(Group):
 
     def limit(self, limits: Limits) -> None:
         if limits.memory_bytes is not None:
-            files.write(self._folder / "memory.max", limits.memory_bytes)
+            files.write(self._folder / "memory.max", limits.memory_bytes or "max")
             with contextlib.suppress(FileNotFoundError):  # only where swap is accounted
-                files.write(self._folder / "memory.swap.max", 0)
+                files.write(self._folder / "memory.swap.max", 0 if limits.memory_bytes else "max")
         if limits.processes is not None:
             files.write(self._folder / "pids.max", limits.processes)
         if limits.cpu_millis is not None:
-            quota = max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000)
+            quota = max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000) if limits.cpu_millis else "max"
             files.write(self._folder / "cpu.max", f"{quota} {CPU_PERIOD_US}")
 
     def doors(self) -> list[str]:

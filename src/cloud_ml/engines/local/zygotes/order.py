@@ -1,0 +1,99 @@
+"""What an interpreter has to be for a job to be able to use it, and which jobs can."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, fields
+
+from cloud_ml.engines.base import Gang, ProcessPlan
+from cloud_ml.environments.base import Prepared
+from cloud_ml.environments.files import digest_of
+
+_OWN = "CLOUDML_"
+_RUN_BY_SITE = frozenset({"sitecustomize", "usercustomize"})
+
+
+@dataclass(frozen=True)
+class Order:
+    """An interpreter with its imports. Two jobs for which this is the same could not tell theirs apart.
+
+    ``binds`` are (source, target) pairs; ``environment`` is complete but for what the platform tells each job.
+    Nothing in it is of a job's own.
+    """
+
+    tenant: int
+    network: str
+    preload: tuple[str, ...]
+    python: str
+    prefix: str
+    version: str
+    sites: tuple[str, ...]
+    binds: tuple[tuple[str, str], ...]
+    environment: Mapping[str, str]
+
+    @property
+    def key(self) -> str:
+        """The same for orders that are the same."""
+        return digest_of({field.name: getattr(self, field.name) for field in fields(self)})
+
+
+def of(gang: Gang, prepared: Prepared, variables: Mapping[str, str]) -> Order | None:
+    """What the gang's only process could start from; ``None`` if it has to start the ordinary way.
+
+    Libraries read variables when they are imported, and nobody knows which: a job that brings variables of its own
+    starts the ordinary way, as does one whose prepare command may change what there is to import.
+
+    Args:
+        gang: Who asks.
+        prepared: Its environment.
+        variables: The platform's, without the environment's.
+    """
+    base = prepared.base
+    if base is None or not prepared.preload or len(gang.processes) != 1 or gang.prepare_command:
+        return None
+    plan = gang.processes[0]
+    if plan.command[:2] != ("python", "-m") or any(not name.startswith(_OWN) for name in plan.environment):
+        return None
+    cores = threads(plan, prepared.threads)
+    told = {name: value for name, value in variables.items() if not name.startswith(_OWN)}
+    return Order(
+        tenant=gang.tenant,
+        network=gang.network,
+        preload=tuple(prepared.preload),
+        python=base.python,
+        prefix=base.prefix,
+        version=base.version,
+        sites=tuple(base.sites),
+        binds=tuple((bind.source, bind.target) for bind in base.binds),
+        environment={**told, **base.environment, **cores},
+    )
+
+
+def threads(plan: ProcessPlan, names: Collection[str]) -> dict[str, str]:
+    """Variables that hold a process with a limit to as many threads as it has cores: libraries count the machine's."""
+    return dict.fromkeys(names, str(max(1, -(-plan.cpu_millis // 1000)))) if plan.cpu_millis else {}
+
+
+def hint(gang: Gang) -> str:
+    """The same for gangs that are likely to need the same, which is known before their environment is."""
+    plan, first = gang.environment, gang.processes[0]
+    name = plan.trainer.name if plan.trainer else ""
+    wanted = (plan.framework, plan.framework_version, plan.module, name)
+    return digest_of(gang.tenant, gang.network, wanted, first.cpu_millis)
+
+
+def shadowed(loaded: Collection[str], site: str, folder: str) -> str:
+    """What a job would import from its trainer or its working folder where the interpreter has imported it elsewhere.
+
+    Args:
+        loaded: Names of modules that were imported, without what follows a dot.
+        site: The trainer's folder, empty without one.
+        folder: The working folder, which comes first.
+    """
+    names = {*loaded, *_RUN_BY_SITE}
+    for place in filter(None, (site, folder)):
+        for entry in os.listdir(place):  # noqa: PTH208
+            if entry.partition(".")[0] in names or entry.endswith(".pth"):
+                return entry
+    return ""

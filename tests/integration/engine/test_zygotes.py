@@ -1,0 +1,350 @@
+"""Interpreters that import ahead: used by the gang that fits, inside the same fence, and never missed."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import re
+import signal
+import sys
+import textwrap
+import zipfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.engines.base import EnvironmentPlan, Gang, Mount, TrainerSource
+from cloud_ml.engines.local import cgroups, proctree
+from cloud_ml.engines.local.engine import LocalEngine
+from cloud_ml.engines.local.ledger import Ledger, process_start
+from cloud_ml.engines.local.probe import Findings, probe
+from cloud_ml.settings import EngineSettings
+from support.gangs import gang_of, run
+from support.machine import spawner_pid
+
+pytestmark = pytest.mark.anyio
+
+_LIMIT_S = 60.0
+_LIMITS = ("memory.limit_in_bytes", "cpu.cfs_quota_us", "memory.max", "cpu.max")
+_LIBRARY = """
+import os, random, sys, time
+BORN, LUCK = time.time(), random.random()
+AT_IMPORT = dict(os.environ)
+open(os.path.expanduser("~/.slowlib"), "w").write("left by the import")
+print("slowlib speaks", file=sys.stderr)
+"""
+_TRAINER = """
+import json, os, socket, sys, time
+BEGUN = time.time()
+import helper, slowlib
+print(json.dumps({
+    "ahead": slowlib.BORN < BEGUN - 0.0005 and "slowlib" in sys.modules and BEGUN - slowlib.BORN,
+    "argv": sys.argv[1:], "program": os.path.basename(sys.argv[0]), "name": __name__, "spec": __spec__.name,
+    "cwd": os.getcwd(), "path": sys.path, "prefix": sys.prefix, "executable": sys.executable,
+    "environment": dict(os.environ), "host": socket.gethostname(), "home": sorted(os.listdir(".")),
+    "tmp": os.listdir("/tmp"), "user": os.getuid(), "luck": slowlib.LUCK,
+    "descriptors": sorted(map(int, os.listdir("/proc/self/fd")))[:-1],
+    "links": [os.readlink(f"/proc/self/fd/{fd}").partition(":")[0] for fd in range(3)],
+    "status": [l for l in open("/proc/self/status") if l.startswith(("Cap", "NoNewPrivs", "Seccomp:"))],
+    "mounts": sorted({l.split()[4] + " " + l.split()[5].split(",")[0] for l in open("/proc/self/mountinfo")}),
+    "processes": sorted(int(p) for p in os.listdir("/proc") if p.isdigit()),
+    "groups": open("/proc/self/cgroup").read(), "threads": len(os.listdir("/proc/self/task")),
+    "signals": [l for l in open("/proc/self/status") if l.startswith(("SigBlk", "SigIgn"))],
+    "umask": [l for l in open("/proc/self/status") if l.startswith("Umask")],
+    "environ_of_modules": sorted(k for k in slowlib.AT_IMPORT if k.startswith("CLOUDML_")),
+    "session": os.getsid(0) == os.getpid() or os.getsid(0),
+}))
+exec(os.environ.get("CLOUDML_TEST_CODE", ""))
+"""
+
+
+@pytest.fixture
+def engine_settings() -> EngineSettings:
+    return EngineSettings(zygotes=2, network="none", zygote_memory="100M", zygote_import_s=3.0)
+
+
+@pytest.fixture
+def findings(tmp_path: Path, engine_settings: EngineSettings) -> Findings:
+    root = tmp_path / "engine"
+    Ledger(root).create()
+    (root / "r").mkdir()
+    _offer(root / "r", tmp_path / "index")
+    uv = Path(sys.executable).with_name("uv")
+    found = probe(engine_settings, root=root, environments_home=root / "e", runtimes_dir=root / "r", uv=uv)
+    if not found.config.zygotes.most:
+        pytest.skip("; ".join(found.missing))
+    return found
+
+
+@pytest.fixture
+def trainer(tmp_path: Path) -> Callable[..., Gang]:
+    def made(code: str = "", *words: str, files: dict[str, str] | None = None, **changes: Any) -> Gang:
+        name = f"{len(os.listdir(tmp_path))}.whl"
+        content = {"work.py": _TRAINER, "helper.py": "", **(files or {})}
+        wheel = _wheel(tmp_path / name, "trainer", content)
+        plan = EnvironmentPlan(TrainerSource(str(wheel), "trainer-1.0-py3-none-any.whl"), "slow", None, "work")
+        told = {"CLOUDML_TEST_CODE": code, **changes.pop("variables", {})}
+        return gang_of("python", "-m", "work", *words, environment=plan, variables=told, network="none", **changes)
+
+    return made
+
+
+async def test_the_next_gang_of_a_kind_finds_its_imports_made(engine: LocalEngine, trainer: Any) -> None:
+    seen, log = await run(engine, trainer())
+    assert seen.succeeded, log
+    assert "imported" not in seen.stages
+    await _waits(engine)
+    seen, log = await run(engine, trainer("", "--epochs", "3", files={"helper.py": "# another version"}))
+    assert seen.succeeded, log
+    assert "imported" in seen.stages
+    told = _told(log)
+    assert told["ahead"] > 0
+    assert told["argv"] == ["--epochs", "3"]
+    assert "slowlib speaks\n" in log  # what the import said is in the log, as ever
+
+
+async def test_the_code_cannot_tell_the_difference(engine: LocalEngine, trainer: Any, tmp_path: Path) -> None:
+    mounts = []
+    for name, writable in (("read", False), ("write", True)):
+        (tmp_path / name).mkdir(mode=0o755)
+        mounts.append(Mount(str(tmp_path / name), f"/storage/team/{name}", writable))
+    _, log = await run(engine, trainer("", "a", "b", mounts=tuple(mounts), labels={"job": "mine"}))
+    ordinary = _told(log)
+    await _waits(engine)
+    seen, log = await run(engine, trainer("", "a", "b", mounts=tuple(mounts), labels={"job": "mine"}))
+    ahead = _told(log)
+    assert "imported" in seen.stages, log
+    for told in (ordinary, ahead):
+        told["mounts"] = sorted(_normal(told["mounts"]))
+    assert ahead["mounts"] == ordinary["mounts"]
+    own = ("ahead", "luck", "environment", "groups", "path", "environ_of_modules")
+    assert {k: v for k, v in ahead.items() if k not in own} == {k: v for k, v in ordinary.items() if k not in own}
+    assert _normal(ahead["path"]) == _normal(ordinary["path"])
+    differs = {n for n, v in ahead["environment"].items() if ordinary["environment"].get(n) != v}
+    assert differs <= {"CLOUDML_GANG", "PATH"}
+    assert set(ahead["environment"]) == set(ordinary["environment"])
+
+
+async def test_a_gang_of_another_kind_starts_the_ordinary_way(engine: LocalEngine, trainer: Any) -> None:
+    """Each of these would see imports that were made for others, or with other variables."""
+    await run(engine, trainer())
+    await _waits(engine)
+    others: dict[str, Any] = {
+        "another organisation": {"tenant": 2},
+        "variables of its own": {"variables": {"SLOW_MODE": "1"}},
+        "a prepare command": {"prepare_command": "true"},
+        "fewer threads": {"cpu_millis": 500},
+        "a module that hides one": {"files": {"slowlib.py": "BORN = LUCK = 1e12; AT_IMPORT = {}"}},
+        "a module that hides a standard one": {"files": {"json.py": ""}},
+        "code that runs at every start": {"files": {"sitecustomize.py": "print('site')"}},
+        "a path file": {"files": {"more.pth": "import sys"}},
+    }
+    for what, changes in others.items():
+        seen, log = await run(engine, trainer(**changes))
+        assert (seen.succeeded, "imported" in seen.stages) == (True, False), f"{what}: {log}"
+        await run(engine, trainer())
+        await _waits(engine)
+
+
+async def test_one_serves_one_gang_and_nothing_of_the_import_is_shared(engine: LocalEngine, trainer: Any) -> None:
+    await run(engine, trainer())
+    luck = set()
+    for _ in range(2):
+        await _waits(engine)
+        gangs = [trainer(), trainer()]
+        ends = await asyncio.gather(*(run(engine, gang) for gang in gangs))
+        assert sum("imported" in seen.stages for seen, _ in ends) == 1
+        luck |= {_told(log)["luck"] for _, log in ends}
+    assert len(luck) == 4
+
+
+async def test_the_end_of_the_gang_is_the_end_of_everything_in_it(engine: LocalEngine, trainer: Any) -> None:
+    await run(engine, trainer())
+    supervisor = await _waits(engine)
+    code = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True); sys.exit(3)"
+    gang = trainer(code)
+    seen, log = await run(engine, gang)
+    assert "imported" in seen.stages, log
+    assert (seen.processes[0].exit_code, list(proctree.descendants(supervisor))) == (3, [])
+
+
+async def test_its_limits_are_the_gangs_when_that_begins(engine: LocalEngine, trainer: Any) -> None:
+    await run(engine, trainer())
+    await _waits(engine)
+    seen, log = await run(engine, trainer("b = bytearray(150 << 20); print(len(b))"))
+    assert (seen.succeeded, "imported" in seen.stages) == (True, True), log  # more than one that waits may have
+    assert seen.processes[0].usage is not None
+    gang = trainer("b = bytearray(150 << 20)", memory_bytes=64 << 20)
+    await _waits(engine)
+    seen, log = await run(engine, gang)
+    assert "imported" in seen.stages, log
+    assert seen.reason is Reason.OUT_OF_MEMORY
+
+
+async def test_one_that_waits_is_held_to_its_limits(engine: LocalEngine, findings: Findings, trainer: Any) -> None:
+    await run(engine, trainer())
+    supervisor = await _waits(engine)
+    hierarchy = cgroups.restore(dict(findings.config.cgroups))
+    assert hierarchy is not None
+    inside = max(proctree.descendants(supervisor))
+    groups = [hierarchy.group(name) for name in hierarchy.names()]
+    group = next(group for group in groups if inside in group.processes())
+    doors = [Path(door).parent for door in group.doors()]
+    limits = {
+        name: (door / name).read_text().split()[0] for door in doors for name in _LIMITS if (door / name).exists()
+    }
+    assert str(100 << 20) in limits.values()  # memory
+    assert {"5000"} & set(limits.values())  # cpu: a twentieth of a core
+    assert supervisor not in group.processes()
+
+
+async def test_one_that_is_killed_costs_the_next_gang_only_time(engine: LocalEngine, trainer: Any) -> None:
+    await run(engine, trainer())
+    supervisor = await _waits(engine)
+    os.kill(max(proctree.descendants(supervisor)), signal.SIGKILL)
+    await _until(lambda: process_start(supervisor) is None)
+    seen, log = await run(engine, trainer())
+    assert seen.succeeded, log
+
+
+async def test_one_that_stops_answering_costs_the_next_gang_only_time(engine: LocalEngine, trainer: Any) -> None:
+    await run(engine, trainer())
+    supervisor = await _waits(engine)
+    os.kill(max(proctree.descendants(supervisor)), signal.SIGSTOP)
+    seen, log = await run(engine, trainer())
+    assert (seen.succeeded, "imported" in seen.stages) == (True, False), log
+
+
+@pytest.mark.parametrize(
+    "library",
+    ["import os; os._exit(1)", "import time; time.sleep(600)", "x = [bytearray(1 << 20) for _ in range(300)]"],
+    ids=["ends", "hangs", "swells"],
+)
+async def test_an_import_that_does_not_end_well_is_not_tried_again(
+    engine: LocalEngine, findings: Findings, trainer: Any, tmp_path: Path, library: str
+) -> None:
+    """It is imported ahead only: the gang itself does not."""
+    _offer(Path(findings.config.runtimes_dir), tmp_path / "index", "slow", library, "unfit")
+    seen, log = await run(engine, trainer())
+    assert seen.succeeded, log
+    log_file = Path(findings.config.root, "spawner.log")
+    await _until(lambda: "no zygote" in log_file.read_text())
+    seen, log = await run(engine, trainer())
+    assert (seen.succeeded, "imported" in seen.stages) == (True, False), log
+    assert log_file.read_text().count("no zygote") == 1
+
+
+async def test_a_sandbox_that_was_tampered_with_is_not_entered(
+    engine: LocalEngine, findings: Findings, trainer: Any, tmp_path: Path
+) -> None:
+    """Packages of a tenant may run code when they are imported: it is not led outside, nor is the gang confused."""
+    _offer(
+        Path(findings.config.runtimes_dir), tmp_path / "index", "slow", "import os; os.symlink('/etc', '/fds')", "bad"
+    )
+    bucket = tmp_path / "bucket"
+    bucket.mkdir(mode=0o755)
+    mounts = (Mount(str(bucket), "/fds/bucket", writable=False),)
+    await run(engine, trainer(mounts=mounts))
+    await _waits(engine)
+    seen, log = await run(engine, trainer(mounts=mounts))
+    assert (seen.succeeded, "imported" in seen.stages) == (True, False), log
+    assert "cannot be shown" in Path(findings.config.root, "spawner.log").read_text()
+
+
+async def test_no_more_wait_than_may(engine: LocalEngine, trainer: Any) -> None:
+    supervisors = []
+    for tenant in (1, 2, 3):
+        await run(engine, trainer(tenant=tenant))
+        supervisors.append(await _waits(engine, than=supervisors))
+    await _until(lambda: process_start(supervisors[0]) is None)
+    assert [process_start(pid) is not None for pid in supervisors] == [False, True, True]
+
+
+async def test_they_go_with_the_spawner(engine: LocalEngine, findings: Findings, trainer: Any) -> None:
+    await run(engine, trainer())
+    supervisor = await _waits(engine)
+    family = [supervisor, *proctree.descendants(supervisor)]
+    spawner = spawner_pid(Path(findings.config.root))
+    assert spawner is not None
+    os.kill(spawner, signal.SIGKILL)
+    await _until(lambda: all(process_start(pid) is None for pid in family))
+    assert list(Path(findings.config.root, "zygotes").iterdir()) == []
+
+
+async def test_they_go_with_an_engine_that_nobody_needs(engine: LocalEngine, findings: Findings, trainer: Any) -> None:
+    await run(engine, trainer())
+    supervisor = await _waits(engine)
+    family = [supervisor, *proctree.descendants(supervisor)]
+    await engine.close()
+    await _until(lambda: all(process_start(pid) is None for pid in family))
+    folders = [Path(value) for name, value in findings.config.cgroups.items() if name != "version"]
+    assert not [folder for folder in folders if folder.exists()]
+
+
+def _normal(path: list[str]) -> list[str]:
+    return [re.sub("/trainers/[^/]+/", "/trainers/", entry) for entry in path]
+
+
+def _told(log: str) -> dict[str, Any]:
+    line = next((line for line in log.splitlines() if line.startswith("{")), None)
+    assert line is not None, log
+    told: dict[str, Any] = json.loads(line)
+    return told
+
+
+async def _waits(engine: LocalEngine, than: Sequence[int] = ()) -> int:
+    """The supervisor whose interpreter has imported and waits; another one ``than`` those."""
+    async with asyncio.timeout(_LIMIT_S):
+        while True:
+            zygotes = set((await engine._request({}))["zygotes"]) - set(than)
+            if zygotes:
+                return int(min(zygotes))
+            await asyncio.sleep(0.1)  # it is made when nobody asks anything
+
+
+def _offer(
+    runtimes: Path, index: Path, name: str = "slow", unfit: str = "", package: str = "slowlib", library: str = _LIBRARY
+) -> None:
+    """A runtime with one package, from an index of its own; with a second module that only imports ahead load."""
+    folder = index / package
+    folder.mkdir(parents=True)
+    wheel = f"{package}-1.0-py3-none-any.whl"
+    _wheel(folder / wheel, package, {"slowlib.py": library, "unfit.py": unfit})
+    (folder / "index.html").write_text(f'<a href="{wheel}">{wheel}</a>')
+    (runtimes / f"{name}.toml").write_text(
+        textwrap.dedent(
+            f"""
+            name = "{name}"
+            version = "1"
+            default = true
+            requires = ["{package}"]
+            indexes = ["file://{index}"]
+            preload = ["slowlib"{', "unfit"' if unfit else ""}]
+            threads = ["SLOW_THREADS"]
+            """
+        )
+    )
+
+
+def _wheel(target: Path, name: str, files: dict[str, str]) -> Path:
+    about = f"{name}-1.0.dist-info"
+    written = {
+        **files,
+        f"{about}/METADATA": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
+        f"{about}/WHEEL": "Wheel-Version: 1.0\nGenerator: test\nRoot-Is-Purelib: true\nTag: py3-none-any\n",
+    }
+    written[f"{about}/RECORD"] = "".join(f"{file},,\n" for file in (*written, f"{about}/RECORD"))
+    with zipfile.ZipFile(target, "w") as archive:
+        for file, text in written.items():
+            archive.writestr(file, text)
+    return target
+
+
+async def _until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(_LIMIT_S):
+        while not holds():
+            await asyncio.sleep(0.02)
