@@ -76,6 +76,7 @@ def describe(session: Session, name: str, output: str | None) -> None:
             "Added to memory": f"{one.base_memory // 2**20}M" if one.base_memory else "",
             "Sets": ", ".join(f"{name}={value}" for name, value in one.environment.items()),
             "Sets to cores": ", ".join(one.threads),
+            "Imported ahead": ", ".join(one.preload) and f"{', '.join(one.preload)}, where the operator allows it",
             "Requires": ", ".join(one.requires),
         }
     )

@@ -17,6 +17,7 @@ _LED_TO = {
     "resolved": "resolve",
     "installed": "install",
     "environment": "environment",
+    "imported": "imported ahead",
     "started": "start",
     "output": "to first output",
 }
@@ -28,6 +29,7 @@ _AFTER = {
     "resolved": "install",
     "installed": "environment",
     "environment": "start",
+    "imported": "start",
     "started": "run",
     "output": "run",
 }

@@ -218,6 +218,7 @@ class RuntimeState:
     packages: Sequence[str] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     threads: Sequence[str] = ()
+    preload: Sequence[str] = ()
 
 
 @runtime_checkable

@@ -12,7 +12,8 @@ class Runtime:
     ``python`` is the interpreter's full version, empty while it is not there. One that is not ``ready`` is
     installed when a job first needs it. ``size_bytes`` is what its packages take on the server's disk,
     ``base_memory`` the bytes that are added to a job's memory limit. ``threads`` names the variables that are
-    set to the number of cores of a job with a limit.
+    set to the number of cores of a job with a limit. ``preload`` names the modules that an interpreter may have
+    imported before a job asks, where the operator allows it.
     """
 
     name: str
@@ -29,6 +30,7 @@ class Runtime:
     packages: list[str] = field(default_factory=list)
     environment: dict[str, str] = field(default_factory=dict)
     threads: list[str] = field(default_factory=list)
+    preload: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True, kw_only=True)

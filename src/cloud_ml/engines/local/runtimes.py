@@ -196,4 +196,5 @@ def _shown(state: State) -> RuntimeState:
         packages=state.packages,
         environment=one.environment,
         threads=one.threads,
+        preload=one.preload,
     )

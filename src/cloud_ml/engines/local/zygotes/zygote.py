@@ -31,7 +31,7 @@ FOLDER = "zygotes"
 _PROGRAM = Path(__file__).with_name("waiting.py")
 _REPLACED = (sandbox.WORK, "/tmp", sandbox.ENVIRONMENT)  # noqa: S108
 _MOST_TOLD = 1 << 20
-_ANSWER_S = 5.0
+_ANSWER_S = 2.0
 _GONE_S, _LOOK_S = 2.0, 0.002
 _IMPORTING_MILLIS, _WAITING_MILLIS = 1000, 50
 
