@@ -12,7 +12,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-runtimes test-sandbox test-api-fuzz fuzz faults soak check format bench load bench-peers bench-serving performance docs record lock audit sbom clean
+.PHONY: help setup demo test test-fast test-server test-runtimes test-sandbox test-api-fuzz fuzz faults soak test-serving-long check format bench load bench-peers bench-serving performance docs record lock audit sbom clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-14s %s\n' "$$n" "$$t"; done
@@ -48,6 +48,9 @@ faults: $(VENV)/.develop  ## Kill, stop, starve and deceive real servers, and lo
 
 soak: $(VENV)/.develop  ## Load for SOAK_S seconds (two hours), then what the server holds on to; SOAK_KILL_S=20 kills it meanwhile
 	$(BIN)/python tests/soak/soak.py
+
+test-serving-long: $(VENV)/.develop  ## Requests and reloads of a model server, and what it holds on to (SERVING_REQUESTS=1000000 SERVING_RELOADS=1000: the whole)
+	$(PYTEST) tests/soak/test_model_server.py -q -s -p no:xdist
 
 check: $(VENV)/.develop  ## Format, lint, types, import rules
 	$(BIN)/ruff format --check src tests benchmarks examples tools docs

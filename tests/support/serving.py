@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -60,18 +62,22 @@ def model_server(*flags: str, python: Path | str = sys.executable) -> Iterator[R
     command = [str(python), "-m", "cloud_ml.serving", "--port", "0", *flags]
     with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
+        rest = threading.Thread(target=collections.deque, args=(process.stderr, 0))  # a full pipe would stop it
         try:
             seen = []
             for line in process.stderr:
                 seen.append(line)
                 if found := re.search(r"listening on \S+:(\d+)", line):
+                    rest.start()
                     yield Running(process, int(found[1]))
                     break
             else:
                 raise AssertionError("it did not start:\n" + "".join(seen))
         finally:
             process.terminate()
-            process.communicate(timeout=20)
+            process.wait(timeout=20)
+            if rest.ident is not None:
+                rest.join(20)
     assert process.returncode == 0
 
 

@@ -1,6 +1,7 @@
 """What a model takes and gives: named tensors with a type and a shape."""
 
-from collections.abc import Mapping, Sequence
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cloud_ml.serving.dtypes import DType
@@ -60,6 +61,16 @@ class Signature:
     def __str__(self) -> str:
         given, back = ("; ".join(str(spec) for spec in side) for side in (self.inputs, self.outputs))
         return f"signature {self.name!r} takes ({given}) and gives ({back})"
+
+    @contextlib.contextmanager
+    def told(self) -> Iterator[None]:
+        """What is refused inside says what would be right."""
+        try:
+            yield
+        except BadRequest as error:
+            if str(self) in error.message:
+                raise
+            raise BadRequest(f"{error.message}: {self}") from error
 
     def check_names(self, given: Mapping[str, object]) -> None:
         """Refuse a request that lacks an input or has one too many.

@@ -46,6 +46,11 @@ def arrays_of(signature: Signature, asked: Any) -> list[Array]:
     Raises:
         BadRequest: where they are not what the signature takes.
     """
+    with signature.told():
+        return _arrays_of(signature, asked)
+
+
+def _arrays_of(signature: Signature, asked: Any) -> list[Array]:
     places = {proto.name: place for place, proto in enumerate(asked.inputs)}
     if len(places) != len(asked.inputs):
         raise BadRequest(f"an input is there twice: {signature}")

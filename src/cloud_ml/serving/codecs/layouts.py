@@ -19,6 +19,9 @@ MOST = 1024
 LONGEST = 4096
 """Bytes outside of values that a layout may have."""
 
+WORTH = 16_384
+"""Bytes of a request from which on a view costs less than a copy."""
+
 P = TypeVar("P")
 Spans = list[tuple[int, int]]
 
@@ -34,6 +37,13 @@ class Layout(Generic[P]):
     def fits(self, body: bytes) -> bool:
         """Whether a request of the same length has this layout."""
         return all(body[start:end] == literal for start, end, literal in self.literals)
+
+    def values(self, body: bytes) -> list[bytes | memoryview]:
+        """What lies in the spans; large ones are not copied."""
+        if len(body) < WORTH:
+            return [body[start:end] for start, end in self.spans]
+        view = memoryview(body)
+        return [view[start:end] for start, end in self.spans]
 
 
 class Layouts(Generic[P]):

@@ -15,6 +15,8 @@ from cloud_ml.serving.signatures import Shape, Signature
 
 LARGEST = 1 << 31
 """Bytes that a tensor may have; a shape is no reason to ask for memory."""
+FILLED = 1 << 18
+"""Bytes of a tensor whose list of values is filled up: a few bytes must not become gigabytes."""
 
 _FIELD_NUMBERS = {
     "float_val": 5, "double_val": 6, "int_val": 7, "string_val": 8, "scomplex_val": 9, "int64_val": 10,
@@ -50,8 +52,9 @@ def arrays_of(signature: Signature, protos: Mapping[str, Any]) -> list[Array]:
     arrays = []
     for spec in signature.inputs:
         proto = protos[spec.name]
-        signature.check_tensor(spec, dtype_of(spec.name, proto), shape_of(spec.name, proto))
-        arrays.append(decode(spec.name, proto))
+        with signature.told():
+            signature.check_tensor(spec, dtype_of(spec.name, proto), shape_of(spec.name, proto))
+            arrays.append(decode(spec.name, proto))
     return arrays
 
 
@@ -74,6 +77,9 @@ def decode(name: str, proto: Any) -> Array:
     if flat.size != count:
         if flat.size > count or not flat.size:
             raise BadRequest(f"input {name!r} has {flat.size} values for shape {list(shape)}")
+        if count * max(dtype.size, 1) > FILLED:
+            told = f"input {name!r} has {flat.size} values for shape {list(shape)}"
+            raise BadRequest(f"{told}; a list is filled up with its last value to {FILLED} bytes at most")
         flat = np.concatenate([flat, np.broadcast_to(flat[-1:], (count - flat.size,))])
     made: Array = flat.reshape(shape)
     return made

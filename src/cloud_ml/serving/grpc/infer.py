@@ -64,10 +64,10 @@ class Infer:
             self._read(call, body)
             return
         plan = layout.plan
-        tensors = [body[start:end] for start, end in layout.spans]
+        tensors = layout.values(body)
         form: Form = plan
         if len(tensors) > len(plan.tails):
-            told = tensors.pop()
+            told = bytes(tensors.pop())
             if not told.isascii():  # whether it is text is for the library to say
                 self._read(call, body)
                 return

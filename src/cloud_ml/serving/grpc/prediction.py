@@ -53,7 +53,7 @@ class Prediction:
             self._read(call, body)
             return
         plan = layout.plan
-        tensors = [body[start:end] for start, end in layout.spans]
+        tensors = layout.values(body)
         plan.version.submit(plan.signature, Request(call, plan, tensors, plan.rows, call.deadline), plan.tails)
 
     def _read(self, call: GrpcCall, body: bytes) -> None:

@@ -12,6 +12,8 @@ from cloud_ml.serving.http2.stream import Limits, Sink, Stream
 from cloud_ml.serving.turns import Turns
 
 H = TypeVar("H")
+WORTH = 1_024
+"""Bytes of a frame that has not come whole from which on they are taken as they are."""
 CUT_SHORT_KEPT = 1_000
 """Streams that ended before their request was whole, and whose peer may not know it yet."""
 
@@ -43,6 +45,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._streams: dict[int, Stream[H]] = {}
         self._outgoing = Outgoing(turns)
         self._rest = b""
+        self._due: tuple[int, int, int] | None = None  # of a frame of data: stream, flags, bytes to come
         self._last = 0
         self._begun = False
         self._unacknowledged = 0
@@ -140,6 +143,8 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._patience.quiet = 0
         at, end = 0, len(data)
         try:
+            if self._due is not None:
+                at = self._go_on(data, *self._due)
             if not self._begun:
                 at = self._preface(data)
                 if not self._begun:
@@ -150,6 +155,8 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                 size = high << 8 | low
                 stop = at + 9 + size
                 if stop > end and size <= self._limits.frame_bytes:
+                    if kind == frames.DATA and end - at > WORTH:
+                        at = self._part(number & 0x7FFFFFFF, flags, data, at + 9, stop)
                     break
                 if size > self._limits.frame_bytes or (self._split is not None and kind != frames.CONTINUATION):
                     self._refuse(size)
@@ -164,6 +171,22 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
             self._fail(fault)
             return
         self._rest = data[at:] if at < end else b""
+
+    def _part(self, number: int, flags: int, data: bytes, at: int, stop: int) -> int:
+        """Take what has come of a frame of data, so that it is not copied to what comes; where to read on."""
+        stream = self._streams.get(number)
+        if self._split is not None or flags & frames.PADDED or stream is None or stream.asked:
+            return at - 9
+        self._data(number, 0, data, at, len(data))
+        self._due = number, flags, stop - len(data)
+        return len(data)
+
+    def _go_on(self, data: bytes, number: int, flags: int, due: int) -> int:
+        """The rest of such a frame; where the next one begins."""
+        stop = min(due, len(data))
+        self._due = (number, flags, due - stop) if stop < due else None
+        self._data(number, flags if stop == due else 0, data, 0, stop)
+        return stop
 
     def _refuse(self, size: int) -> NoReturn:
         if size > self._limits.frame_bytes:
