@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
-from cloud_ml.errors import CloudMlError, NotFound, TransportError, TryAgain
+from cloud_ml.errors import CloudMlError, NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models.train_job import TrainJob
 from support import invariants
 from support.server import RealServer
@@ -187,7 +187,7 @@ class Load:
         while not ends.is_set():
             try:
                 part(client)
-            except (TransportError, TryAgain) as error:
+            except (TransportError, TryAgain, WaitTimedOut) as error:  # what never ends, ``stop`` finds
                 self.done[f"error {error.code}"] += 1
                 ends.wait(0.2)
             except Exception as error:
