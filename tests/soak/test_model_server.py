@@ -76,5 +76,6 @@ def test_reloads_leave_nothing(tmp_path: Path) -> None:
                 before = held(running)
         after = held(running)
         print([round(mb, 1) for mb in figures], before, after)
-    assert figures[-1] <= figures[1] + MORE_MB, figures
+    settled = figures[len(figures) // 2]  # by then each thread that loads has its own part of the allocator's memory
+    assert figures[-1] <= settled + MORE_MB, figures
     assert after <= before
