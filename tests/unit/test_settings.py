@@ -48,6 +48,8 @@ def test_switches_in_the_environment(text: str, value: bool) -> None:
         ({"CLOUDML_ENGINE_START_TIMEOUT_S": "inf"}, ["engine.start_timeout_s", "inf"]),
         ({"CLOUDML_ENGINE_DEFAULT_MEMORY": "100MB"}, ["engine.default_memory", "100MB", "100M"]),
         ({"CLOUDML_ENGINE_DISK_RESERVE": "lots"}, ["engine.disk_reserve", "lots", "100M"]),
+        ({"CLOUDML_ENGINE_ZYGOTE_MEMORY": ""}, ["engine.zygote_memory", "100M"]),
+        ({"CLOUDML_ENGINE_ZYGOTE_IDLE_S": "0"}, ["engine.zygote_idle_s", "from 1 up"]),
         ({"CLOUDML_ENGINE_DISK_PERIOD_S": "0"}, ["engine.disk_period_s", "0.1"]),
     ],
 )

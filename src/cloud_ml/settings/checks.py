@@ -46,6 +46,8 @@ _LEAST = {
     "engine.network_connections": 1,
     "environments.tidy_s": 1,
     "engine.max_processes": 1,
+    "engine.zygote_idle_s": 1,
+    "engine.zygote_import_s": 1,
     "gateway.message_limit_bytes": 1024,
     "gateway.timeout_s": 0.1,
     "gateway.waiting_s": 0.1,
@@ -88,6 +90,7 @@ def check(settings: Settings) -> None:
     for name in ("default_memory", "default_disk", "disk_reserve"):
         if size := getattr(settings.engine, name):
             common.check_memory(f"engine.{name}", size)
+    common.check_memory("engine.zygote_memory", settings.engine.zygote_memory)
     _check_network(settings.engine)
     try:
         found = ports_of(settings.gateway.ports)
