@@ -20,8 +20,9 @@ MORE_MB = 6.0
 
 
 def memory_mb(running: Running) -> float:
+    """What it holds for itself: its share of libraries grows when another process that has them ends."""
     rollup = Path(f"/proc/{running.process.pid}/smaps_rollup").read_text()
-    return int(re.findall(r"^Pss: +(\d+) kB", rollup, re.MULTILINE)[0]) / 1024
+    return int(re.findall(r"^Pss_Anon: +(\d+) kB", rollup, re.MULTILINE)[0]) / 1024
 
 
 def held(running: Running) -> tuple[int, int]:
@@ -76,6 +77,5 @@ def test_reloads_leave_nothing(tmp_path: Path) -> None:
                 before = held(running)
         after = held(running)
         print([round(mb, 1) for mb in figures], before, after)
-    settled = figures[len(figures) // 2]  # by then each thread that loads has its own part of the allocator's memory
-    assert figures[-1] <= settled + MORE_MB, figures
+    assert figures[-1] <= figures[1] + MORE_MB, figures
     assert after <= before
