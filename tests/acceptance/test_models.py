@@ -10,43 +10,21 @@ from pathlib import Path
 
 import onnx
 import pytest
-from onnx import TensorProto, helper
 
 from cloud_ml.client import CloudMlClient
 from support.server import RealServer, serving, trainer
-from support.serving import save
+from support.serving import SLIDES_DATA, slides_model
 
 pytestmark = pytest.mark.xdist_group("models")
 
 LIMIT_S = 100.0
-DATA = '{"keys_dtype": "int32", "keys": [[1], [2]], "X_dtype": "float32", "X": [[10.0], [30.0]]}'
-
-
-def slides_model(folder: Path) -> Path:
-    """The linear model of the slides: ``keys`` come back beside ``predict``, which is 2x + 10."""
-    nodes = [
-        helper.make_node("Mul", ["X", "w"], ["wx"]),
-        helper.make_node("Add", ["wx", "b"], ["predict"]),
-        helper.make_node("Identity", ["keys"], ["keys_out"]),
-    ]
-    numbers = [helper.make_tensor(name, TensorProto.FLOAT, [], [value]) for name, value in (("w", 2.0), ("b", 10.0))]
-    inputs = [
-        helper.make_tensor_value_info("keys", TensorProto.INT32, ["rows", 1]),
-        helper.make_tensor_value_info("X", TensorProto.FLOAT, ["rows", 1]),
-    ]
-    outputs = [
-        helper.make_tensor_value_info("keys_out", TensorProto.INT32, ["rows", 1]),
-        helper.make_tensor_value_info("predict", TensorProto.FLOAT, ["rows", 1]),
-    ]
-    graph = helper.make_graph(nodes, "linear", inputs, outputs, numbers)
-    return save(folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
 
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     with serving(tmp_path_factory.mktemp("server"), CLOUDML_GATEWAY_PORTS="18700-18749") as running:
         slides_model(running.user_home / "export")
-        (running.user_home / "data.json").write_text(DATA)
+        (running.user_home / "data.json").write_text(SLIDES_DATA)
         yield running
 
 

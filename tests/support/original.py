@@ -13,6 +13,7 @@ import socketserver
 import subprocess
 import tarfile
 import threading
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -32,15 +33,15 @@ _OTHERS = (
 _COMMON = "cloud_ml_common-0.0.2"
 
 
-def install(folder: Path) -> Path:
+def install(folder: Path, versions: Sequence[str] = INTERPRETERS) -> Path:
     """A virtual environment with the original client in ``folder``; returns its folder of programs.
 
     Its dependency ``cloud-ml-common>=0.2.2`` was never published: the one version there is serves as well,
     once it says that it is the one that is asked for.
     """
-    python = _interpreter()
+    python = _interpreter(versions)
     if python is None:
-        pytest.skip(f"the original client needs Python {' or '.join(INTERPRETERS)}; none is on PATH or in PYENV_ROOT")
+        pytest.skip(f"the original client needs Python {' or '.join(versions)}; none is on PATH or in PYENV_ROOT")
     programs = folder / "bin"
     _do([python, "-m", "venv", str(folder)])
     pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
@@ -164,8 +165,8 @@ class _Connect(socketserver.StreamRequestHandler):
                     other[ready].sendall(chunk)
 
 
-def _interpreter() -> str | None:
-    for version in INTERPRETERS:
+def _interpreter(versions: Sequence[str]) -> str | None:
+    for version in versions:
         versions = Path(os.environ.get("PYENV_ROOT", "/nonexistent")) / "versions"
         for candidate in sorted(versions.glob(f"{version}.*/bin/python")):
             return str(candidate)

@@ -21,6 +21,8 @@ from onnx import TensorProto, helper
 from cloud_ml.serving.dtypes import BY_NAME
 from cloud_ml.serving.protos import message
 
+SLIDES_DATA = '{"keys_dtype": "int32", "keys": [[1], [2]], "X_dtype": "float32", "X": [[10.0], [30.0]]}'
+"""The data file of the slides."""
 PREDICT = "/tensorflow.serving.PredictionService/Predict"
 
 
@@ -32,6 +34,26 @@ def save_linear(folder: Path, slope: float = 2.0, intercept: float = 10.0) -> Pa
     ]
     sides = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows"])] for name in "xy"]
     graph = helper.make_graph(nodes, "linear", *sides, numbers)
+    return save(folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
+
+
+def slides_model(folder: Path) -> Path:
+    """The linear model of the slides: ``keys`` come back beside ``predict``, which is 2x + 10."""
+    nodes = [
+        helper.make_node("Mul", ["X", "w"], ["wx"]),
+        helper.make_node("Add", ["wx", "b"], ["predict"]),
+        helper.make_node("Identity", ["keys"], ["keys_out"]),
+    ]
+    numbers = [helper.make_tensor(name, TensorProto.FLOAT, [], [value]) for name, value in (("w", 2.0), ("b", 10.0))]
+    inputs = [
+        helper.make_tensor_value_info("keys", TensorProto.INT32, ["rows", 1]),
+        helper.make_tensor_value_info("X", TensorProto.FLOAT, ["rows", 1]),
+    ]
+    outputs = [
+        helper.make_tensor_value_info("keys_out", TensorProto.INT32, ["rows", 1]),
+        helper.make_tensor_value_info("predict", TensorProto.FLOAT, ["rows", 1]),
+    ]
+    graph = helper.make_graph(nodes, "linear", inputs, outputs, numbers)
     return save(folder, helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9))
 
 

@@ -1,0 +1,39 @@
+"""``cloudml models predict`` of the original client, unmodified, with the TensorFlow that it imports."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from support.original import OriginalClient, Tunnel, install
+from support.server import serving
+from support.serving import SLIDES_DATA, slides_model
+
+pytestmark = [pytest.mark.slow, pytest.mark.runtimes, pytest.mark.timeout(900)]
+
+NEEDED = ("tensorflow==1.15.5", "protobuf<3.21", "grpcio<1.50", "numpy<1.20")
+"""The last of those that have what it imports: ``tf.app``, ``grpc.beta``, messages made by an old compiler."""
+
+
+def test_it_reads_what_the_platform_answers(tmp_path: Path) -> None:
+    programs = install(tmp_path / "original", ("3.7",))
+    pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check", "install", "-q", *NEEDED]
+    done = subprocess.run(pip, capture_output=True, text=True, timeout=600, check=False)
+    if done.returncode:
+        pytest.skip(f"TensorFlow 1.15 cannot be installed here: {(done.stderr.strip().splitlines() or ['?'])[-1]}")
+    (tmp_path / "server").mkdir()
+    with serving(tmp_path / "server") as server:
+        slides_model(server.user_home / "export")
+        server.cli("models", "deploy", "linear", "v1", "./export", "--access", "open", "-W", timeout_s=120).good()
+        home = tmp_path / "home"
+        home.mkdir()
+        (home / "data.json").write_text(SLIDES_DATA)
+        tunnel = Tunnel(server.port)
+        client = OriginalClient(programs, server, home, home / "none.pem", tunnel)
+        answer = client("models", "predict", "-n", "linear", "-v", "v1", "-f", "data.json").good().out
+        tunnel.close()
+    told = sorted(re.findall(r"(keys_out|predict): ([0-9.]+)", answer))
+    assert told == [("keys_out", "1"), ("keys_out", "2"), ("predict", "30.0"), ("predict", "70.0")], answer
