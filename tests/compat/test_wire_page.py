@@ -108,7 +108,6 @@ NOT_OFFERED: list[dict[str, Any]] = [
     {"volume_type": "ceph", "volume_path": "/x", "mount_path": "/y", "mount_read_only": True},
     {"node_selector_key": "zone", "node_selector_value": "a"},
     {"tensorboard_logdir": "fds://cloudml/logs"},
-    {"model_name": "linear", "model_version": "v1"},
     {"hyperparameters": {"goal": "MINIMIZE", "output_path": "fds://cloudml/hp", "params": [{"lr": 0.1}]}},
 ]
 
@@ -233,9 +232,7 @@ async def test_free_resources_are_a_list_of_one(served: Served) -> None:
     assert isinstance(row["available_mem"], str)
 
 
-@pytest.mark.parametrize(
-    "path", ["/model", "/dev", "/tensorboard", "/hp", "/pipeline", "/schedule", "/secret", "/ceph"]
-)
+@pytest.mark.parametrize("path", ["/dev", "/tensorboard", "/hp", "/pipeline", "/schedule", "/secret", "/ceph"])
 async def test_rooms_that_are_not_built_answer_in_json(served: Served, path: str) -> None:
     answer = await served.member.original("GET", f"{V1}{path}")
     assert (answer.status, answer.json()["error"]) == (404, True)

@@ -21,6 +21,7 @@ from faults.test_failpoints_of_a_start import version
 from support import invariants
 from support.environments import pack
 from support.server import RealServer, eventually, trainer
+from support.unpacking import UNPACKING
 
 OLD = "8c35349"
 """The last commit with schema 0002."""
@@ -42,7 +43,7 @@ def old(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("old")
     folder.chmod(0o755)
     with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:
-        archive.extractall(folder, filter="data")
+        archive.extractall(folder, **UNPACKING)
     venv.create(folder / "venv", symlinks=True)
     site = Path(sysconfig.get_path("purelib", vars={"base": str(folder / "venv")}))
     (folder / "src" / "cloud_ml").rename(site / "cloud_ml")

@@ -47,6 +47,8 @@ NOT_FUZZED = {
     "engines.local.runtimes": _OURS,
     "engines.local.spawner": _OURS,
     "engines.local.standby": _OURS,
+    "engines.local.zygotes.waiting": "an order of the supervisor, over a pipe that nobody else has",
+    "engines.local.zygotes.zygote": "what an interpreter says that ran imports only; `test_zygotes.py` say worse to it",
     "environments.ahead": _OURS,
     "gateway.control": "a line of the server, or of another gateway, with the token of a private folder",
     "gateway.link": "a line of the gateway, over a socket in a private folder",

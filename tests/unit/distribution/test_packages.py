@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from support.unpacking import UNPACKING
+
 ROOT = Path(__file__).resolve().parents[3]
 PARTS = ("src/cloud_ml", "locks", "tests/unit/distribution", ".gitignore")
 FILES = ("pyproject.toml", "README.md", "CHANGELOG.md", "LICENSE", "SECURITY.md")
@@ -74,7 +76,7 @@ def test_a_wheel_made_of_the_sdist_is_the_wheel(
     (wheel,) = (content for name, content in built[0].items() if name.endswith(".whl"))
     (tmp_path / "sdist.tar.gz").write_bytes(sdist)
     with tarfile.open(tmp_path / "sdist.tar.gz") as tar:
-        tar.extractall(tmp_path, filter="data")
+        tar.extractall(tmp_path, **UNPACKING)
     (tree,) = tmp_path.glob("cloud_ml-*")
     (again,) = build(tree, tmp_path / "out", ["wheel"], umask=0o022).values()
     assert again == wheel

@@ -126,7 +126,7 @@ class Zygote:
         words = self._hear(self._deadline, line)
         try:
             names = json.loads(words)["loaded"] if words else None
-        except (ValueError, KeyError, TypeError):
+        except (ValueError, KeyError, TypeError, RecursionError):
             names = None
         if not isinstance(names, list):
             return False
