@@ -262,13 +262,15 @@ def test_the_storage_client(cloudml: OriginalClient) -> None:
 def test_a_model_service(cloudml: OriginalClient) -> None:
     save_linear(cloudml.server.bucket("linear-model", "1"))
     # It fails on an attribute that newer Pythons' dictionaries lack when it prints a service: its own defect.
-    cloudml("models", "create", "-n", "linear-model", "-v", "v1", "-u", "fds://cloudml/linear-model", "-c", "0.5")
+    made = cloudml(
+        "models", "create", "-n", "linear-model", "-v", "v1", "-u", "fds://cloudml/linear-model", "-c", "0.5"
+    )
 
     def row() -> str:
         listed = cloudml("models", "list").good().out.splitlines()
-        return next(line for line in listed if line.startswith("linear-model "))
+        return next((line for line in listed if line.startswith("linear-model ")), "")
 
-    eventually(lambda: "running" in row(), "the service runs", limit_s=90)
+    eventually(lambda: "running" in row(), f"the service runs: {made}", limit_s=90)
     assert re.search(r"127\.0\.0\.1:\d+", row())
     assert "is ready" in cloudml("models", "logs", "linear-model", "v1").good().out
     assert "is ready" in cloudml("models", "logs", "linear-model", "v1", "-ri", "0").good().out
