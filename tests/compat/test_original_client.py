@@ -262,9 +262,8 @@ def test_the_storage_client(cloudml: OriginalClient) -> None:
 def test_a_model_service(cloudml: OriginalClient) -> None:
     save_linear(cloudml.server.bucket("linear-model", "1"))
     # It fails on an attribute that newer Pythons' dictionaries lack when it prints a service: its own defect.
-    made = cloudml(
-        "models", "create", "-n", "linear-model", "-v", "v1", "-u", "fds://cloudml/linear-model", "-c", "0.5"
-    )
+    asked = "-n linear-model -v v1 -u fds://cloudml/linear-model -c 0.5 -M 300M"
+    made = cloudml("models", "create", *asked.split())
 
     def row() -> str:
         listed = cloudml("models", "list").good().out.splitlines()
