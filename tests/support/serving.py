@@ -66,10 +66,11 @@ def save(folder: Path, model: onnx.ModelProto) -> Path:
 
 @dataclass
 class Running:
-    """A model server that listens."""
+    """A model server that listens. ``ports`` are all of its own, in the order of its flags."""
 
     process: subprocess.Popen[str]
     port: int
+    ports: Sequence[int] = ()
 
     @contextlib.contextmanager
     def channel(self, **options: Any) -> Iterator[grpc.Channel]:
@@ -86,12 +87,15 @@ def model_server(*flags: str, python: Path | str = sys.executable) -> Iterator[R
         assert process.stderr is not None
         rest = threading.Thread(target=collections.deque, args=(process.stderr, 0))  # a full pipe would stop it
         try:
-            seen = []
+            seen: list[str] = []
+            ports: list[int] = []
+            wanted = 2 if "--rest_api_port" in flags else 1
             for line in process.stderr:
                 seen.append(line)
-                if found := re.search(r"listening on \S+:(\d+)", line):
+                ports += [int(port) for port in re.findall(r"listening on \S+:(\d+)", line)]
+                if len(ports) == wanted:
                     rest.start()
-                    yield Running(process, int(found[1]))
+                    yield Running(process, ports[0], ports)
                     break
             else:
                 raise AssertionError("it did not start:\n" + "".join(seen))

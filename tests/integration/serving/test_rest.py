@@ -186,8 +186,7 @@ def test_a_second_port_speaks_everything_too(tmp_path: Path) -> None:
     save_linear(tmp_path / "1")
     flags = ("--model_name", "linear", "--model_base_path", str(tmp_path), "--rest_api_port", "0")
     with model_server(*flags) as running:
-        assert running.process.stderr is not None
-        other = Running(running.process, int(running.process.stderr.readline().rsplit(":", 1)[1]))
+        other = Running(running.process, running.ports[1])
         for each in (running, other):
             assert ask(each, "POST", PREDICT, {"inputs": [1]}) == (200, {"outputs": [12.0]})
             with each.channel() as channel:

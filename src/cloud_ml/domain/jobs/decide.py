@@ -171,9 +171,10 @@ def _staging(status: JobStatus, gang: ObservedGang, now: datetime, rules: Rules)
 def _ended(job: JobRecord, gang: ObservedGang, now: datetime) -> JobDecision:
     status = job.status
     reason, message = _cause(status, gang)
+    begun = _begun_unseen(status, gang)
     if gang.succeeded:
         ended = _with_findings(status.moved(Phase.SUCCEEDED, finished_at=now, reason=reason, message=message), gang)
-        return Decision(status=ended, events=[Event(now, reason, message or "the job completed")])
+        return Decision(status=ended, events=[*begun, Event(now, reason, message or "the job completed")])
     if (not_before := restart.next_start(job.spec.retry, status.attempt, reason, now)) is not None:
         attempt, most = status.attempt + 1, job.spec.retry.max_retries + 1
         sentence = f"{message}; attempt {attempt} of {most} in {(not_before - now).total_seconds():g} s"
@@ -181,9 +182,17 @@ def _ended(job: JobRecord, gang: ObservedGang, now: datetime) -> JobDecision:
             status.moved(Phase.RESTARTING, not_before=not_before, reason=reason, message=message),
             attempt=attempt, starting_at=None, started_at=None, exit_code=None, signal=None, stages={},
         )  # fmt: skip
-        return Decision(status=again, events=[Event(now, Reason.RESTARTING, sentence, EventType.WARNING)])
+        return Decision(status=again, events=[*begun, Event(now, Reason.RESTARTING, sentence, EventType.WARNING)])
     ended = _with_findings(status.moved(Phase.FAILED, finished_at=now, reason=reason, message=message), gang)
-    return Decision(status=ended, events=[Event(now, reason, message, EventType.WARNING)])
+    return Decision(status=ended, events=[*begun, Event(now, reason, message, EventType.WARNING)])
+
+
+def _begun_unseen(status: JobStatus, gang: ObservedGang) -> list[Event]:
+    """What there is to tell of an attempt that ran and ended between two looks: that it ran, and since when."""
+    started = min((process.started_at for process in gang.processes if process.started_at), default=None)
+    if status.phase is not Phase.STARTING or started is None:
+        return []
+    return [Event(started, Reason.STARTED, _started_sentence(gang).replace(" is running", " ran"))]
 
 
 def _cause(status: JobStatus, gang: ObservedGang) -> tuple[Reason, str]:
