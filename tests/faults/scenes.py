@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -31,6 +32,7 @@ _MIB = 1 << 20
 def fragile(folder: Path, **settings: object) -> Iterator[RealServer]:
     """A server whose failpoints may be ordered with ``order``."""
     orders = folder.with_name(f"{folder.name}-orders")
+    shutil.rmtree(orders, ignore_errors=True)  # of a server before, whose folder is gone and its name free again
     orders.mkdir()
     variables = {
         failpoints.FOLDER: orders,
