@@ -36,6 +36,7 @@ class Scaling:
         self._now = now
         self._policies: dict[str, tuple[Policy, int]] = {}
         self._samples: dict[str, deque[Sample]] = {}
+        self._some = asyncio.Event()
 
     def wanted(self, service: ServiceRecord) -> int:
         """The number to commit for a service: that of its status, where there is nothing to change."""
@@ -46,6 +47,7 @@ class Scaling:
             return service.status.scale
         known = self._policies.get(uid)
         self._policies[uid] = (policy, current)
+        self._some.set()
         samples = self._samples.setdefault(uid, deque())
         if known is not None and known != (policy, current):
             samples.clear()
@@ -56,10 +58,13 @@ class Scaling:
         """The service is gone, or not to be scaled."""
         self._policies.pop(uid, None)
         self._samples.pop(uid, None)
+        if not self._policies:
+            self._some.clear()
 
     async def run(self) -> None:
-        """Look every second. Never returns."""
+        """Look every second while there is a service to scale. Never returns."""
         while True:
+            await self._some.wait()
             await asyncio.sleep(_LOOK_S)
             self.look()
 
