@@ -40,9 +40,10 @@ def guided(name: str, module: str, seconds: float) -> None:
         (folder / "corpus" / f"known-{number}").write_bytes(data)
     words = "".join('"' + "".join(f"\\x{byte:02x}" for byte in word) + '"\n' for word in one.words)
     (folder / "words").write_text(words)
+    words_option = [f"-dict={folder / 'words'}"] if words else []
     options = [
         f"-max_total_time={max(1, round(seconds))}", f"-timeout={SLOW_S}", f"-rss_limit_mb={MEMORY_MB}",
-        f"-max_len={LONGEST}", f"-dict={folder / 'words'}", f"-artifact_prefix={folder}/broke-", "-print_final_stats=1",
+        f"-max_len={LONGEST}", *words_option, f"-artifact_prefix={folder}/broke-", "-print_final_stats=1",
     ]  # fmt: skip
     atheris.Setup([sys.argv[0], *options, str(folder / "corpus")], one.run)
     atheris.Fuzz()

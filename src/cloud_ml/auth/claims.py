@@ -19,6 +19,9 @@ from cloud_ml.auth import legacy, signature
 from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import Unauthenticated
 
+_LAST_MOMENT = 253_370_764_800
+"""The beginning of the year 9999, in seconds."""
+
 
 class Claim(Protocol):
     """What a signed request says of itself, in either scheme."""
@@ -94,4 +97,5 @@ def window_s(claim: Claim, *, mutation: bool, normal_s: float, bodyless_legacy_s
 
 def forget_at(claim: Claim, normal_s: float) -> datetime:
     """When the claim's ``once_token`` may be dropped: its request is out of every window then."""
-    return datetime.fromtimestamp(int(claim.date), tz=UTC) + timedelta(seconds=normal_s + 1)
+    moment = min(int(claim.date), _LAST_MOMENT)  # a link may name any end
+    return datetime.fromtimestamp(moment, tz=UTC) + timedelta(seconds=normal_s + 1)

@@ -431,7 +431,7 @@ class _Answers:
         try:
             fields = [(field[0], field[1]) for field in self._decoder.decode(block, raw=True)]
         except (HPACKError, UnicodeDecodeError, IndexError) as error:
-            raise ConnectionFault(frames.COMPRESSION_ERROR, f"header block: {error}") from error
+            raise ConnectionFault(frames.COMPRESSION_ERROR, f"header block: {type(error).__name__}") from error
         if self._table.changes != before or len(self._seen) >= REMEMBERED:
             self._seen.clear()
         found = _translated(fields)
