@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -16,7 +17,7 @@ _UNREACHABLE = ("No matching distribution", "Could not fetch", "Temporary failur
 
 def environment(*packages: str) -> Path:
     """The Python of an environment with these packages and the model server as it lies here, or a skip."""
-    wanted = ["hpack", "ml-dtypes", "numpy", "orjson", "protobuf", "uvloop", *packages]
+    wanted = [*_own_needs(), *packages]
     folder = KEPT / hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()[:16]
     python = folder / "bin" / "python"
     done = folder / ".done"
@@ -37,3 +38,10 @@ def environment(*packages: str) -> Path:
         (site / "cloud_ml.pth").write_text(str(ROOT / "src"), "utf-8")
         done.touch()
     return python
+
+
+def _own_needs() -> list[str]:
+    """What the extra ``serve`` asks for."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+    needs: list[str] = project["optional-dependencies"]["serve"]
+    return needs
