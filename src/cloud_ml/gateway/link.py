@@ -7,10 +7,6 @@ import contextlib
 import hashlib
 import json
 import logging
-import os
-import select
-import subprocess
-import sys
 from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,9 +15,10 @@ from cloud_ml.domain.services.routes import CallingKey, Figures, Route
 from cloud_ml.errors import Unavailable
 from cloud_ml.gateway.config import LOG_NAME, SOCKET_NAME, TOKEN_NAME, GatewayConfig, Instruction
 from cloud_ml.models import codec
+from cloud_ml.residents import Line, Resident
 
 _LINE_BYTES = 256 << 20
-_START_S, _ANSWER_S, _SETTLED_S = 30.0, 10.0, 5.0
+_ANSWER_S, _SETTLED_S = 10.0, 5.0
 _FIGURES_S = 1.0
 _AGAIN_S, _AGAIN_LONGEST_S = 0.2, 10.0
 logger = logging.getLogger(__name__)
@@ -36,8 +33,11 @@ class GatewayLink:
     def __init__(self, config: GatewayConfig) -> None:
         self._config = config
         self._folder = Path(config.folder)
-        self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
-        self._token = ""
+        self._gateway = Resident(
+            "gateway", "cloud_ml.gateway.main", self._folder, SOCKET_NAME, LOG_NAME,
+            "the gateway refuses", _LINE_BYTES, _ANSWER_S,
+        )  # fmt: skip
+        self._connection: Line | None = None
         self._routes: dict[str, Route] = {}
         self._keys: Mapping[str, CallingKey] | None = None
         self._untold: set[str] = set()
@@ -154,16 +154,7 @@ class GatewayLink:
     async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
         if self._connection is None:
             raise EOFError("not connected")
-        reader, writer = self._connection
-        writer.write(json.dumps({**request, "token": self._token}, separators=(",", ":")).encode() + b"\n")
-        async with asyncio.timeout(_ANSWER_S):
-            line = await reader.readline()
-        if not line:
-            raise EOFError("the connection was closed")
-        answer: dict[str, Any] = json.loads(line)
-        if not answer["ok"]:
-            raise Unavailable(f"the gateway refuses: {answer['error']}")
-        return answer
+        return await self._connection.exchange(request)
 
     async def _connect(self) -> None:
         """Find the gateway of a predecessor, or start one: it takes over from one with another configuration."""
@@ -176,40 +167,18 @@ class GatewayLink:
         await asyncio.to_thread(self._start, json.dumps(wanted))
         self._connection = await self._open()
 
-    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        self._token = (self._folder / TOKEN_NAME).read_text("ascii")
-        folder = os.open(self._folder, os.O_PATH | os.O_DIRECTORY)
-        try:  # a socket's path is limited to about a hundred bytes
-            return await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{SOCKET_NAME}", limit=_LINE_BYTES)
-        finally:
-            os.close(folder)
+    async def _open(self) -> Line:
+        return await self._gateway.open((self._folder / TOKEN_NAME).read_text("ascii"))
 
     def _disconnect(self) -> None:
         if self._connection is not None:
-            self._connection[1].close()
+            self._connection.close()
             self._connection = None
 
     def _start(self, config: str) -> None:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
-        with (self._folder / LOG_NAME).open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-m", "cloud_ml.gateway.main"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                start_new_session=True, cwd="/",
-            )  # fmt: skip
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with process.stdin, process.stdout:
-            process.stdin.write(config.encode())
-            process.stdin.close()
-            ready, _, _ = select.select([process.stdout], [], [], _START_S)
-            if not ready or process.stdout.readline() != b"ready\n":
-                process.kill()
-                process.wait()
-                words = (self._folder / LOG_NAME).read_bytes()[-500:].decode(errors="replace")
-                raise Unavailable(f"the gateway did not start: {words}")
-        process.returncode = 0  # it outlives us on purpose: no warning about a child that still runs
+        self._gateway.start(config)
 
 
 def certificate_of(cert: str, key: str) -> str:

@@ -6,10 +6,7 @@ import asyncio
 import contextlib
 import json
 import os
-import select
 import socket
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -33,9 +30,9 @@ from cloud_ml.environments import evict, venvs
 from cloud_ml.environments.files import clear_leftovers
 from cloud_ml.errors import Conflict, Unavailable
 from cloud_ml.models import codec
+from cloud_ml.residents import Line, Resident
 
 _POLL_S = 5.0
-_START_LIMIT_S = 30.0
 _ANSWER_LIMIT_S = 30.0
 _LIMIT = 1 << 20
 _LOOKS, _LOOK_S = 100, 0.01
@@ -57,7 +54,11 @@ class LocalEngine(Engine):
         self._root = Path(findings.config.root)
         self._ledger = Ledger(self._root)
         self._followers = Followers(self._ledger, self._is_over)
-        self._connection: tuple[asyncio.StreamReader, asyncio.StreamWriter] | None = None
+        self._spawner = Resident(
+            "spawner", "cloud_ml.engines.local.spawner", self._root, SOCKET_NAME, "spawner.log",
+            "the spawner cannot start the attempt", _LIMIT, _ANSWER_LIMIT_S,
+        )  # fmt: skip
+        self._line: Line | None = None
         self._token = ""
         self._lock = asyncio.Lock()
         self._live: set[GangKey] = set()
@@ -78,7 +79,7 @@ class LocalEngine(Engine):
         async with self._lock:
             with contextlib.suppress(OSError, EOFError, Unavailable):
                 await self._exchange({"retire_if_idle": True})
-            await self._disconnect()
+            self._disconnect()
 
     async def ensure(self, gang: Gang) -> None:
         if self._ledger.gate(gang.key) is None:
@@ -257,69 +258,38 @@ class LocalEngine(Engine):
                 try:
                     return await self._exchange(request)
                 except (OSError, EOFError) as error:
-                    await self._disconnect()
+                    self._disconnect()
                     if last:
                         raise Unavailable(f"the spawner of this machine does not answer: {error}") from error
                     await self._connect()
             raise AssertionError
 
     async def _exchange(self, request: dict[str, Any]) -> dict[str, Any]:
-        if self._connection is None:
+        if self._line is None:
             raise EOFError("not connected")
-        reader, writer = self._connection
-        writer.write(json.dumps({**request, "token": self._token}, separators=(",", ":")).encode() + b"\n")
-        async with asyncio.timeout(_ANSWER_LIMIT_S):
-            line = await reader.readline()
-        if not line:
-            raise EOFError("the connection was closed")
-        answer: dict[str, Any] = json.loads(line)
-        if not answer["ok"]:
-            raise Unavailable(f"the spawner cannot start the attempt: {answer['error']}")
-        return answer
+        return await self._line.exchange(request)
 
     async def _connect(self) -> None:
         """Find the spawner of a predecessor, or start one. One with another configuration is replaced."""
         wanted = codec.encode(self._config)
         with contextlib.suppress(OSError, EOFError):
-            self._connection = await self._open()
+            self._line = await self._open()
             if (await self._exchange({}))["config"] == wanted:
                 return
             await self._exchange({"retire": True})
-            await self._disconnect()
-        await asyncio.to_thread(self._start_spawner, json.dumps(wanted))
-        self._connection = await self._open()
+            self._disconnect()
+        await asyncio.to_thread(self._spawner.start, json.dumps(wanted))
+        self._line = await self._open()
 
-    async def _open(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    async def _open(self) -> Line:
         with contextlib.suppress(FileNotFoundError):  # one of an older release
             self._token = (self._root / TOKEN_NAME).read_text("ascii")
-        folder = os.open(self._root, os.O_PATH | os.O_DIRECTORY)
-        try:  # a socket's path is limited to about a hundred bytes
-            return await asyncio.open_unix_connection(f"/proc/self/fd/{folder}/{SOCKET_NAME}", limit=_LIMIT)
-        finally:
-            os.close(folder)
+        return await self._spawner.open(self._token)
 
-    async def _disconnect(self) -> None:
-        if self._connection is not None:
-            self._connection[1].close()
-            self._connection = None
-
-    def _start_spawner(self, config: str) -> None:
-        with (self._root / "spawner.log").open("ab") as log:
-            process = subprocess.Popen(
-                [sys.executable, "-I", "-m", "cloud_ml.engines.local.spawner"],
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=log,
-                start_new_session=True, cwd="/",
-            )  # fmt: skip
-        assert process.stdin is not None
-        assert process.stdout is not None
-        with process.stdin, process.stdout:
-            process.stdin.write(config.encode())
-            process.stdin.close()
-            ready, _, _ = select.select([process.stdout], [], [], _START_LIMIT_S)
-            if not ready or process.stdout.readline() != b"ready\n":
-                words = (self._root / "spawner.log").read_bytes()[-500:].decode(errors="replace")
-                raise Unavailable(f"the spawner did not start: {words}")
-        process.returncode = 0  # it outlives us on purpose: no warning about a child that still runs
+    def _disconnect(self) -> None:
+        if self._line is not None:
+            self._line.close()
+            self._line = None
 
 
 async def _readable(descriptor: int, timeout_s: float) -> None:

@@ -1,0 +1,111 @@
+"""Processes of a data folder that outlive the server: how one is started, and the line on which it is told things.
+
+A request is a JSON document on a line and carries the folder's token; the answer is a line too.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import select
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.errors import Unavailable
+
+_START_S = 30.0
+
+
+@dataclass(frozen=True)
+class Resident:
+    """Where one lives, and what it is called.
+
+    ``module`` is its program; ``refuses`` begins the sentence of a refusal.
+    """
+
+    name: str
+    module: str
+    folder: Path
+    socket: str
+    log: str
+    refuses: str
+    line_bytes: int
+    answer_s: float
+
+    async def open(self, token: str) -> Line:
+        """A line to the one that runs.
+
+        Raises:
+            OSError: None does.
+        """
+        folder = os.open(self.folder, os.O_PATH | os.O_DIRECTORY)
+        try:  # a socket's path is limited to about a hundred bytes
+            reader, writer = await asyncio.open_unix_connection(
+                f"/proc/self/fd/{folder}/{self.socket}", limit=self.line_bytes
+            )
+        finally:
+            os.close(folder)
+        return Line(self, token, reader, writer)
+
+    def start(self, config: str) -> None:
+        """Start one with this configuration and wait until it listens. Blocking.
+
+        Raises:
+            Unavailable: It did not start; with its last words.
+        """
+        log = self.folder / self.log
+        with log.open("ab") as words:
+            process = subprocess.Popen(  # noqa: S603 - a program of ours
+                [sys.executable, "-I", "-m", self.module],
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=words,
+                start_new_session=True, cwd="/",
+            )  # fmt: skip
+        assert process.stdin is not None
+        assert process.stdout is not None
+        with process.stdin, process.stdout:
+            process.stdin.write(config.encode())
+            process.stdin.close()
+            ready, _, _ = select.select([process.stdout], [], [], _START_S)
+            if not ready or process.stdout.readline() != b"ready\n":
+                process.kill()
+                process.wait()
+                said = log.read_bytes()[-500:].decode(errors="replace")
+                raise Unavailable(f"the {self.name} did not start: {said}")
+        process.returncode = 0  # it outlives us on purpose: no warning about a child that still runs
+
+
+@dataclass(frozen=True)
+class Line:
+    """A connection to a resident. One exchange at a time is the caller's affair."""
+
+    resident: Resident
+    token: str
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+
+    async def exchange(self, request: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask, and hear the answer.
+
+        Raises:
+            EOFError: The connection was closed.
+            Unavailable: The resident refuses.
+            TimeoutError: It does not answer in time.
+        """
+        self.writer.write(json.dumps({**request, "token": self.token}, separators=(",", ":")).encode() + b"\n")
+        async with asyncio.timeout(self.resident.answer_s):
+            line = await self.reader.readline()
+        if not line:
+            raise EOFError("the connection was closed")
+        answer: dict[str, Any] = json.loads(line)
+        if not answer["ok"]:
+            raise Unavailable(f"{self.resident.refuses}: {answer['error']}")
+        return answer
+
+    def close(self) -> None:
+        """Hang up."""
+        self.writer.close()
