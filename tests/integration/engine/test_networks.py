@@ -31,7 +31,7 @@ from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.network import pins
 from cloud_ml.engines.local.network.finding import drops_forwarded, leftovers
-from cloud_ml.engines.local.network.tenants import Networks
+from cloud_ml.engines.local.network.tenants import Networks, clear
 from cloud_ml.engines.local.probe import Findings, probe
 from cloud_ml.errors import Unavailable
 from cloud_ml.settings import EngineSettings
@@ -476,6 +476,15 @@ async def test_rules_that_somebody_flushes_come_back(engine: LocalEngine, far: O
             while subprocess.run(["nft", "list", "table", "inet", table], capture_output=True, check=False).returncode:
                 await asyncio.sleep(0.01)
         assert await attack(engine, CONNECT, *places, network="tenant") == ["done", UNREACHABLE, UNREACHABLE]
+
+
+async def test_networks_that_somebody_has_removed_are_made_anew(engine: LocalEngine, far: Outside) -> None:
+    pid = spawner_pid(Path(engine._config.root))
+    clear(pins.Pins(networked_instance(engine)))
+    with far.listener(far.public) as public, far.listener(far.private) as private:
+        places = [public.getsockname(), private.getsockname()]
+        assert await attack(engine, CONNECT, *places, network="tenant") == ["done", UNREACHABLE]
+    assert spawner_pid(Path(engine._config.root)) == pid, "the spawner outlived it"
 
 
 async def test_without_the_machines_table_the_fence_inside_still_holds(engine: LocalEngine, far: Outside) -> None:

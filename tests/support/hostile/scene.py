@@ -185,11 +185,9 @@ async def play(folder: Path) -> dict[str, dict[str, str]]:
             if plain is not None:
                 found[SANDBOX] = await _try_all(engine, given, bucket)
                 found[BUILD] = _try_in_a_build(plain, given, folder)
-                config = dataclasses.replace(
-                    plain.config, root=str(folder / "open" / "engine"), seccomp=False, cgroups={}
-                )
-                Ledger(Path(config.root)).root.mkdir(parents=True)
-                found[UNFILTERED] = await _in(dataclasses.replace(plain, config=config), given, bucket)
+                unfiltered = findings(folder / "open", "auto")
+                config = dataclasses.replace(unfiltered.config, seccomp=False, cgroups={})
+                found[UNFILTERED] = await _in(dataclasses.replace(unfiltered, config=config), given, bucket)
             if os.uname().sysname == "Linux":
                 found[LANDLOCK] = await _in(findings(folder / "landlock", "landlock"), given, bucket)
             closed = folder / "closed"  # so that jobs of root are root

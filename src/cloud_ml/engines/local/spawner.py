@@ -228,6 +228,9 @@ class Spawner:
     def _need_network(self, tenant: int) -> None:
         if self._networks is None:
             raise OSError("organisations have no networks of their own here")
+        if self._networks.renew():  # who waits knows the folder that was removed
+            for child in [child for child in self._children.values() if child.key is None and not child.leaving]:
+                self._dismiss(child)
         self._networks.need(tenant)
 
     @property
@@ -254,7 +257,8 @@ class Spawner:
         self._fork(1).keep(order)
 
     def _retire(self, child: Supervision) -> None:
-        self._selector.unregister(child.line)
+        with contextlib.suppress(KeyError):  # it has ended, and is not buried yet
+            self._selector.unregister(child.line)
         child.retire()
 
     def _fork(self, processes: int) -> Supervision:

@@ -75,13 +75,26 @@ class Networks:
             else:
                 self._remove(tenant)
         self._outside()
-        self.changes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NFTABLES)
-        self.changes.setblocking(False)
-        self.changes.bind((0, _CHANGES_GROUP))
+        if self.changes is None:
+            self.changes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NFTABLES)
+            self.changes.setblocking(False)
+            self.changes.bind((0, _CHANGES_GROUP))
 
     def folder(self) -> int:
         """The folder of mounts, opened: in it, names are found from every mount table."""
         return os.open(self.pins.folder, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def renew(self) -> bool:
+        """Begin again if somebody has removed all of it; whether that was so, and ``folder`` is another one.
+
+        Raises:
+            OSError: As ``start``.
+        """
+        if self.pins.addresses is not None:
+            return False
+        self._used.clear()
+        self.start()
+        return True
 
     def need(self, tenant: int) -> None:
         """Have the network of an organisation, in the state that the settings and the machine ask for.
@@ -152,8 +165,7 @@ class Networks:
 
     def _make(self, tenant: int) -> None:
         self._remove(tenant)
-        addresses = self.pins.addresses
-        assert addresses is not None
+        addresses = self._addresses()
         line = ranges.line(addresses, self.pins.take_slot(tenant, ranges.slots(addresses)))
         uplinks = self._uplinks()
         mtu = min([1500, *(mtu for device in uplinks if (mtu := _mtu(device)) >= _LEAST_MTU)])
@@ -196,8 +208,7 @@ class Networks:
 
     def _fence(self, tenant: int) -> None:
         """Put the rules of a network that is there anew."""
-        addresses = self.pins.addresses
-        assert addresses is not None
+        addresses = self._addresses()
         text = rules.inside(self._policy, ranges.line(addresses, self.pins.slots()[tenant]), netlink.addresses())
         self._inside(tenant, lambda: nft(["-f", "-"], text))
 
@@ -250,9 +261,16 @@ class Networks:
             self._outside()
 
     def _outside(self) -> None:
-        addresses = self.pins.addresses
-        assert addresses is not None
+        addresses = self._addresses()
         nft(["-f", "-"], rules.outside(self._table, self._interfaces, addresses, self._policy, self.pins.opened()))
+
+    def _addresses(self) -> IPv4Network:
+        addresses = self.pins.addresses
+        if addresses is None:
+            raise OSError(
+                f"{self.pins.folder} is gone, and with it the networks: the next job that needs one makes it anew"
+            )
+        return addresses
 
     def _uplinks(self) -> list[str]:
         """Interfaces that lead to where jobs may go."""
