@@ -38,6 +38,7 @@ class Load:
         self._stop = threading.Event()
         self._finish = threading.Event()
         self._open: list[tuple[str, str]] = []
+        self._unchecked: set[str] = set()
         self._deleted: set[str] = set()
         self._orders: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
         self._lock = threading.Lock()
@@ -55,12 +56,13 @@ class Load:
         """Submit no more, collect what is open, and end."""
         self._stop.set()
         deadline = time.monotonic() + limit_s
-        while self._open and time.monotonic() < deadline:
+        while self._unchecked and time.monotonic() < deadline:
             self._finish.wait(0.1)
         self._finish.set()
-        self.wrong += [f"{name} did not end" for name, _ in self._open]
+        never = sorted(self._unchecked)
+        self.wrong += [f"{name} did not end" for name in never]
         client = self._server.client()
-        for name, _ in self._open:  # whoever follows one of them waits for its end
+        for name in never:  # whoever follows one of them waits for its end
             with contextlib.suppress(CloudMlError):
                 client.cancel_train_job(name)
         for thread in self._threads:
@@ -88,6 +90,7 @@ class Load:
         client.submit_train_job(job)
         with self._lock:
             self._open.append((name, kind))
+            self._unchecked.add(name)
         self.done["submitted"] += 1
         self._stop.wait(random.expovariate(self._rate))
 
@@ -102,6 +105,7 @@ class Load:
         except NotFound:
             if name not in self._deleted:
                 self.wrong.append(f"{name} was acknowledged and is lost")
+            self._unchecked.discard(name)
         except CloudMlError:
             with self._lock:
                 self._open.append((name, kind))
@@ -112,6 +116,7 @@ class Load:
         if name in self._deleted:  # the answer to the wish to delete was lost
             handle.delete()
             handle.wait_until_gone()
+            self._unchecked.discard(name)
             return
         if kind == "cancelled":
             handle.cancel()
@@ -131,6 +136,7 @@ class Load:
         for file in ("lock", "runs"):
             with contextlib.suppress(NotFound):
                 client.storage.delete(f"fds://cloudml/run-{name}/{file}")
+        self._unchecked.discard(name)
         self.done["collected"] += 1
 
     def _follow(self, client: CloudMlClient) -> None:
