@@ -20,7 +20,7 @@ PAGE = ROOT / "docs" / "performance.md"
 _TABLE = re.compile(r"(<!-- figures: ([a-z_. ]+) -->\n).*?(<!-- end -->)", re.DOTALL)
 _MISSED = re.compile(r"(<!-- missed -->\n).*?(<!-- end -->)", re.DOTALL)
 _MISSED_HEAD = "| What | Measured | Target | Why | What it would take |\n| --- | --- | --- | --- | --- |\n"
-_HEAD = "| What | Measured | Target | | Beside, in the same run | Ratio |\n| --- | --- | --- | --- | --- | --- |\n"
+_HEAD = "| What | Measured | Target | | Beside, in the same run |\n| --- | --- | --- | --- | --- |\n"
 
 
 def filled(page: str, results: dict[str, Any]) -> str:
@@ -28,7 +28,7 @@ def filled(page: str, results: dict[str, Any]) -> str:
 
     def table(found: re.Match[str]) -> str:
         parts = [results[part] for part in found[2].split() if part in results]
-        rows = "".join(_row(figure) for part in parts for figure in part["figures"])
+        rows = "".join(_row(same) for part in parts for same in _together(part["figures"]))
         said = "".join(f"- {_taken(part)}\n" for part in parts) or "Not measured yet.\n"
         return f"{found[1]}\n{_HEAD + rows if rows else ''}\n{said}\n{found[3]}"
 
@@ -56,14 +56,27 @@ def _missed(figure: dict[str, Any], reasons: Sequence[dict[str, str]]) -> str:
     return f"| {figure['what']} | {measured} | {bound} | {reason['why']} | {reason['takes']} |\n"
 
 
-def _row(figure: dict[str, Any]) -> str:
-    unit, reference = figure["unit"], figure["reference"]
-    note = f" ({figure['note']})" if figure["note"] else ""
-    beside = f"{_number(reference)} {unit}, {figure['beside']}" if reference else ""
-    ratio = f"{figure['ours'] / reference:.2g} ×" if reference else ""
-    bound = f"{'≥' if figure['least'] else '≤'} {_number(figure['target'])} {unit}"
-    verdict = "met" if figure["met"] else "**not met**"
-    return f"| {figure['what']} | {_number(figure['ours'])} {unit}{note} | {bound} | {verdict} | {beside} | {ratio} |\n"
+def _together(figures: Sequence[dict[str, Any]]) -> list[list[dict[str, Any]]]:
+    """One list for each figure of ours: it is there once for each that it stands beside."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for figure in figures:
+        found.setdefault(figure["what"], []).append(figure)
+    return list(found.values())
+
+
+def _row(same: Sequence[dict[str, Any]]) -> str:
+    ours = same[0]
+    unit = ours["unit"]
+    note = f" ({ours['note']})" if ours["note"] else ""
+    bound = f"{'≥' if ours['least'] else '≤'} {_number(ours['target'])} {unit}"
+    verdict = "met" if all(figure["met"] for figure in same) else "**not met**"
+    others = "; ".join(_beside(figure) for figure in same if figure["reference"])
+    return f"| {ours['what']} | {_number(ours['ours'])} {unit}{note} | {bound} | {verdict} | {others} |\n"
+
+
+def _beside(figure: dict[str, Any]) -> str:
+    times = f"{figure['reference'] / figure['ours']:.2g}" if figure["ours"] else "∞"
+    return f"{figure['beside']} {_number(figure['reference'])} ({times} × ours)"
 
 
 def _number(value: float) -> str:
