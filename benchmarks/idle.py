@@ -65,7 +65,7 @@ def run() -> list[Figure]:
             memory = memory_mb(pids)
             empty = restart(server)
             server.stop()
-            seed.copies(server.data / "state.db", "first", JOBS)
+            seed.copies(server.data / "state.db", "first", range(JOBS))
             full = restart(server)
         finally:
             server.stop()

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
 _PHASES = ("Succeeded", "Succeeded", "Succeeded", "Failed", "Stopped")
 
 
-def copies(database: Path, name: str, count: int) -> None:
-    """Add ``count`` copies of the job ``name`` (which has ended), ended in various ways. The server must be down."""
+def copies(database: Path, name: str, numbers: Sequence[int]) -> None:
+    """Add copies of the job ``name`` (which has ended), ended in various ways. The server must be down."""
     with closing(sqlite3.connect(database)) as connection, connection:
         columns = [row[1] for row in connection.execute("PRAGMA table_info(records)")]
         row = connection.execute(f"SELECT {', '.join(columns)} FROM records WHERE name = ?", (name,)).fetchone()
@@ -19,9 +20,9 @@ def copies(database: Path, name: str, count: int) -> None:
         marks = ", ".join(f":{column}" for column in columns)
         connection.executemany(
             f"INSERT INTO records ({', '.join(columns)}) VALUES ({marks})",
-            (_copy(template, newest + 1 + number, number) for number in range(count)),
+            (_copy(template, newest + 1 + place, number) for place, number in enumerate(numbers)),
         )
-        connection.execute("UPDATE counters SET revision = ?", (newest + count,))
+        connection.execute("UPDATE counters SET revision = ?", (newest + len(numbers),))
 
 
 def _copy(template: dict[str, object], revision: int, number: int) -> dict[str, object]:
