@@ -16,11 +16,10 @@ from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.controller.quotas import QuotaBook
 from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
 from cloud_ml.controller.services import Services
-from cloud_ml.controller.slots import Slots
+from cloud_ml.controller.slots import Slots, fill
 from cloud_ml.controller.sources import EngineSource, Followed, StoreSource
 from cloud_ml.domain.jobs.decide import JobRecord, Rules
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.quotas import QUOTA, QuotaSpec
 from cloud_ml.domain.records import Event
 from cloud_ml.engines.base import Engine
@@ -34,9 +33,7 @@ from cloud_ml.usecases.short_reads import Reads
 
 _JOBS_PER_CORE = 4
 _PRUNE_PERIOD_S = 3600.0
-_PAGE = 200
 _UNLIMITED = QuotaSpec()
-_PLACED = tuple(phase.value for phase in Phase if phase.active or phase is Phase.QUEUED)
 logger = logging.getLogger(__name__)
 
 
@@ -95,9 +92,10 @@ class Controller:
                 if self._services is not None:
                     self._services.quota_changed(org)
 
-        slots = await self._slots(queue, book)
+        lines: list[Slots] = []
+        slots = await self._slots(queue, book, lines)
         crew = self._crew(queue, self._reconciler(slots, fence))
-        services = [self._services.lead(fence, self._crew, book)] if self._services is not None else []
+        services = [await self._services.lead(fence, self._crew, book, lines)] if self._services is not None else []
         source = StoreSource(
             self._store,
             [Followed(TRAIN_JOB, queue), *(kind for led in services for kind in led.followed)],
@@ -126,28 +124,13 @@ class Controller:
                 task.cancel()
             await asyncio.gather(*tasks, over, return_exceptions=True)
 
-    async def _slots(self, queue: KeyedQueue, book: QuotaBook) -> Slots:
-        """The places as they are taken, and the line as it stands, before any job is looked at.
-
-        Otherwise jobs that happen to be looked at first would overtake older ones, or take the places of
-        those that run.
-        """
+    async def _slots(self, queue: KeyedQueue, book: QuotaBook, lines: list[Slots]) -> Slots:
+        """The places as they are taken, and the line as it stands, before any job is looked at."""
         most = self._settings.max_running_jobs or _JOBS_PER_CORE * len(os.sched_getaffinity(0))
-        slots = Slots(most, await self._engine.capacity(), queue.add, book)
+        slots = Slots(most, await self._engine.capacity(), queue.add, book, beside=lines)
         await self._offload(book.load)
-        after: int | None = None
-        while True:
-            jobs, after = await self._offload(self._placed, after)
-            for job in jobs:
-                slots.sync(job)
-            if after is None:
-                return slots
-
-    def _placed(self, after: int | None) -> tuple[list[JobRecord], int | None]:
-        """A page of the jobs that hold or want a place, and where the next page begins."""
-        page = self._store.list(TRAIN_JOB, indexes=_PLACED, after=after, limit=_PAGE)
-        found = (self._store.get(TRAIN_JOB, summary.key.uid) for summary in page.items)
-        return [job for job in found if job is not None], page.next
+        await fill(slots, self._store, TRAIN_JOB, self._offload)
+        return slots
 
     def _reconciler(self, slots: Slots, fence: Fence) -> TrainJobReconciler:
         return TrainJobReconciler(

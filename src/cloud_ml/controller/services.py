@@ -18,7 +18,7 @@ from cloud_ml.controller.reconcilers.model_service import ModelServiceReconciler
 from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
 from cloud_ml.controller.repeating import Repeating
 from cloud_ml.controller.scaling import Scaling
-from cloud_ml.controller.slots import Slots
+from cloud_ml.controller.slots import Slots, fill
 from cloud_ml.controller.sources import Followed, Notice
 from cloud_ml.domain.jobs.decide import Rules
 from cloud_ml.domain.quotas import QuotaOf
@@ -90,8 +90,14 @@ class Services:
         if self._slots is not None:
             self._slots.quota_changed(org)
 
-    def lead(self, fence: Fence, crew: Callable[[KeyedQueue, Reconciler], Crew], quota_of: QuotaOf) -> Led:
-        """Begin a term. To be called in the event loop; what is to run, is to run until the term is over."""
+    async def lead(
+        self,
+        fence: Fence,
+        crew: Callable[[KeyedQueue, Reconciler], Crew],
+        quota_of: QuotaOf,
+        lines: list[Slots],
+    ) -> Led:
+        """Begin a term; what is to run, is to run until it is over. The line of replicas joins ``lines``."""
         services, replicas = KeyedQueue(), KeyedQueue()
         answering = Answering(self._doors, services.add)
         entrances = Entrances(self._gateway, Ports(ports_of(self._serving.ports)), self._doors, answering)
@@ -99,7 +105,10 @@ class Services:
             self._gateway, services.add, target=self._serving.target_in_flight, down_s=self._serving.scale_down_s
         )
         keys = Repeating(self._learn, self._settings.poll_s)
-        slots = self._slots = Slots(_MOST_REPLICAS, Capacity(0, 1 << 62), replicas.add, quota_of, kind="model")
+        slots = self._slots = Slots(
+            _MOST_REPLICAS, Capacity(0, 1 << 62), replicas.add, quota_of, kind="model", beside=lines
+        )
+        await fill(slots, self._store, REPLICA, self._offload)
         of_replica: dict[str, str] = {}
 
         async def replica_changed(uid: str) -> None:

@@ -8,11 +8,17 @@ from datetime import datetime
 
 from cloud_ml.domain import quotas
 from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.quotas import Amounts, QuotaOf, QuotaSpec
+from cloud_ml.domain.records import Kind
 from cloud_ml.engines.base import Capacity
+from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.offload import Offload
 
 _Turn = tuple[int, datetime, str]
+_PLACED = tuple(phase.value for phase in Phase if phase.active or phase is Phase.QUEUED)
+_PAGE = 200
 
 
 class Slots:
@@ -30,6 +36,7 @@ class Slots:
         wake: Called with the uid of the job whose turn it is.
         quota_of: The quota of an organisation, as it is now.
         kind: Which of its limits count: ``train``, or ``model`` for replicas of model services.
+        beside: The lines of other kinds, with which the limits of all work together are shared; this one joins them.
     """
 
     def __init__(
@@ -38,8 +45,12 @@ class Slots:
         capacity: Capacity,
         wake: Callable[[str], None],
         quota_of: QuotaOf = lambda _: QuotaSpec(),
+        *,
         kind: str = "train",
+        beside: list[Slots] | None = None,
     ) -> None:
+        self._lines_of_all = [] if beside is None else beside
+        self._lines_of_all.append(self)
         self._most = most
         self._memory = capacity.memory_bytes
         self._wake = wake
@@ -99,7 +110,10 @@ class Slots:
                 if held.pop(uid, None) is not None and not held:
                     del self._held_by[org]
         waited = self._waiting.pop(uid, None) is not None
-        if freed or waited:
+        if freed:
+            for line in self._lines_of_all:
+                line._wake_first()
+        elif waited:
             self._wake_first()
 
     def quota_changed(self, org: str) -> None:
@@ -138,10 +152,33 @@ class Slots:
         return line[0]
 
     def _excess(self, org: str, wanted: Amounts) -> Sequence[quotas.Excess]:
-        quota = self._quota_of(org)
-        held = quotas.together(list(self._held_by.get(org, {}).values()))
-        return quotas.excess(quota, wanted, held, kind=self._kind)
+        elsewhere = quotas.together([line._given(org) for line in self._lines_of_all if line is not self])
+        return quotas.excess(self._quota_of(org), wanted, self._given(org), elsewhere=elsewhere, kind=self._kind)
+
+    def _given(self, org: str) -> Amounts:
+        return quotas.together(list(self._held_by.get(org, {}).values()))
 
     def _fits(self, wanted: Amounts) -> bool:
         taken = sum(amounts.memory_bytes or 0 for amounts in self._held.values())
         return len(self._held) < self._most and (not self._held or taken + (wanted.memory_bytes or 0) <= self._memory)
+
+
+async def fill(slots: Slots, store: StateStore, kind: Kind[JobSpec, JobStatus], offload: Offload) -> None:
+    """Have the places as they are taken, and the line as it stands, before any job is looked at.
+
+    Otherwise jobs that happen to be looked at first would overtake older ones, or take the places of
+    those that run.
+    """
+
+    def page(after: int | None) -> tuple[list[JobRecord], int | None]:
+        lines = store.list(kind, indexes=_PLACED, after=after, limit=_PAGE)
+        found = (store.get(kind, line.key.uid) for line in lines.items)
+        return [job for job in found if job is not None], lines.next
+
+    after: int | None = None
+    while True:
+        jobs, after = await offload(page, after)
+        for job in jobs:
+            slots.sync(job)
+        if after is None:
+            return

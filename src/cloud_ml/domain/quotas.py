@@ -23,6 +23,7 @@ _NAMES: Mapping[str, tuple[str, str]] = {
 
 
 _SCOPES: Mapping[str, str] = {"train": "train jobs", "model": "model services"}
+_ALL = "all work together"
 
 
 @dataclass(frozen=True)
@@ -66,13 +67,17 @@ NOTHING = Amounts()
 
 @dataclass(frozen=True, slots=True)
 class Excess:
-    """A resource of which there is too little room. ``asked`` is ``None`` where a job should say what it takes."""
+    """A resource of which there is too little room. ``asked`` is ``None`` where a job should say what it takes.
+
+    ``who`` asks: a job, or a replica of a model service.
+    """
 
     scope: str
     resource: str
     asked: int | None
     used: int
     limit: int
+    who: str = "job"
 
     @property
     def field(self) -> str:
@@ -87,13 +92,12 @@ class Excess:
     def sentence(self) -> str:
         """Such as ``the quota of cpu for train jobs: 3 of 4 cores are used, the job asks for 2``."""
         what = f"the quota of {_NAMES[self.resource][1]} for {self.scope}"
-        who = "replica" if self.scope == _SCOPES["model"] else "job"
         if self.asked is None:
-            return f"{what} is {shown(self.resource, self.limit)}, so a {who} has to name its {self.field}"
+            return f"{what} is {shown(self.resource, self.limit)}, so a {self.who} has to name its {self.field}"
         if self.resource == "count":
             return f"{what}: {self.used} of {self.limit} are running"
         used, limit, asked = (shown(self.resource, amount) for amount in (self.used, self.limit, self.asked))
-        return f"{what}: {used} of {limit} are used, the {who} asks for {asked}"
+        return f"{what}: {used} of {limit} are used, the {self.who} asks for {asked}"
 
 
 def asked(spec: JobSpec) -> Amounts:
@@ -117,29 +121,36 @@ def together(amounts: Sequence[Amounts]) -> Amounts:
     return Amounts(**{one.name: sum(getattr(amount, one.name) or 0 for amount in amounts) for one in fields(Amounts)})
 
 
-def excess(quota: QuotaSpec, wanted: Amounts, used: Amounts = NOTHING, *, kind: str = "train") -> Sequence[Excess]:
-    """What keeps a train job from starting beside those that run; beside none: what keeps it out for ever.
+def excess(
+    quota: QuotaSpec, wanted: Amounts, used: Amounts = NOTHING, *, elsewhere: Amounts = NOTHING, kind: str = "train"
+) -> Sequence[Excess]:
+    """What keeps work from starting beside what runs; beside nothing: what keeps it out for ever.
 
-    A job that asks for none of a resource is not kept by it, even where more is used than a lowered limit allows.
+    What asks for none of a resource is not kept by it, even where more is used than a lowered limit allows.
 
     Args:
         quota: The organisation's, resolved.
-        wanted: What the job asks for.
-        used: What the organisation's active jobs were given.
+        wanted: What is asked for.
+        used: What the organisation's active work of this kind was given.
+        elsewhere: And its work of other kinds, which counts for the limits of all together.
         kind: ``train``; or ``model`` for a replica of a model service. Services are counted where they are made.
     """
     found = []
-    scopes = [(_SCOPES[kind], quota.model if kind == "model" else quota.train), ("all work together", quota.total)]
-    for scope, limits in scopes[:1] if kind == "model" else scopes:
+    model = kind == "model"
+    scopes = [
+        (_SCOPES[kind], quota.model if model else quota.train, used),
+        (_ALL, quota.total, together([used, elsewhere])),
+    ]
+    for scope, limits, there in scopes:
         for resource in _NAMES:
-            if resource == "count" and kind == "model":
+            if resource == "count" and model:
                 continue
             limit, wish = getattr(limits, resource), getattr(wanted, resource)
-            taken = getattr(used, resource) or 0
+            taken = getattr(there, resource) or 0
             if limit in (None, UNLIMITED) or wish == 0:
                 continue
             if wish is None or taken + wish > limit:
-                found.append(Excess(scope, resource, wish, taken, limit))
+                found.append(Excess(scope, resource, wish, taken, limit, "replica" if model else "job"))
     return found
 
 

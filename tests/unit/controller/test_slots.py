@@ -233,3 +233,27 @@ def test_replicas_of_services_go_by_the_limits_of_models(woken: list[str]) -> No
     assert places.waits_for(jobs[1]) == (
         "the quota of memory for model services: 2G of 3G are used, the replica asks for 2G"
     )
+
+
+def test_jobs_and_replicas_share_the_limits_of_all_work(woken: list[str]) -> None:
+    quota = QuotaSpec(total=Limits(memory_bytes=3 * GIB, count=1))
+    lines: list[Slots] = []
+    capacity = Capacity(cpu_millis=4000, memory_bytes=99 * GIB)
+    jobs = Slots(9, capacity, woken.append, lambda _: quota, beside=lines)
+    replicas = Slots(9, capacity, woken.append, lambda _: quota, kind="model", beside=lines)
+    job, replica, another = (queued(uid, memory="2G") for uid in ("job", "replica", "another"))
+    jobs.sync(job)
+    replicas.sync(replica)
+    assert jobs.take(job)
+    assert not replicas.take(replica)
+    assert replicas.waits_for(replica) == (
+        "the quota of memory for all work together: 2G of 3G are used, the replica asks for 2G"
+    )
+    jobs.forget("job")
+    assert woken[-1] == "replica", "what a job gives back is there for replicas"
+    assert replicas.take(replica)
+    jobs.sync(another)
+    assert not jobs.take(another)
+    replicas.forget("replica")
+    assert woken[-1] == "another"
+    assert jobs.take(another)
