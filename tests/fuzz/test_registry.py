@@ -61,7 +61,7 @@ NOT_FUZZED = {
     "sdk.transfers": "digits of a list of parts; its tests have the table of them",
     "api.direct": "the expressions of the framework's own routes",
     "state.sql.dialects.drafts": _OURS,
-    "serving.runtimes.tensorflow.converted": _OURS,
+    "serving.runtimes.tensorflow.children": _OURS,
     "state.memory": "reads what it wrote, in memory",
     "usecases.identities": _THROUGH,
     "usecases.train_jobs": _THROUGH,

@@ -6,9 +6,12 @@ import hashlib
 import subprocess
 import sys
 import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+
+from support.original import find_interpreter
 
 ROOT = Path(__file__).resolve().parents[2]
 KEPT = ROOT / ".cache" / "model-environments"
@@ -18,11 +21,26 @@ _UNREACHABLE = ("No matching distribution", "Could not fetch", "Temporary failur
 def environment(*packages: str) -> Path:
     """The Python of an environment with these packages and the model server as it lies here, or a skip."""
     wanted = [*_own_needs(), *packages]
-    folder = KEPT / hashlib.sha256("\n".join([sys.version, *wanted]).encode()).hexdigest()[:16]
+    folder = _made(sys.executable, wanted)
+    site = next((folder / "lib").glob("python*/site-packages"))
+    (site / "cloud_ml.pth").write_text(str(ROOT / "src"), "utf-8")
+    return folder / "bin" / "python"
+
+
+def older_environment(version: str, *packages: str) -> Path:
+    """The Python of an environment of another version, without anything of ours, or a skip."""
+    if (interpreter := find_interpreter((version,))) is None:
+        pytest.skip(f"{' '.join(packages)} needs Python {version}; there is none on PATH or in PYENV_ROOT")
+    return _made(interpreter, packages) / "bin" / "python"
+
+
+def _made(interpreter: str, wanted: Sequence[str]) -> Path:
+    told = sys.version if interpreter == sys.executable else interpreter
+    folder = KEPT / hashlib.sha256("\n".join([told, *wanted]).encode()).hexdigest()[:16]
     python = folder / "bin" / "python"
     done = folder / ".done"
     if not done.exists():
-        subprocess.run([sys.executable, "-m", "venv", "--clear", str(folder)], check=True, timeout=120)
+        subprocess.run([interpreter, "-m", "venv", "--clear", str(folder)], check=True, timeout=120)
         installed = subprocess.run(
             [str(python), "-m", "pip", "install", "-q", *wanted],
             capture_output=True,
@@ -32,12 +50,10 @@ def environment(*packages: str) -> Path:
         )
         if installed.returncode:
             if any(word in installed.stderr for word in _UNREACHABLE):
-                pytest.skip(f"{' '.join(packages)} cannot be installed here: {installed.stderr.splitlines()[-1][:200]}")
+                pytest.skip(f"{' '.join(wanted)} cannot be installed here: {installed.stderr.splitlines()[-1][:200]}")
             raise AssertionError(installed.stderr)
-        site = next((folder / "lib").glob("python*/site-packages"))
-        (site / "cloud_ml.pth").write_text(str(ROOT / "src"), "utf-8")
         done.touch()
-    return python
+    return folder
 
 
 def _own_needs() -> list[str]:

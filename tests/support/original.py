@@ -39,7 +39,7 @@ def install(folder: Path, versions: Sequence[str] = INTERPRETERS) -> Path:
     Its dependency ``cloud-ml-common>=0.2.2`` was never published: the one version there is serves as well,
     once it says that it is the one that is asked for.
     """
-    python = _interpreter(versions)
+    python = find_interpreter(versions)
     if python is None:
         pytest.skip(f"the original client needs Python {' or '.join(versions)}; none is on PATH or in PYENV_ROOT")
     programs = folder / "bin"
@@ -165,7 +165,7 @@ class _Connect(socketserver.StreamRequestHandler):
                     other[ready].sendall(chunk)
 
 
-def _interpreter(versions: Sequence[str]) -> str | None:
+def find_interpreter(versions: Sequence[str]) -> str | None:
     for version in versions:
         versions = Path(os.environ.get("PYENV_ROOT", "/nonexistent")) / "versions"
         for candidate in sorted(versions.glob(f"{version}.*/bin/python")):

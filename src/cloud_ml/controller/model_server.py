@@ -21,7 +21,8 @@ from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.storage import Storage
 
 FRAMEWORKS: Mapping[str, str] = {
-    "saved_model.pb": "tensorflow", "model.keras": "keras", "model.tflite": "tensorflow", "model.onnx": "python",
+    "saved_model.pb": "tensorflow", "export.meta": "tensorflow", "model.keras": "keras", "model.tflite": "tensorflow",
+    "model.onnx": "python",
     "model.pt2": "pytorch", "model.pt": "pytorch", "model.skops": "scikit-learn", "model.joblib": "scikit-learn",
     "model.pkl": "scikit-learn", "model.ubj": "xgboost", "model.json": "xgboost", "model.txt": "lightgbm",
     "model.py": "python",

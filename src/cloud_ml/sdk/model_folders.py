@@ -13,12 +13,14 @@ from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.storage import Storage
 
 MODEL_FILES = (
-    "saved_model.pb", "model.keras", "model.tflite", "model.onnx", "model.pt2", "model.pt", "model.skops",
-    "model.joblib", "model.pkl", "model.ubj", "model.json", "model.txt", "model.py",
+    "saved_model.pb", "export.meta", "model.keras", "model.tflite", "model.onnx", "model.pt2", "model.pt",
+    "model.skops", "model.joblib", "model.pkl", "model.ubj", "model.json", "model.txt", "model.py",
 )  # fmt: skip
 """What tells that a folder is a model; the server goes by the same names."""
 _ENDINGS = {
-    Path(name).suffix: name for name in MODEL_FILES if name not in ("saved_model.pb", "model.json", "model.txt")
+    Path(name).suffix: name
+    for name in MODEL_FILES
+    if name not in ("saved_model.pb", "export.meta", "model.json", "model.txt")
 }
 """A file of another name that ends so is sent under the name that the server goes by."""
 _MOST_FILES = 10_000

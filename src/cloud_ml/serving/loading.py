@@ -12,16 +12,21 @@ from cloud_ml.serving.runtimes.python import PythonRuntime
 from cloud_ml.serving.runtimes.pytorch import ExportedProgramRuntime, TorchScriptRuntime
 from cloud_ml.serving.runtimes.sklearn import PickledRuntime, SkopsRuntime
 from cloud_ml.serving.runtimes.tensorflow import SavedModelRuntime
+from cloud_ml.serving.runtimes.tensorflow.bundle import SessionBundleRuntime
 from cloud_ml.serving.runtimes.tflite import TfliteRuntime
 
 RUNTIMES: tuple[Runtime, ...] = (
-    SavedModelRuntime(), KerasRuntime(), OnnxRuntime(), ExportedProgramRuntime(), TorchScriptRuntime(), SkopsRuntime(),
-    PickledRuntime(), XGBoostRuntime(), LightGBMRuntime(), TfliteRuntime(), PythonRuntime(),
+    SavedModelRuntime(), SessionBundleRuntime(), KerasRuntime(), OnnxRuntime(), ExportedProgramRuntime(),
+    TorchScriptRuntime(), SkopsRuntime(), PickledRuntime(), XGBoostRuntime(), LightGBMRuntime(), TfliteRuntime(),
+    PythonRuntime(),
 )  # fmt: skip
 """Asked in this order; a folder should hold one format."""
 
 
-_TRITON = {"tensorflow": "tensorflow_savedmodel", "onnx": "onnxruntime_onnx", "torchscript": "pytorch_libtorch"}
+_TRITON = {
+    "tensorflow": "tensorflow_savedmodel", "tensorflow-session-bundle": "tensorflow_savedmodel",
+    "onnx": "onnxruntime_onnx", "torchscript": "pytorch_libtorch",
+}  # fmt: skip
 
 
 def platform_of(folder: Path, runtimes: Sequence[Runtime] = RUNTIMES) -> str:

@@ -9,7 +9,6 @@ tiny ones included, and is faster. What is not a number is not compared: TensorF
 passes it on.
 """
 
-import json
 import os
 import sys
 import time
@@ -23,7 +22,7 @@ from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.runtimes.base import Array
 from cloud_ml.serving.runtimes.onnx import OnnxModel
-from cloud_ml.serving.runtimes.tensorflow import described
+from cloud_ml.serving.runtimes.tensorflow import children, described
 from cloud_ml.serving.signatures import Signature
 
 OPSET = 18
@@ -43,10 +42,13 @@ def main() -> None:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     try:
         speedup = convert(folder, out)
-        result = {"fit": True, "why": f"onnxruntime gives the same answers {speedup:.1f} times faster than TensorFlow"}
     except Unfit as reason:
-        result = {"fit": False, "why": str(reason)}
-    (out / "result.json").write_text(json.dumps(result), "utf-8")
+        for file in out.glob("*.onnx"):
+            file.unlink()
+        children.tell(out, fit=False, why=str(reason))
+    else:
+        faster = f"onnxruntime gives the same answers {speedup:.1f} times faster than TensorFlow"
+        children.tell(out, fit=True, why=faster)
 
 
 def convert(folder: Path, out: Path) -> float:
