@@ -55,9 +55,9 @@ def test_what_cannot_be_called_is_told() -> None:
     told = bundle()
     bind(told.named_signatures["bindings"], x="x:0")
     bind(told.named_signatures["inputs"], x="x:0")
-    with pytest.raises(Unfit, match="no signature that can be called.*named ones are: 'bindings', 'inputs'"):
+    with pytest.raises(Unfit, match=r"no signature that can be called.*named ones are: 'bindings', 'inputs'"):
         signatures(graph(told))
     with pytest.raises(Unfit, match="has no collection serving_signatures"):
         signatures(SimpleNamespace(collection_def={}))
-    with pytest.raises(Unfit, match="collection serving_signatures of export.meta cannot be read"):
+    with pytest.raises(Unfit, match=r"collection serving_signatures of export.meta cannot be read"):
         signatures(graph(b"\xff"))
