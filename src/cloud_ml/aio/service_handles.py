@@ -116,7 +116,7 @@ class AsyncServiceHandle:
             timeout: Seconds.
 
         Returns:
-            The outputs by name; over HTTP the output alone where there is one, and for rows a list of predictions.
+            The outputs by name; for rows a list of predictions.
 
         Raises:
             InvalidRequest: The inputs do not fit; the message says what would.

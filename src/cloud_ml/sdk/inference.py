@@ -72,6 +72,24 @@ def types_of(signatures: ServiceSignatures | None, name: str | None) -> dict[str
     return {one.name: one.dtype for each in found if each.name == wanted for one in each.inputs if one.dtype in TYPES}
 
 
+def are_named(outputs: Any) -> bool:
+    """Whether REST has told outputs by name: it does where there are several; one stands alone, bytes as an object."""
+    return isinstance(outputs, dict) and set(outputs) != {"b64"}
+
+
+def only_output(metadata: Any, signature: str | None) -> str:
+    """The name of the output of a signature that has one, from the metadata that REST tells.
+
+    Raises:
+        TransportError: They are not of such a model.
+    """
+    try:
+        (name,) = metadata["metadata"]["signature_def"]["signature_def"][signature or "serving_default"]["outputs"]
+    except (LookupError, TypeError, ValueError):
+        raise errors.TransportError("the model answers one output, and its metadata does not tell of one") from None
+    return str(name)
+
+
 def refusal_of(status: int, body: bytes) -> errors.CloudMlError | None:
     """The refusal of a model server or of what stands before it; ``None`` if it is none of theirs."""
     try:

@@ -11,7 +11,7 @@ from cloud_ml.errors import CloudMlError
 from cloud_ml.sdk.clock import in_thread
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import parse_endpoint
-from cloud_ml.sdk.inference import authorization, refusal_of
+from cloud_ml.sdk.inference import are_named, authorization, only_output, refusal_of
 from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.transport import Transport
 
@@ -33,13 +33,14 @@ class Predictions:
         self._credentials = credentials
         self._endpoint = parse_endpoint(address if "://" in address else f"http://{address}")
         self._transport = _ServiceTransport(self._endpoint, credentials)
+        self._singles: dict[str | None, str] = {}
 
     def close(self) -> None:
         """Close connections that are kept open."""
         self._transport.close()
 
     def over_http(self, inputs: Inputs, *, signature: str | None = None, timeout: float = 60.0) -> Any:
-        """What the model answers, by TensorFlow Serving's REST API: outputs for columns, predictions for rows.
+        """What the model answers, by TensorFlow Serving's REST API: outputs by name for columns, predictions for rows.
 
         Raises:
             InvalidRequest: The inputs do not fit; the message says what would.
@@ -57,7 +58,12 @@ class Predictions:
             read_timeout_s=timeout,
         )
         answer = self._transport.json(request)
-        return answer["predictions"] if "predictions" in answer else answer["outputs"]
+        if "predictions" in answer:
+            return answer["predictions"]
+        outputs = answer["outputs"]
+        if are_named(outputs):
+            return outputs
+        return {self._single_output(signature, timeout): outputs}
 
     def over_grpc(
         self,
@@ -81,6 +87,14 @@ class Predictions:
             lambda: grpc.call(self._endpoint, tensors.METHOD, message, headers, timeout_s=timeout)
         )  # fmt: skip
         return tensors.predict_response(answer)
+
+    def _single_output(self, signature: str | None, timeout: float) -> str:
+        """The name of the only output of a signature, which REST leaves out; asked for once."""
+        if signature not in self._singles:
+            path = f"/v1/models/{segment(self.name)}/metadata"
+            told = self._transport.json(Request("GET", path, read_timeout_s=timeout))
+            self._singles[signature] = only_output(told, signature)
+        return self._singles[signature]
 
 
 class _ServiceTransport(Transport):

@@ -117,7 +117,7 @@ class ServiceHandle:
             timeout: Seconds.
 
         Returns:
-            The outputs by name; over HTTP the output alone where there is one, and for rows a list of predictions.
+            The outputs by name; for rows a list of predictions.
 
         Raises:
             InvalidRequest: The inputs do not fit; the message says what would.

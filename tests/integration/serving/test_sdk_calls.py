@@ -1,0 +1,35 @@
+"""The SDK's questions to a model server: one shape of answers over both protocols."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.sdk.config import Credentials
+from cloud_ml.sdk.predicting import Predictions
+from support.serving import Running, model_server, slides_model
+
+ME = Credentials("AK", "secret")
+
+
+def test_a_single_output_has_its_name_over_both(linear: Running) -> None:
+    asked, named = Predictions(ME, f"127.0.0.1:{linear.port}", "linear"), {"y": [12.0, 20.0]}
+    assert asked.over_grpc({"x": [1.0, 5.0]}, {}) == named
+    assert asked.over_http({"x": [1.0, 5.0]}) == named
+    assert asked.over_http({"x": [1.0, 5.0]}, signature="serving_default") == named
+    assert asked.over_http([1.0, 5.0]) == [12.0, 20.0]
+    with pytest.raises(InvalidRequest, match="has no signature 'other'"):
+        asked.over_http({"x": [1.0]}, signature="other")
+    asked.close()
+
+
+def test_several_outputs_have_their_names_over_both(tmp_path: Path) -> None:
+    slides_model(tmp_path / "1")
+    given = {"keys": [[1]], "X": [[10.0]]}
+    with model_server("--model_name", "slides", "--model_base_path", str(tmp_path)) as running:
+        asked = Predictions(ME, f"127.0.0.1:{running.port}", "slides")
+        answers = [asked.over_http(given), asked.over_grpc(given, {"keys": "int32", "X": "float32"})]
+        asked.close()
+    assert answers == [{"keys_out": [[1]], "predict": [[30.0]]}] * 2
