@@ -1,8 +1,13 @@
-"""What a person may do next about a job, by where it stands and why."""
+"""What a person may do next about a job or a service, by where it stands and why."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from cloud_ml.models.job import Job
+
+if TYPE_CHECKING:
+    from cloud_ml.models.service import Service
 
 _LOOK = "Look at its log: cloudml jobs logs {name} -n 50"
 _RUN_AGAIN = "Run it again: cloudml jobs rerun {name}"
@@ -30,6 +35,28 @@ _BY_PHASE = {
     "Failed": _LOOK,
     "Stopped": _RUN_AGAIN,
 }
+
+
+_OF_SERVICE = {
+    "Saved": "Start it: cloudml models start {name}",
+    "Stopped": "Start it: cloudml models start {name}",
+    "Starting": "Wait for it: cloudml models wait {name}",
+    "Failed": "Look at its log: cloudml models logs {name} · mend it: cloudml models update {name} -u URI",
+    "Degraded": "See why: cloudml models events {name} · cloudml models logs {name}",
+    "Running": "Ask it: cloudml models predict {name} -d data.json",
+}
+_NO_MODEL = (
+    "See what is there: cloudml storage ls -r {uri} · say where it is: cloudml models update {name} -u URI, or put it"
+    " there, and cloudml models stop {name}, then start"
+)
+
+
+def service_step(service: Service) -> str:
+    """One line about a service; empty where nothing can be done."""
+    if service.deleting:
+        return ""
+    text = _NO_MODEL if service.reason == "ModelNotFound" else _OF_SERVICE.get(service.phase, "")
+    return text.format(name=f"{service.name} {service.version}", uri=service.spec.get("model_uri") or "URI")
 
 
 def next_step(job: Job) -> str:

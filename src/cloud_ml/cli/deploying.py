@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cloud_ml.cli.advice import service_step
 from cloud_ml.cli.completing import files, model_names, model_versions
 from cloud_ml.cli.guard import INTERRUPTED
 from cloud_ml.cli.model_figures import service_line
@@ -206,7 +207,7 @@ def _concluded(handle: ServiceHandle) -> int:
     why = ": ".join(part for part in (service.reason, service.message) if part)
     note(f"{name} is {service.phase}" + (f": {why}" if why else ""), state=service.phase)
     if service.phase == "Failed":
-        note(f"  Look at its log: cloudml models logs {name}")
+        note(f"  {service_step(service)}")
         return FAILED
     return 0
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloud_ml.cli import figures
+from cloud_ml.cli.advice import service_step
 from cloud_ml.cli.completing import model_names, model_versions
 from cloud_ml.cli.model_calls import calls
 from cloud_ml.cli.model_figures import tensor_text
@@ -54,7 +55,7 @@ def describe(session: Session, name: str, version: str | None, output: str | Non
     if spec := {f"  {field}": value for field, value in service.spec.items() if value not in (None, "", {}, False, 0)}:
         echo("\nCreated as:")
         echo_facts(spec)
-    if advice := _next_step(service):
+    if advice := service_step(service):
         echo(f"\n{advice}")
 
 
@@ -138,15 +139,3 @@ def _signatures(handle: ServiceHandle) -> ServiceSignatures | None:
         with contextlib.suppress(CloudMlError):
             return handle.signatures()
     return None
-
-
-def _next_step(service: Service) -> str:
-    name = f"{service.name} {service.version}"
-    return {
-        "Saved": f"Start it: cloudml models start {name}",
-        "Stopped": f"Start it: cloudml models start {name}",
-        "Starting": f"Wait for it: cloudml models wait {name}",
-        "Failed": f"Look at its log: cloudml models logs {name} · mend it: cloudml models update {name} -u URI",
-        "Degraded": f"See why: cloudml models events {name} · cloudml models logs {name}",
-        "Running": f"Ask it: cloudml models predict {name} -d data.json",
-    }.get("" if service.deleting else service.phase, "")

@@ -13,6 +13,7 @@ from pathlib import Path, PurePosixPath
 
 import cloud_ml
 from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.errors import NotFound
 from cloud_ml.models.common import ObjectUri, parse_object_uri
@@ -36,6 +37,8 @@ _NEEDED: Mapping[str, tuple[str, ...]] = {
 }
 """What a replica installs beside its framework and the model server's own needs."""
 _NAME = "cloudml-model-server"
+_SHOWN = 5
+"""So many names of what lies where a model is missing are told."""
 _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
@@ -50,6 +53,16 @@ def framework_of(objects: ObjectStore, uri: ObjectUri) -> str | None:
         if (framework := next((each for file, each in FRAMEWORKS.items() if file in names), None)) is not None:
             return framework
     return None
+
+
+def nothing_at(objects: ObjectStore, uri: ObjectUri) -> str:
+    """What was looked for, where, and what lies there instead."""
+    base = uri.key.rstrip("/") + "/"
+    listing = objects.list(uri.bucket, base, delimiter=True, limit=_SHOWN + 1)
+    names = [each.removeprefix(base) for each in (*listing.folders, *(info.key for info in listing.objects))]
+    there = ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "") if names else "nothing"
+    wanted = f"a folder with a number for its name, such as {uri}/1, that holds one of {', '.join(FRAMEWORKS)}"
+    return f"{uri} has no model: looked for {wanted}; there is {there}"
 
 
 class ModelServers:
@@ -74,16 +87,14 @@ class ModelServers:
     def _provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource]:
         submitted = job.spec.submitted
         uri = parse_object_uri("model_uri", submitted.model_input_path)
-        framework = submitted.framework
         try:
-            there = self._storage.owns(job.key.org, uri.bucket)
-            framework = (framework or framework_of(self._objects, uri)) if there else None
+            found = framework_of(self._objects, uri) if self._storage.owns(job.key.org, uri.bucket) else None
+            problem = "" if found else nothing_at(self._objects, uri)
         except NotFound:
-            framework = None
-        if framework is None:
-            known = ", ".join(sorted(FRAMEWORKS))
-            problem = f"{uri} has no numbered folder (such as {uri}/1) with a model in it; known files are {known}"
-            return job, TrainerSource("", _NAME, problem)
+            found, problem = None, f"{uri} has no model: there is no bucket {uri.bucket!r}"
+        if found is None:
+            return job, TrainerSource("", _NAME, problem, Reason.MODEL_NOT_FOUND)
+        framework = submitted.framework or found
         told = replace(job.spec, submitted=replace(submitted, framework=framework))
         return replace(job, spec=told), self._package.source(framework)
 

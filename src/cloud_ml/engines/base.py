@@ -26,6 +26,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import ObservedGang
 
 
@@ -54,12 +55,13 @@ class TrainerSource:
     """Where the user's package comes from: a file the engine's machine can read.
 
     ``name`` is the file's name, whose ending tells the format. With a ``problem`` there is no such file,
-    and the attempt ends with this sentence and ``TrainerNotFound``.
+    and the attempt ends with this sentence and the ``reason``.
     """
 
     path: str
     name: str
     problem: str = ""
+    reason: Reason = Reason.TRAINER_NOT_FOUND
 
 
 @dataclass(frozen=True)

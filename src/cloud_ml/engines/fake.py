@@ -53,7 +53,7 @@ class FakeEngine(Engine):
         self.machine.plans[gang.key] = gang
         self._put(ObservedGang(gang.key.job_uid, gang.key.attempt, GangState.STAGING))
         if gang.environment.trainer is not None and gang.environment.trainer.problem:
-            self._end(gang.key, Reason.TRAINER_NOT_FOUND, gang.environment.trainer.problem)
+            self._end(gang.key, gang.environment.trainer.reason, gang.environment.trainer.problem)
         elif not self.hold:
             self.begin(gang.key)
 

@@ -152,13 +152,14 @@ class EngineContract:
         await engine.stop(gang.key, grace_s=5.0)
         await asyncio.wait_for(follower, _LIMIT_S)
 
-    async def test_a_missing_trainer_ends_the_attempt_with_that_reason(self, engine: Engine) -> None:
+    @pytest.mark.parametrize("reason", [Reason.TRAINER_NOT_FOUND, Reason.MODEL_NOT_FOUND])
+    async def test_a_missing_trainer_ends_the_attempt_with_that_reason(self, engine: Engine, reason: Reason) -> None:
         problem = "fds://b/none.tar.gz does not exist"
-        plan = EnvironmentPlan(trainer=TrainerSource("", "none.tar.gz", problem), module="trainer.task")
+        plan = EnvironmentPlan(trainer=TrainerSource("", "none.tar.gz", problem, reason), module="trainer.task")
         gang = _gang(self.printing("never"), environment=plan)
         await engine.ensure(gang)
         seen = await _over(engine, gang.key)
-        assert (seen.reason, seen.message) == (Reason.TRAINER_NOT_FOUND, problem)
+        assert (seen.reason, seen.message) == (reason, problem)
 
     async def test_forget_drops_logs_and_keeps_the_gate(self, engine: Engine) -> None:
         gang = _gang(self.printing("secret"))

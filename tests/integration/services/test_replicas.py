@@ -55,10 +55,21 @@ def test_the_life_of_a_service(server: RealServer, ask: Asked) -> None:
     eventually(lambda: not ask("GET", "")["items"], "the service is gone")
 
 
-def test_a_service_without_a_model_says_so(ask: Asked) -> None:
+def test_a_service_without_a_model_says_so(server: RealServer, ask: Asked) -> None:
     ask("POST", "", {"model_name": "none", "model_version": "v1", "model_uri": "fds://cloudml/nothing"})
     failed = ask.until("/none/v1", lambda one: one["phase"] == "Failed")
-    assert "has no numbered folder" in failed["message"]
+    assert failed["reason"] == "ModelNotFound"
+    assert failed["message"].startswith("fds://cloudml/nothing has no model: looked for a folder with a number")
+    assert failed["message"].endswith("there is nothing")
+    shown = server.cli("models", "describe", "none", "v1").good().out
+    assert "See what is there: cloudml storage ls -r fds://cloudml/nothing" in shown
+    assert "models logs" not in shown
+
+    server.client().storage.upload(server.folder / "linear" / "model.onnx", "fds://cloudml/nothing/1/model.onnx")
+    ask("POST", "/none/v1/stop")
+    ask.until("/none/v1", lambda one: one["phase"] == "Stopped" and not one["replicas"])
+    ask("POST", "/none/v1/start")
+    ask.until("/none/v1", running(1))
 
 
 def test_a_socket_that_is_none_is_not_connected_to(tmp_path: Path) -> None:

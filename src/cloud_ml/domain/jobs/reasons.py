@@ -33,6 +33,7 @@ class Reason(StrEnum):
     START_TIMEOUT = "StartTimeout"
     START_FAILED = "StartFailed"
     TRAINER_NOT_FOUND = "TrainerNotFound"
+    MODEL_NOT_FOUND = "ModelNotFound"
     TRAINER_INVALID = "TrainerInvalid"
     ENVIRONMENT_FAILED = "EnvironmentFailed"
     PREPARE_FAILED = "PrepareCommandFailed"
@@ -43,6 +44,7 @@ class Reason(StrEnum):
 NEVER_RETRIED = frozenset(
     {
         Reason.TRAINER_NOT_FOUND,
+        Reason.MODEL_NOT_FOUND,
         Reason.TRAINER_INVALID,
         Reason.ENVIRONMENT_FAILED,
         Reason.CANCELLED,

@@ -136,7 +136,7 @@ class Stage:
         """
         plan = self._gang.environment
         if plan.trainer is not None and plan.trainer.problem:
-            raise EnvironmentFailed("TrainerNotFound", plan.trainer.problem)
+            raise EnvironmentFailed(plan.trainer.reason, plan.trainer.problem)
         if plan.trainer is None and plan.framework is None:
             return self._bare()
         prepared = prepare(
