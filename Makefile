@@ -12,7 +12,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-runtimes test-sandbox test-api-fuzz fuzz faults soak test-serving-long check format bench load bench-peers bench-serving performance docs record lock audit sbom clean
+.PHONY: help setup demo test test-fast test-server test-runtimes test-sandbox test-api-fuzz fuzz faults soak test-serving-long test-rolling check format bench load bench-peers bench-serving performance docs record lock audit sbom clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-14s %s\n' "$$n" "$$t"; done
@@ -51,6 +51,9 @@ soak: $(VENV)/.develop  ## Load for SOAK_S seconds (two hours), then what the se
 
 test-serving-long: $(VENV)/.develop  ## Requests and reloads of a model server, and what it holds on to (SERVING_REQUESTS=1000000 SERVING_RELOADS=1000: the whole)
 	$(PYTEST) tests/soak/test_model_server.py -q -s -p no:xdist
+
+test-rolling: $(VENV)/.develop  ## Calls for ROLLING_S seconds (60) while versions roll, replicas and the server are killed: none may fail
+	$(BIN)/python benchmarks/serving/rolling.py $(ROLLING_S)
 
 check: $(VENV)/.develop  ## Format, lint, types, import rules
 	$(BIN)/ruff format --check src tests benchmarks examples tools docs

@@ -37,7 +37,7 @@ def running(count: int) -> Any:
         return (
             service["phase"] == "Running"
             and service["ready"] == count == len(replicas)
-            and all(each["current"] for each in replicas)
+            and all(each["current"] and each["ready"] for each in replicas)
         )
 
     return holds
