@@ -118,6 +118,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         layers_limit_bytes=settings.environments.layers_limit_bytes,
         tidy_s=settings.environments.tidy_s,
     )
+    gateway = GatewayLink(_gateway(settings))
     platform = Platform(
         store=store,
         objects=objects,
@@ -136,6 +137,8 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         quota_settings=settings.quota,
         trainer_settings=settings.trainers,
         storage_settings=settings.storage,
+        kept_releases=settings.gateway.kept_releases,
+        service_figures=lambda: gateway.figures,
         services_host=settings.public_gateway_host,
         services_tls=bool(settings.server.tls_cert),
         original_services_open=settings.opens_original_services,
@@ -158,7 +161,6 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             kind=kind,
         )
 
-    gateway = GatewayLink(_gateway(settings))
     metrics.add(counts.families(lambda: gateway.figures))
     controller = Controller(
         store=store,
@@ -194,7 +196,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             serving=settings.gateway,
             read=platform.read,
         ),
-        deploy=Deployments(store, system_clock).deploy,
+        deploy=Deployments(store, system_clock, keep=settings.gateway.kept_releases).deploy,
         holder=f"{os.uname().nodename}:{data}",
         clock=system_clock,
         offload=platform.offload,

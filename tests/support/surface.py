@@ -98,6 +98,8 @@ ROWS: Mapping[str, Row] = {
     "DELETE /api/v1/models/{name}/{version}": member("/api/v1/models/{model}/v1"),
     "POST /api/v1/models/{name}/{version}/start": member("/api/v1/models/{model}/v1/start"),
     "POST /api/v1/models/{name}/{version}/stop": member("/api/v1/models/{model}/v1/stop"),
+    "POST /api/v1/models/{name}/{version}/promote": member("/api/v1/models/{model}/v1/promote?release=2"),
+    "POST /api/v1/models/{name}/{version}/rollback": member("/api/v1/models/{model}/v1/rollback?release=1"),
     "GET /api/v1/models/{name}/{version}/events": Row("/api/v1/models/{model}/v1/events"),
     "GET /api/v1/models/{name}/{version}/logs": Row("/api/v1/models/{model}/v1/logs"),
     "GET /api/v1/models/{name}/{version}/metrics": Row("/api/v1/models/{model}/v1/metrics"),
@@ -268,6 +270,8 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
     for bucket in ("furniture", "hollow"):
         await made("PUT", f"{STORAGE}/{bucket}")
     await made("POST", "/api/v1/models", {**model("served"), "save_mode": True})
+    if name.endswith(("/promote", "/rollback")):  # it is as they want it already: release 2 is served, 1 has gone
+        await made("PATCH", "/api/v1/models/served/v1", {"model_uri": "fds://cloudml/better"})
     await made("PUT", f"{STORAGE}/furniture/chair", body=b"wood")
     upload = (await made("POST", f"{UPLOADS}/furniture", {"key": "big"}))["id"]
     await made("PUT", f"{UPLOADS}/furniture/{upload}/parts/1", body=b"part")

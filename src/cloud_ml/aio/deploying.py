@@ -73,6 +73,9 @@ class AsyncModelServices:
     async def update_model_service(self, name: str, version: str, **changes: Any) -> Service:
         """Change fields of a service (``replicas=2``); replicas are replaced one after the other where they have to be.
 
+        With ``canary=10`` what would replace them is tried on so many percent of calls, until it is promoted or rolled
+        back.
+
         Raises:
             NotFound: There is none.
             InvalidRequest: A field is wrong, or there is none of that name.
@@ -83,6 +86,34 @@ class AsyncModelServices:
         if change.model_uri and "://" not in change.model_uri:
             change.model_uri = await self.storage.send_model(change.model_uri, (await self.whoami()).default_bucket)
         return await self._services.update(name, version, change)
+
+    async def promote_model_service(self, name: str, version: str, *, release: int | None = None) -> Service:
+        """Serve the candidate of a service from now on, rolled out one replica after the other.
+
+        Args:
+            name: Of the model.
+            version: Of the service.
+            release: The number of the candidate; no other one is promoted then.
+
+        Raises:
+            NotFound: There is no such service.
+            Conflict: There is no candidate, it is another one, or it does not answer.
+        """
+        return await self._services.promote(name, version, release=release)
+
+    async def rollback_model_service(self, name: str, version: str, *, release: int | None = None) -> Service:
+        """Drop the candidate of a service; where there is none, serve what was served before.
+
+        Args:
+            name: Of the model.
+            version: Of the service.
+            release: The number of the release that is to go; no other one goes then.
+
+        Raises:
+            NotFound: There is no such service.
+            Conflict: There is nothing to go back to.
+        """
+        return await self._services.rollback(name, version, release=release)
 
     async def start_model_service(self, name: str, version: str) -> Service:
         """Start a service that was saved or stopped.
@@ -147,6 +178,7 @@ class AsyncModelServices:
         types: Mapping[str, str] | None = None,
         signature: str | None = None,
         grpc: bool = False,
+        release: str | None = None,
         timeout: float = 60.0,
     ) -> Any:
         """Ask a model; see ``AsyncServiceHandle.predict``. Who asks often keeps a handle.
@@ -157,7 +189,9 @@ class AsyncModelServices:
             Unavailable: The service has no address, or no replica answers now.
         """
         service = await self.get_model_service(name, version)
-        return await service.predict(inputs, types=types, signature=signature, grpc=grpc, timeout=timeout)
+        return await service.predict(
+            inputs, types=types, signature=signature, grpc=grpc, release=release, timeout=timeout
+        )  # fmt: skip
 
     def predictions(self, address: str, name: str) -> AsyncPredictions:
         """A model at an address (``host:port``), to be asked without a look at its service."""

@@ -11,7 +11,7 @@ from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.errors import CloudMlError
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import parse_endpoint
-from cloud_ml.sdk.inference import are_named, authorization, only_output, refusal_of
+from cloud_ml.sdk.inference import are_named, asking, authorization, only_output, refusal_of
 from cloud_ml.sdk.messages import Request, segment
 
 Inputs = Mapping[str, Any] | list[Any]
@@ -38,7 +38,9 @@ class AsyncPredictions:
         """Close connections that are kept open."""
         await self._transport.aclose()
 
-    async def over_http(self, inputs: Inputs, *, signature: str | None = None, timeout: float = 60.0) -> Any:
+    async def over_http(
+        self, inputs: Inputs, *, signature: str | None = None, release: str | None = None, timeout: float = 60.0
+    ) -> Any:
         """What the model answers, by TensorFlow Serving's REST API: outputs by name for columns, predictions for rows.
 
         Raises:
@@ -52,7 +54,7 @@ class AsyncPredictions:
             "POST",
             f"/v1/models/{segment(self.name)}:predict",
             body=json.dumps(asked).encode(),
-            headers={"Content-Type": "application/json"},
+            headers={"Content-Type": "application/json", **asking(release)},
             idempotency_key="prediction",  # a model answers the same however often it is asked
             read_timeout_s=timeout,
         )
@@ -70,6 +72,7 @@ class AsyncPredictions:
         types: Mapping[str, str],
         *,
         signature: str | None = None,
+        release: str | None = None,
         timeout: float = 60.0,
     ) -> dict[str, Any]:
         """What the model answers, by TensorFlow Serving's ``PredictionService``: the outputs by name.
@@ -82,6 +85,7 @@ class AsyncPredictions:
 
         message = tensors.predict_request(self.name, inputs, types, signature)
         headers = {name.lower(): value for name, value in authorization(self._credentials).items()}
+        headers |= asking(release)
         answer = await in_thread(
             lambda: grpc.call(self._endpoint, tensors.METHOD, message, headers, timeout_s=timeout)
         )  # fmt: skip

@@ -104,6 +104,7 @@ class AsyncServiceHandle:
         types: Mapping[str, str] | None = None,
         signature: str | None = None,
         grpc: bool = False,
+        release: str | None = None,
         timeout: float = 60.0,
     ) -> Any:
         """Ask the model, as TensorFlow Serving's APIs have it; over HTTP, or over gRPC with ``grpc``.
@@ -113,6 +114,7 @@ class AsyncServiceHandle:
             types: Of inputs, over gRPC (``{"X": "float32"}``); for the others what the model takes.
             signature: Another than the default one.
             grpc: Ask over gRPC; nothing has to be installed for it.
+            release: Who is to answer: ``stable``, ``candidate``, or the number of a release.
             timeout: Seconds.
 
         Returns:
@@ -124,27 +126,30 @@ class AsyncServiceHandle:
         """
         predictions = await self._asked()
         if not grpc:
-            return await predictions.over_http(inputs, signature=signature, timeout=timeout)
+            return await predictions.over_http(inputs, signature=signature, release=release, timeout=timeout)
         columns = by_name(inputs)
         known = await self._types(columns, types or {}, signature)
         given = {**known, **(types or {})}
-        return await predictions.over_grpc(columns, given, signature=signature, timeout=timeout)
+        return await predictions.over_grpc(columns, given, signature=signature, release=release, timeout=timeout)
 
-    async def signatures(self) -> ServiceSignatures:
-        """What the model can be asked: its inputs and outputs.
+    async def signatures(self, *, release: str | None = None) -> ServiceSignatures:
+        """What the model can be asked: its inputs and outputs; with ``release="candidate"`` what the candidate can.
 
         Raises:
             Unavailable: No replica answers now.
         """
-        return await self._calls.signatures(self.name, self.version)
+        return await self._calls.signatures(self.name, self.version, release=release)
 
     async def metrics(self) -> ServiceMetrics:
-        """What replicas use now, and what they were asked since they started."""
+        """What replicas use now and were asked since they started, and what callers got from each release."""
         return await self._calls.metrics(self.name, self.version)
 
-    async def lineage(self) -> ServiceLineage:
-        """Where the model came from: its files, and the jobs that exported to where they lie."""
-        return await self._calls.lineage(self.name, self.version)
+    async def lineage(self, *, release: str | None = None) -> ServiceLineage:
+        """Where the model came from: its files, and the jobs that exported to where they lie.
+
+        With ``release="candidate"`` where that of the candidate came from.
+        """
+        return await self._calls.lineage(self.name, self.version, release=release)
 
     async def events(self, *, after: int = 0) -> list[JobEvent]:
         """What happened to the service, in order; only what came after the event with the id ``after``."""
@@ -176,10 +181,35 @@ class AsyncServiceHandle:
     async def update(self, **changes: Any) -> Service:
         """Change fields of the service (``replicas=2``); what makes replicas differ is rolled out one after the other.
 
+        With ``canary=10`` it is tried on so many percent of calls, until ``promote`` or ``rollback``.
+
         Raises:
             InvalidRequest: A field is wrong, or there is none of that name.
         """
         self.service = await self._calls.update(self.name, self.version, changed(changes))
+        return self.service
+
+    async def promote(self) -> Service:
+        """Serve the candidate that was last heard of, rolled out one replica after the other.
+
+        Raises:
+            Conflict: There is none, or it does not answer.
+        """
+        tried = self.service.candidate
+        self.service = await self._calls.promote(
+            self.name, self.version, release=tried.release if tried is not None else None
+        )  # fmt: skip
+        return self.service
+
+    async def rollback(self) -> Service:
+        """Drop the candidate that was last heard of; where there is none, serve what was served before.
+
+        Raises:
+            Conflict: There is nothing to go back to.
+        """
+        tried = self.service.candidate
+        goes = tried.release if tried is not None else self.service.release
+        self.service = await self._calls.rollback(self.name, self.version, release=goes or None)
         return self.service
 
     async def start(self) -> Service:

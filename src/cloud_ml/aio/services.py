@@ -71,6 +71,19 @@ class AsyncServiceCalls:
         )  # fmt: skip
         return await self._service(request)
 
+    async def promote(self, name: str, version: str, *, release: int | None = None) -> Service:
+        """Serve the candidate; sent again where the answer was lost if the ``release`` that is meant is told."""
+        return await self._decided(name, version, "promote", release)
+
+    async def rollback(self, name: str, version: str, *, release: int | None = None) -> Service:
+        """Drop the candidate, or go back; ``release`` is the one that is to go."""
+        return await self._decided(name, version, "rollback", release)
+
+    async def _decided(self, name: str, version: str, what: str, release: int | None) -> Service:
+        key = None if release is None else os.urandom(16).hex()
+        request = Request("POST", f"{_path(name, version)}/{what}", query={"release": release}, idempotency_key=key)
+        return await self._service(request)
+
     async def start(self, name: str, version: str) -> Service:
         """Start a service that was saved or stopped."""
         return await self._service(Request("POST", f"{_path(name, version)}/start"))
@@ -93,14 +106,18 @@ class AsyncServiceCalls:
         document = await self.transport.json(Request("GET", f"{_path(name, version)}/metrics"))
         return codec.decode(ServiceMetrics, document, ignore_unknown=True)
 
-    async def signatures(self, name: str, version: str) -> ServiceSignatures:
+    async def signatures(self, name: str, version: str, *, release: str | None = None) -> ServiceSignatures:
         """What the model can be asked."""
-        document = await self.transport.json(Request("GET", f"{_path(name, version)}/signatures"))
+        document = await self.transport.json(
+            Request("GET", f"{_path(name, version)}/signatures", query={"release": release})
+        )  # fmt: skip
         return codec.decode(ServiceSignatures, document, ignore_unknown=True)
 
-    async def lineage(self, name: str, version: str) -> ServiceLineage:
+    async def lineage(self, name: str, version: str, *, release: str | None = None) -> ServiceLineage:
         """Where the model came from."""
-        document = await self.transport.json(Request("GET", f"{_path(name, version)}/lineage"))
+        document = await self.transport.json(
+            Request("GET", f"{_path(name, version)}/lineage", query={"release": release})
+        )  # fmt: skip
         return codec.decode(ServiceLineage, document, ignore_unknown=True)
 
     async def log(

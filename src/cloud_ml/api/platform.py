@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from cloud_ml.domain.services.routes import Figures
 from cloud_ml.engines.base import Engine
 from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.base import ObjectStore
@@ -28,6 +29,7 @@ from cloud_ml.usecases.model_services import ModelServices
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.organisations import Organisations
 from cloud_ml.usecases.quotas import Quotas
+from cloud_ml.usecases.releasing import Releasing
 from cloud_ml.usecases.runtimes import FrameworkRuntimes
 from cloud_ml.usecases.short_reads import ShortReads
 from cloud_ml.usecases.storage import Storage
@@ -56,6 +58,8 @@ class Platform:
     storage_settings: StorageSettings = field(default_factory=StorageSettings)
     key_settings: KeySettings = field(default_factory=KeySettings)
     quota_settings: QuotaSettings = field(default_factory=QuotaSettings)
+    kept_releases: int = 5
+    service_figures: Callable[[], Mapping[str, Figures]] = dict
     offload: Offload = field(default_factory=Offload)
     metrics: Metrics = field(default_factory=Metrics)
     behind_proxy: bool = False
@@ -73,6 +77,7 @@ class Platform:
     quotas: Quotas = field(init=False)
     jobs: TrainJobs = field(init=False)
     services: ModelServices = field(init=False)
+    releasing: Releasing = field(init=False)
     lineage: Lineage = field(init=False)
     uploads: Uploads = field(init=False)
     read: ShortReads = field(init=False)
@@ -114,7 +119,10 @@ class Platform:
             quota_of=limits,
             trainers=self.trainer_settings,
         )
-        self.services = ModelServices(self.store, self.storage, self.clock, quota_of=limits)
+        self.services = ModelServices(
+            self.store, self.storage, self.clock, quota_of=limits, keep=self.kept_releases
+        )  # fmt: skip
+        self.releasing = Releasing(self.store, self.services, self.clock, keep=self.kept_releases)
         self.read = ShortReads(self.store, self.offload, slow_ms=self.database_slow_ms)
         self.lineage = Lineage(self.store, self.objects)
         self.hub = ChangeHub(self.store, self.read)

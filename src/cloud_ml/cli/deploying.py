@@ -13,7 +13,7 @@ import click
 from cloud_ml.cli.advice import service_step
 from cloud_ml.cli.completing import files, model_names, model_versions
 from cloud_ml.cli.guard import INTERRUPTED
-from cloud_ml.cli.model_figures import service_line
+from cloud_ml.cli.model_figures import candidate_line, service_line
 from cloud_ml.cli.model_names import named
 from cloud_ml.cli.model_options import given_fields, service_options
 from cloud_ml.cli.output import echo, echo_as, note, output_option
@@ -199,6 +199,13 @@ def _look(handle: ServiceHandle, wait_s: float) -> None:
 
 def _concluded(handle: ServiceHandle) -> int:
     service, name = handle.service, f"{handle.name} {handle.version}"
+    if service.phase == "Running" and (tried := service.candidate) is not None:
+        note(f"{name} answers; candidate: {candidate_line(tried)}", state=tried.phase)
+        if tried.phase == "Failed":
+            note(f"  Mend it with another update, or: cloudml models rollback {name}")
+            return FAILED
+        note(f"  Judge it: cloudml models metrics {name} · then: cloudml models promote {name}, or rollback {name}")
+        return 0
     if service.phase == "Running":
         where = f" at {service.address}" if service.address else ""
         note(f"{name} answers{where} ({service.ready} of {service.wanted} replicas)", state="Running")

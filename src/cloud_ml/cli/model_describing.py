@@ -13,7 +13,7 @@ from cloud_ml.cli import figures
 from cloud_ml.cli.advice import service_step
 from cloud_ml.cli.completing import model_names, model_versions
 from cloud_ml.cli.model_calls import calls
-from cloud_ml.cli.model_figures import tensor_text
+from cloud_ml.cli.model_figures import candidate_line, tensor_text
 from cloud_ml.cli.model_names import named
 from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, local_time, output_option
 from cloud_ml.cli.session import Session, pass_session
@@ -39,14 +39,17 @@ def describe(session: Session, name: str, version: str | None, output: str | Non
     handle = session.client.get_model_service(*named(session, name, version))
     signatures = _signatures(handle)
     service, lineage = handle.service, handle.lineage()
+    tried = handle.lineage(release="candidate") if service.candidate is not None else None
     document = codec.encode(service) | {
         "signatures": None if signatures is None else codec.encode(signatures),
         "lineage": codec.encode(lineage),
+        "candidate_lineage": None if tried is None else codec.encode(tried),
     }
     if echo_as(output, document, f"{service.name} {service.version}"):
         return
     now = datetime.now(UTC)
     echo_facts(_facts(service, lineage, now), painted="State")
+    _show_candidate(service, tried)
     _show_replicas(service)
     if signatures is not None:
         _show_signatures(service, signatures)
@@ -72,6 +75,7 @@ def _facts(service: Service, lineage: ServiceLineage, now: datetime) -> dict[str
         "Address": service.address,
         "Access": service.spec.get("access", ""),
         "Replicas": f"{service.ready} of {service.wanted} answer",
+        "Release": str(service.release or ""),
         "Model": service.spec.get("model_uri", ""),
         "Newest": loaded,
         "Digest": lineage.digest and f"sha256:{lineage.digest}",
@@ -82,6 +86,23 @@ def _facts(service: Service, lineage: ServiceLineage, now: datetime) -> dict[str
     }
 
 
+def _show_candidate(service: Service, lineage: ServiceLineage | None) -> None:
+    if (tried := service.candidate) is None:
+        if service.earlier:
+            last = service.earlier[-1]
+            echo(f"\nBefore: release {last.release}, {last.model_uri} (cloudml models rollback goes back to it)")
+        return
+    echo("\nCandidate:")
+    facts = {"  Stands": candidate_line(tried), "  Reason": tried.reason}
+    facts |= {f"  {field}": value for field, value in tried.changes.items()}
+    if lineage is not None and lineage.digest:
+        facts["  Newest"] = f"version {lineage.number}, {lineage.files} files, {figures.size(lineage.size)}"
+        facts["  Digest"] = f"sha256:{lineage.digest}"
+    echo_facts(facts)
+    where = f"{service.name} {service.version}"
+    echo(f"  Judge it: cloudml models metrics {where} · then: cloudml models promote {where}, or rollback {where}")
+
+
 def _show_replicas(service: Service) -> None:
     if not service.replicas:
         return
@@ -90,13 +111,14 @@ def _show_replicas(service: Service) -> None:
         (
             f"  {one.number}",
             "answers" if one.ready else one.phase,
+            str(one.release or "-"),
             str(one.attempt),
-            "" if one.current else "is being replaced",
+            "candidate" if one.candidate else "" if one.current else "is being replaced",
             one.message,
         )
         for one in service.replicas
     ]
-    echo_table(("  NUMBER", "STATE", "ATTEMPT", "", "MESSAGE"), rows)
+    echo_table(("  NUMBER", "STATE", "RELEASE", "ATTEMPT", "", "MESSAGE"), rows)
 
 
 def _show_signatures(service: Service, found: ServiceSignatures) -> None:

@@ -20,6 +20,8 @@ _ELSEWHERE = {
     "deploy": Lazy("cloud_ml.cli.deploying:deploy", "Serve a model: cloudml models deploy NAME VERSION URI."),
     "describe": Lazy("cloud_ml.cli.model_describing:describe", "Tell of a service: its replicas, inputs, calls to it."),
     "logs": Lazy("cloud_ml.cli.model_logs:logs", "Print the output of replicas."),
+    "promote": Lazy("cloud_ml.cli.releasing:promote", "Serve the candidate of a service from now on."),
+    "rollback": Lazy("cloud_ml.cli.releasing:rollback", "Drop the candidate, or serve what was served before."),
     "predict": Lazy(
         "cloud_ml.cli.predicting:predict", "Ask a model: cloudml models predict NAME VERSION -d data.json."
     ),
@@ -86,13 +88,18 @@ def events(session: Session, name: str, version: str | None, output: str | None)
 @output_option()
 @pass_session
 def metrics(session: Session, name: str, version: str | None, output: str | None) -> None:
-    """Show what each replica uses, and what it was asked since it started."""
-    from cloud_ml.cli.model_figures import metrics_rows
+    """Show what each replica uses and was asked since it started, and what callers got from each release."""
+    from cloud_ml.cli.model_figures import calls_line, metrics_rows, release_rows
 
     found = session.client.model_service_metrics(*named(session, name, version))
     if not echo_as(output, found, (str(one.number) for one in found.items)):
-        header = ("REPLICA", "STATE", "CPU", "MEMORY", "LIMIT", "REQUESTS", "ERRORS", "MEAN TIME")
+        header = ("REPLICA", "STATE", "RELEASE", "CPU", "MEMORY", "LIMIT", "REQUESTS", "ERRORS", "MEAN TIME")
         echo_table(header, metrics_rows(found), painted=1)
+        if found.releases:
+            echo("")
+            echo_table(("RELEASE", "", "SHARE", "ANSWER", "CALLS", "ERRORS", "MEAN TIME"), release_rows(found))
+        if found.calls is not None:
+            note(calls_line(found.calls))
 
 
 @models.command()
@@ -103,6 +110,7 @@ def metrics(session: Session, name: str, version: str | None, output: str | None
 @click.option("--engine_cpu", hidden=True)
 @click.option("--engine_memory", hidden=True)
 @change_options
+@click.option("--canary", metavar="PERCENT", help="Try it on so many percent of calls first; then promote or rollback.")
 @click.option("-W", "--watch", is_flag=True, help="Wait until the change is rolled out.")
 @output_option()
 @pass_session
@@ -116,17 +124,25 @@ def update(
     port: str | None,
     engine_cpu: str | None,
     engine_memory: str | None,
+    canary: str | None,
     watch: bool,
     output: str | None,
     **options: object,
 ) -> int:
-    """Change a service; nothing is interrupted: replicas are replaced one after the other where they have to be."""
+    r"""Change a service; nothing is interrupted: replicas are replaced one after the other where they have to be.
+
+    \b
+    cloudml models update linear v1 -r 3
+    cloudml models update linear v1 -u fds://cloudml/linear-better --canary 10
+
+    With --canary the change is tried beside what is served; --canary alone changes the share of calls.
+    """
     from cloud_ml.cli.deploying import sending, told
 
     for option, value in (("--port", port), ("--engine_cpu", engine_cpu), ("--engine_memory", engine_memory)):
         if value is not None:
             raise click.UsageError(f"{option} is not offered: a service has the port that it is given")
-    changes = given_fields(dict(options))
+    changes = given_fields(dict(options)) | ({} if canary is None else {"canary": canary})
     if not changes:
         raise click.UsageError("nothing is to be changed; such as: cloudml models update NAME VERSION -r 2")
     where = named(session, name, version or model_version)

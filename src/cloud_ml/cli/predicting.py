@@ -27,6 +27,7 @@ from cloud_ml.errors import InvalidRequest
 )  # fmt: skip
 @click.option("--http", is_flag=True, help="Ask over HTTP instead of gRPC.")
 @click.option("--signature", metavar="NAME", help="Another than the default one.")
+@click.option("--release", metavar="WHICH", help="Who is to answer: stable, candidate, or the number of a release.")
 @click.option("-s", "--server", metavar="HOST:PORT", help="Ask there, whatever the service's address is.")
 @click.option("-t", "--timeout", type=click.FloatRange(min=0, min_open=True), default=10, show_default=True,
               metavar="SECONDS", help="Wait no longer for an answer.")  # fmt: skip
@@ -42,6 +43,7 @@ def predict(
     source: str,
     http: bool,
     signature: str | None,
+    release: str | None,
     server: str | None,
     timeout: float,
     output: str | None,
@@ -64,13 +66,15 @@ def predict(
     if server is not None:
         at = session.client.predictions(server, model)
         answer = (
-            at.over_http(values, signature=signature, timeout=timeout)
+            at.over_http(values, signature=signature, release=release, timeout=timeout)
             if http
-            else at.over_grpc(values, types, signature=signature, timeout=timeout)
+            else at.over_grpc(values, types, signature=signature, release=release, timeout=timeout)
         )
     else:
         handle = session.client.get_model_service(*named(session, model, version or model_version))
-        answer = handle.predict(values, types=types, signature=signature, grpc=not http, timeout=timeout)
+        answer = handle.predict(
+            values, types=types, signature=signature, grpc=not http, release=release, timeout=timeout
+        )  # fmt: skip
     echo_document(answer)
 
 

@@ -14,6 +14,8 @@ from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.domain.services.routes import Backend, Route
+from cloud_ml.domain.services.scale import candidates_of
+from cloud_ml.domain.services.spec import TEMPLATE_LABEL
 from cloud_ml.engines.base import Doors
 
 ReplicaRecord = Record[JobSpec, JobStatus]
@@ -65,7 +67,7 @@ class Entrances:
         self._ports.note(service.key.uid, service.status.port)
         wished = {wish.number for wish in service.status.wishes}
         taking = [
-            Backend(each.key.uid, self._doors.folder(each.key.uid))
+            Backend(each.key.uid, self._doors.folder(each.key.uid), release=release_of(each))
             for each in replicas
             if each.status.phase is Phase.RUNNING
             and each.delete_requested_at is None
@@ -82,8 +84,14 @@ class Entrances:
         self._ports.free(uid)
 
 
+def release_of(replica: ReplicaRecord) -> int:
+    """The number of what a replica was made of."""
+    return int((replica.spec.submitted.labels or {})[TEMPLATE_LABEL])
+
+
 def route(service: ServiceRecord, backends: Collection[Backend] = (), *, port: int = 0) -> Route:
     """A service as the gateway is to serve it."""
+    tried = service.spec.candidate
     return Route(
         port=port or service.status.port,
         org=service.key.org,
@@ -91,7 +99,18 @@ def route(service: ServiceRecord, backends: Collection[Backend] = (), *, port: i
         open=service.spec.submitted.access == "open",
         wanted=_wanted(service),
         backends=tuple(sorted(backends, key=lambda each: each.uid)),
+        candidate=tried.template if tried is not None else 0,
+        share=_share(service, backends),
     )
+
+
+def _share(service: ServiceRecord, backends: Collection[Backend]) -> int:
+    """Percent of calls for the candidate: what was asked for, or as much of it as there are replicas of it."""
+    tried, wanted = service.spec.candidate, candidates_of(service.spec, service.status)
+    if tried is None or not wanted:
+        return 0
+    there = sum(each.release == tried.template for each in backends)
+    return tried.share * min(there, wanted) // wanted
 
 
 def _wanted(service: ServiceRecord) -> bool:

@@ -9,6 +9,7 @@ from cloud_ml.gateway import answers
 from cloud_ml.gateway.answers import Refusal
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
+from cloud_ml.gateway.releases import grpc_mark, rest_mark
 from cloud_ml.gateway.replica import Replica
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http2.connection import Http2Connection
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from cloud_ml.gateway.services import Service
 
 
+_WELL = literal("grpc-status", "0")
 _MOST_HELD = 1 << 20
 """Bytes of a stream that wait for a replica."""
 
@@ -29,16 +31,22 @@ class Call(abc.ABC):
         service: Whose it is.
         deadline: In the loop's time.
         safe: Whether it may be done twice.
+        asked: The release that is to answer, in the caller's words; see ``releases.HEADER``.
     """
 
     lasting = False
     """Whether it may be open for long without asking for anything."""
-    __slots__ = ("attempts", "deadline", "over_at", "replica", "safe", "service", "tried")
+    __slots__ = (
+        "asked", "attempts", "deadline", "over_at", "replica", "safe", "sent_at", "service", "trial", "tried",
+    )  # fmt: skip
 
-    def __init__(self, service: Service, deadline: float, *, safe: bool) -> None:
+    def __init__(self, service: Service, deadline: float, *, safe: bool, asked: str = "") -> None:
         self.service = service
         self.deadline = deadline
         self.safe = safe
+        self.asked = asked
+        self.trial = False
+        self.sent_at = 0.0
         self.over_at = 0.0
         self.attempts = 0
         self.replica: Replica | None = None
@@ -59,6 +67,11 @@ class Call(abc.ABC):
     @abc.abstractmethod
     def cancel(self) -> None:
         """Tell the replica that nobody waits any more."""
+
+    @property
+    def release(self) -> int:
+        """The number of the release that has the call; 0 where it is not known."""
+        return self.replica.backend.release if self.replica is not None else 0
 
     def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False) -> None:
         """The replica gave no answer: try another one, where that may be."""
@@ -86,8 +99,9 @@ class GrpcCall(Call):
         timeout: bytes,
         deadline: float,
         safe: bool,
+        asked: str = "",
     ) -> None:
-        super().__init__(service, deadline, safe=safe)
+        super().__init__(service, deadline, safe=safe, asked=asked)
         self._connection = connection
         self._stream = stream
         self._head = head
@@ -128,8 +142,8 @@ class GrpcCall(Call):
 
     def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
         """The answer is whole."""
-        self.service.done(self)
-        self._connection.answer(self._stream, head, (size, body), trailers)
+        self.service.done(self, well=_WELL in (trailers or head))
+        self._connection.answer(self._stream, head + grpc_mark(self.release), (size, body), trailers)
 
 
 class StreamCall(Call):
@@ -140,9 +154,16 @@ class StreamCall(Call):
     lasting = True
 
     def __init__(
-        self, service: Service, connection: Http2Connection[Any], stream: int, head: bytes, *, deadline: float
+        self,
+        service: Service,
+        connection: Http2Connection[Any],
+        stream: int,
+        head: bytes,
+        *,
+        deadline: float,
+        asked: str = "",
     ) -> None:
-        super().__init__(service, deadline, safe=False)
+        super().__init__(service, deadline, safe=False, asked=asked)
         self._connection = connection
         self._stream = stream
         self._head = head
@@ -197,7 +218,7 @@ class StreamCall(Call):
     def began(self, head: bytes) -> None:
         """The replica answers."""
         self._begun = True
-        self._connection.begin(self._stream, head)
+        self._connection.begin(self._stream, head + grpc_mark(self.release))
 
     def piece(self, data: bytes) -> None:
         """A piece of the answer."""
@@ -206,7 +227,7 @@ class StreamCall(Call):
     def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
         """The answer is over."""
         self.service.done(self)
-        self._connection.finish(self._stream, trailers if self._begun else head)
+        self._connection.finish(self._stream, trailers if self._begun else head + grpc_mark(self.release))
 
     def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False) -> None:
         super().failed(refused=refused and not self._number, too_large=too_large, broken=broken)
@@ -218,9 +239,17 @@ class RestCall(Call):
     __slots__ = ("_body", "_call", "_client", "_head")
 
     def __init__(
-        self, service: Service, call: HttpCall, head: bytes, body: bytes, *, deadline: float, safe: bool
+        self,
+        service: Service,
+        call: HttpCall,
+        head: bytes,
+        body: bytes,
+        *,
+        deadline: float,
+        safe: bool,
+        asked: str = "",
     ) -> None:
-        super().__init__(service, deadline, safe=safe)
+        super().__init__(service, deadline, safe=safe, asked=asked)
         self._call = call
         self._head = head
         self._body = body
@@ -250,8 +279,8 @@ class RestCall(Call):
 
     def answered(self, status: int, fields: bytes, body: bytes) -> None:
         """The answer is whole."""
-        self.service.done(self)
-        reply(self._call, status, fields, body)
+        self.service.done(self, well=status < 400)
+        reply(self._call, status, fields + rest_mark(self.release), body)
 
 
 def refuse(call: HttpCall, refusal: Refusal) -> None:

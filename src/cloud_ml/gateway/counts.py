@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from cloud_ml.domain.services.routes import Figures
+from cloud_ml.domain.services.routes import CANDIDATE, STABLE, Answered, Figures
 from cloud_ml.observability.metrics import Family, Reading
+
+SIDES = (STABLE, CANDIDATE)
 
 
 def families(figures: Callable[[], Mapping[str, Figures]]) -> Sequence[Family]:
@@ -22,6 +24,13 @@ def families(figures: Callable[[], Mapping[str, Figures]]) -> Sequence[Family]:
             ("retried",): float(sum(each.retried for each in found)),
         }
 
+    def sides(number: Callable[[Answered], float]) -> Callable[[], Mapping[tuple[str, ...], float]]:
+        def read() -> Mapping[tuple[str, ...], float]:
+            found = [each.sides for each in figures().values()]
+            return {(side,): float(sum(number(each[side]) for each in found if side in each)) for side in SIDES}
+
+        return read
+
     return [
         Reading(
             "cloudml_gateway_calls_total", "Calls of model services that the gateway took in.", (),
@@ -35,6 +44,18 @@ def families(figures: Callable[[], Mapping[str, Figures]]) -> Sequence[Family]:
         Reading("cloudml_gateway_calls_open", "Calls under way.", (), total(lambda each: each.in_flight)),
         Reading(
             "cloudml_gateway_calls_waiting", "Calls that wait for a replica.", (), total(lambda each: each.waiting)
+        ),
+        Reading(
+            "cloudml_gateway_side_calls_total", "Calls that replicas of the stable release, or of a candidate, had.",
+            ("side",), sides(lambda each: each.requests), kind="counter",
+        ),
+        Reading(
+            "cloudml_gateway_side_errors_total", "Those of them that failed or were answered with an error.", ("side",),
+            sides(lambda each: each.errors), kind="counter",
+        ),
+        Reading(
+            "cloudml_gateway_side_seconds_total", "What these calls took together.", ("side",),
+            sides(lambda each: each.seconds), kind="counter",
         ),
         Reading("cloudml_gateway_services", "Services that have a port.", (), lambda: {(): float(len(figures()))}),
         Reading(

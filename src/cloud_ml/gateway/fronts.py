@@ -11,6 +11,7 @@ from cloud_ml.gateway import answers
 from cloud_ml.gateway.access import bearer
 from cloud_ml.gateway.answers import Refusal
 from cloud_ml.gateway.calls import GrpcCall, RestCall, StreamCall, refuse
+from cloud_ml.gateway.releases import HEADER
 from cloud_ml.gateway.services import Service
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.heads import Head
@@ -19,7 +20,8 @@ from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.stream import Sink
 
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
-_KEPT_BACK = {b"authorization", b"grpc-timeout", b":authority", b"host", b"content-length"}
+_RELEASE = HEADER.encode()
+_KEPT_BACK = {b"authorization", b"grpc-timeout", b":authority", b"host", b"content-length", _RELEASE}
 UNSAFE = (
     b"/tensorflow.serving.ModelService/HandleReloadConfigRequest",
     b"/inference.GRPCInferenceService/RepositoryModelLoad",
@@ -36,16 +38,17 @@ STREAMS = (
 _UNSAFE_PATH = re.compile(r"/v2/repository/.*/(load|unload)$")
 _HOP_BY_HOP = {
     "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "te", "trailer", "expect",
-    "authorization", "proxy-authorization", "content-length", "content-encoding", "accept-encoding", "host",
+    "authorization", "proxy-authorization", "content-length", "content-encoding", "accept-encoding", "host", HEADER,
 }  # fmt: skip
 
 
 class GrpcHead:
     """What the head of a request over HTTP/2 means; ``block`` is what the replica gets of it."""
 
-    __slots__ = ("block", "refusal", "safe", "streams", "timeout", "timeout_s", "token")
+    __slots__ = ("asked", "block", "refusal", "safe", "streams", "timeout", "timeout_s", "token")
 
     def __init__(self) -> None:
+        self.asked = ""
         self.block = b""
         self.token = ""
         self.timeout = b""
@@ -76,6 +79,8 @@ class GrpcFront:
                 head.timeout, head.timeout_s = value, int(value[:-1]) * unit
                 if head.timeout_s <= 0:
                     head.refusal = answers.TOO_LATE
+            elif name == _RELEASE:
+                head.asked = value.decode("latin-1")
             elif name == b":path":
                 head.safe = value not in UNSAFE
                 head.streams = value in STREAMS
@@ -100,7 +105,7 @@ class GrpcFront:
         service.take(
             GrpcCall(
                 service, connection, stream, head.block, body,
-                timeout=head.timeout, deadline=deadline, safe=head.safe,
+                timeout=head.timeout, deadline=deadline, safe=head.safe, asked=head.asked,
             )
         )  # fmt: skip
 
@@ -113,7 +118,7 @@ class GrpcFront:
             return _Refused(connection, stream, refusal)
         deadline = self._loop.time() + head.timeout_s if head.timeout_s else math.inf
         block = head.block + (frames.field(b"grpc-timeout", head.timeout) if head.timeout else b"")
-        call = StreamCall(self._service, connection, stream, block, deadline=deadline)
+        call = StreamCall(self._service, connection, stream, block, deadline=deadline, asked=head.asked)
         self._service.take(call)
         return call
 
@@ -134,9 +139,10 @@ class _Refused:
 class RestHead:
     """What the head of a request over HTTP/1.1 means; ``lines`` is what the replica gets of it."""
 
-    __slots__ = ("has_body", "lines", "safe", "token")
+    __slots__ = ("asked", "has_body", "lines", "safe", "token")
 
-    def __init__(self, token: str, lines: bytes, *, safe: bool, has_body: bool) -> None:
+    def __init__(self, token: str, lines: bytes, *, safe: bool, has_body: bool, asked: str) -> None:
+        self.asked = asked
         self.token = token
         self.lines = lines
         self.safe = safe
@@ -165,6 +171,7 @@ class RestFront:
             "".join(lines).encode("latin-1"),
             safe=_UNSAFE_PATH.search(head.target.partition("?")[0]) is None,
             has_body=method not in ("GET", "OPTIONS"),
+            asked=head.fields.get(HEADER, ""),
         )
 
     def serve(self, call: HttpCall, meaning: RestHead, body: bytes) -> None:
@@ -176,7 +183,12 @@ class RestFront:
             return
         length = b"Content-Length: %d\r\n\r\n" % len(body) if body or meaning.has_body else b"\r\n"
         deadline = self._loop.time() + service.bounds.timeout_s
-        service.take(RestCall(service, call, meaning.lines + length, body, deadline=deadline, safe=meaning.safe))
+        service.take(
+            RestCall(
+                service, call, meaning.lines + length, body,
+                deadline=deadline, safe=meaning.safe, asked=meaning.asked,
+            )
+        )  # fmt: skip
 
 
 def grpc_too_large(limit: int) -> Any:

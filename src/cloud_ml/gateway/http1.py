@@ -13,7 +13,7 @@ _FIELD = re.compile(
 )
 _DROPPED = {
     b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade", b"trailer",
-    b"content-length", b"date",
+    b"content-length", b"date", b"cloudml-release",
 }  # fmt: skip
 _HEAD_BYTES = 65_536
 

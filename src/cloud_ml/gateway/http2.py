@@ -21,7 +21,9 @@ from cloud_ml.serving.http2.outgoing import Outgoing
 from cloud_ml.serving.http2.stream import Stream
 from cloud_ml.serving.turns import Turns
 
-_DROPPED = {b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade"}
+_DROPPED = {
+    b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade", b"cloudml-release",
+}  # fmt: skip
 _FORGOTTEN = 1_000
 
 

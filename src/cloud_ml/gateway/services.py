@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from cloud_ml.domain.services.routes import Figures, Route
@@ -12,6 +13,7 @@ from cloud_ml.gateway.access import Access
 from cloud_ml.gateway.answers import Refusal
 from cloud_ml.gateway.calls import Call
 from cloud_ml.gateway.http2 import ClientLimits
+from cloud_ml.gateway.releases import Counts, Sides, Split
 from cloud_ml.gateway.replica import Replica
 from cloud_ml.serving.turns import Turns
 
@@ -67,6 +69,7 @@ class Service:
         self._busy_s = 0.0
         self._busy_at = self._quiet_at = loop.time()
         self.requests = self.refused = self.retried = self.broken = 0
+        self._split, self._counts = Split(), Counts()
         self.change(route)
 
     def change(self, route: Route) -> None:
@@ -83,6 +86,8 @@ class Service:
                 self._replicas[uid] = Replica(backend, self._limits, self._turns, self._loop)
             else:
                 found.backend = backend
+        self._sides = Sides(route, self._replicas.values())
+        self._counts.keep(route)
         if self._waiting:
             self._try_waiting()
 
@@ -114,7 +119,13 @@ class Service:
             self.refused += 1
             call.refuse(answers.TOO_MANY)
             return
+        if call.asked and (refusal := self._sides.refusal(call.asked)) is not None:
+            self.refused += 1
+            call.refuse(refusal)
+            return
         self._count(now)
+        if self.route.share and not call.asked:
+            call.trial = self._split.turn(self.route.share)
         self._dispatch(call)
 
     def left_ms(self, call: Call) -> int:
@@ -125,8 +136,9 @@ class Service:
         """Whether a call that got its connection is still to be made."""
         return call in self._under_way
 
-    def done(self, call: Call) -> None:
-        """The call has its answer."""
+    def done(self, call: Call, *, well: bool = True) -> None:
+        """The call has its answer; ``well`` if that is no error."""
+        self._ended(call, well=well)
         self._out(call)
 
     def failed(self, call: Call, *, refused: bool, final: Refusal | None) -> None:
@@ -137,6 +149,9 @@ class Service:
         self._out(call)
         if not call.waits():
             return
+        if not refused:
+            self._ended(call, well=False)
+        call.trial = False  # the candidate had its chance
         if final is not None:
             self._give_up(call, final)
         elif not (refused or call.safe):
@@ -161,6 +176,7 @@ class Service:
             return
         call.over_at = 0.0
         call.attempts += 1
+        call.sent_at = self._loop.time()
         call.replica = replica
         self._under_way.add(call)
         self._lasting += call.lasting
@@ -170,7 +186,12 @@ class Service:
 
     def _pick(self, call: Call) -> Replica | None:
         """The one with the least under way for its weight, of those that answered; where all were tried, again."""
-        able = [each for each in self._replicas.values() if each.backend.weight > 0 and not each.shunned]
+        if call.asked:
+            able = _able(self._sides.wanted(call.asked))
+        elif call.trial and (tried := _able(self._sides.tried)):
+            able = tried
+        else:  # also where no replica of the candidate can be reached
+            able = _able(self._sides.stable)
         fresh = [each for each in able if each.backend.uid not in call.tried] if call.tried else able
         if not fresh:
             if call.tried and able:  # all were tried: after a moment, any of them
@@ -219,6 +240,13 @@ class Service:
             if call.replica is not None:
                 call.replica.in_flight -= 1
 
+    def _ended(self, call: Call, *, well: bool) -> None:
+        """Count a call for the release that had it; those that stay open say nothing about how long answers take."""
+        if call.replica is not None and not call.lasting:
+            release = call.replica.backend.release
+            tried = release == self.route.candidate
+            self._counts.add(release, self._loop.time() - call.sent_at, well=well, tried=tried)
+
     # --- each second ---
 
     def tick(self, now: float) -> None:
@@ -228,6 +256,7 @@ class Service:
                 self._out(call)
                 call.cancel()
             elif now >= call.deadline:
+                self._ended(call, well=False)
                 self._out(call)
                 call.cancel()
                 self._give_up(call, answers.TOO_LATE)
@@ -264,7 +293,14 @@ class Service:
             busy_s=self._busy_s,
             quiet_s=now - self._quiet_at,
             backends={uid: (each.requests, each.in_flight) for uid, each in self._replicas.items()},
+            releases=self._counts.figures(),
+            sides=self._counts.sides(),
         )
+
+
+def _able(replicas: Collection[Replica]) -> list[Replica]:
+    """Those that answered a moment ago."""
+    return [each for each in replicas if each.backend.weight > 0 and not each.shunned]
 
 
 def _load(replica: Replica) -> float:

@@ -10,7 +10,10 @@ from typing import Any
 
 @dataclass(frozen=True, kw_only=True)
 class Replica:
-    """One process that answers for a service. ``current`` is false for one that a change replaces."""
+    """One process that answers for a service. ``current`` is false for one that a change replaces.
+
+    ``release`` is the number of what it was made of; ``candidate`` is true where that is only tried.
+    """
 
     number: int
     uid: str
@@ -21,6 +24,38 @@ class Replica:
     reason: str = ""
     message: str = ""
     runtime: str = ""
+    release: int = 0
+    candidate: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceCandidate:
+    """A release that is tried beside the stable one: ``share`` percent of calls go to it once it answers.
+
+    ``wanted`` and ``ready`` count its replicas. ``changes`` are the fields in which it differs from what is served.
+    """
+
+    release: int
+    share: int
+    phase: str
+    reason: str = ""
+    message: str = ""
+    wanted: int = 0
+    ready: int = 0
+    changes: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def settled(self) -> bool:
+        """Whether it answers, or cannot."""
+        return self.phase in ("Running", "Failed", "Stopped")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EarlierRelease:
+    """What a service has answered with before, and would again after a rollback."""
+
+    release: int
+    model_uri: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +64,8 @@ class Service:
 
     ``phase`` is the platform's word and ``state`` that of the original wire; ``address`` is ``host:port`` for gRPC
     and HTTP, empty while there is none; ``tls`` says whether it speaks TLS. ``spec`` holds the fields that were given.
+    ``release`` is the number of what is served, whose replicas ``wanted`` and ``ready`` count; ``earlier`` are those
+    that a rollback leads to, the latest last.
     """
 
     uid: str
@@ -50,6 +87,9 @@ class Service:
     deleting: bool = False
     replicas: list[Replica] = field(default_factory=list)
     spec: Mapping[str, Any] = field(default_factory=dict)
+    release: int = 0
+    candidate: ServiceCandidate | None = None
+    earlier: list[EarlierRelease] = field(default_factory=list)
 
     @property
     def url(self) -> str:
@@ -59,12 +99,12 @@ class Service:
     @property
     def settled(self) -> bool:
         """Whether nothing is on its way: it answers as it was last wanted, cannot, or is not to."""
-        if self.deleting:
+        if self.deleting or (self.candidate is not None and not self.candidate.settled):
             return False
         if self.phase == "Running":
             return 0 < self.wanted <= self.ready and all(one.current for one in self.replicas)
         if self.phase == "Failed":  # and not still that of before the latest change
-            return any(one.current and one.phase == "Failed" for one in self.replicas)
+            return any(one.current and not one.candidate and one.phase == "Failed" for one in self.replicas)
         return self.wanted == 0 and self.phase in ("Saved", "Stopped")
 
 
@@ -114,13 +154,53 @@ class ReplicaMetrics:
     requests: int | None = None
     errors: int | None = None
     seconds: float | None = None
+    release: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReleaseMetrics:
+    """What callers got from the replicas of a release, those that are gone included, as the gateway counted it.
+
+    ``requests`` are calls that ended, ``errors`` those of them that failed or were answered with an error, ``seconds``
+    what they took together; null where the gateway is not heard. ``share`` is the percentage of calls that goes to it.
+    """
+
+    release: int
+    candidate: bool = False
+    share: int = 0
+    ready: int = 0
+    wanted: int = 0
+    requests: int | None = None
+    errors: int | None = None
+    seconds: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CallMetrics:
+    """Calls of a service since its gateway began.
+
+    ``failed`` got no answer from any replica, ``refused`` were too many or asked for what is not there, ``retried``
+    counts further tries; ``in_flight`` and ``waiting`` are those of now.
+    """
+
+    requests: int = 0
+    failed: int = 0
+    refused: int = 0
+    retried: int = 0
+    in_flight: int = 0
+    waiting: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
 class ServiceMetrics:
-    """The replicas of a service, the oldest first."""
+    """The replicas of a service, the oldest first; its releases, the stable one first; calls at its gateway.
+
+    ``calls`` is null where the server that was asked does not hear the gateway.
+    """
 
     items: list[ReplicaMetrics]
+    releases: list[ReleaseMetrics] = field(default_factory=list)
+    calls: CallMetrics | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -188,7 +268,11 @@ class ServiceSignatures:
 
 @dataclass(kw_only=True)
 class ServiceUpdate:
-    """What is to be different about a service; fields that are left out stay."""
+    """What is to be different about a service; fields that are left out stay.
+
+    With ``canary``, a percentage of calls, what makes replicas differ is tried beside what is served, or the share of
+    a candidate that is there is changed.
+    """
 
     model_uri: str | None = None
     model_args: str | list[str] | None = None
@@ -202,3 +286,4 @@ class ServiceUpdate:
     framework_version: str | None = None
     environment: dict[str, str] | None = None
     access: str | None = None
+    canary: int | str | None = None

@@ -70,6 +70,9 @@ class ModelServices:
     def update_model_service(self, name: str, version: str, **changes: Any) -> Service:
         """Change fields of a service (``replicas=2``); replicas are replaced one after the other where they have to be.
 
+        With ``canary=10`` what would replace them is tried on so many percent of calls, until it is promoted or rolled
+        back.
+
         Raises:
             NotFound: There is none.
             InvalidRequest: A field is wrong, or there is none of that name.
@@ -80,6 +83,34 @@ class ModelServices:
         if change.model_uri and "://" not in change.model_uri:
             change.model_uri = self.storage.send_model(change.model_uri, self.whoami().default_bucket)
         return self._services.update(name, version, change)
+
+    def promote_model_service(self, name: str, version: str, *, release: int | None = None) -> Service:
+        """Serve the candidate of a service from now on, rolled out one replica after the other.
+
+        Args:
+            name: Of the model.
+            version: Of the service.
+            release: The number of the candidate; no other one is promoted then.
+
+        Raises:
+            NotFound: There is no such service.
+            Conflict: There is no candidate, it is another one, or it does not answer.
+        """
+        return self._services.promote(name, version, release=release)
+
+    def rollback_model_service(self, name: str, version: str, *, release: int | None = None) -> Service:
+        """Drop the candidate of a service; where there is none, serve what was served before.
+
+        Args:
+            name: Of the model.
+            version: Of the service.
+            release: The number of the release that is to go; no other one goes then.
+
+        Raises:
+            NotFound: There is no such service.
+            Conflict: There is nothing to go back to.
+        """
+        return self._services.rollback(name, version, release=release)
 
     def start_model_service(self, name: str, version: str) -> Service:
         """Start a service that was saved or stopped.
@@ -143,6 +174,7 @@ class ModelServices:
         types: Mapping[str, str] | None = None,
         signature: str | None = None,
         grpc: bool = False,
+        release: str | None = None,
         timeout: float = 60.0,
     ) -> Any:
         """Ask a model; see ``ServiceHandle.predict``. Who asks often keeps a handle.
@@ -153,7 +185,9 @@ class ModelServices:
             Unavailable: The service has no address, or no replica answers now.
         """
         service = self.get_model_service(name, version)
-        return service.predict(inputs, types=types, signature=signature, grpc=grpc, timeout=timeout)
+        return service.predict(
+            inputs, types=types, signature=signature, grpc=grpc, release=release, timeout=timeout
+        )  # fmt: skip
 
     def predictions(self, address: str, name: str) -> Predictions:
         """A model at an address (``host:port``), to be asked without a look at its service."""

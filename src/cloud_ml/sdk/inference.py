@@ -39,6 +39,21 @@ def authorization(credentials: Credentials) -> dict[str, str]:
     return {"Authorization": f"Bearer {token_for(credentials)}"}
 
 
+def asking(release: str | None) -> dict[str, str]:
+    """The header that names the release which is to answer.
+
+    Raises:
+        InvalidRequest: It is no word.
+    """
+    if release is None:
+        return {}
+    if not release.isascii() or not release.isalnum():
+        raise errors.InvalidRequest(
+            f"release is {release!r}", field="release", value=release, allowed="stable, candidate, or a number"
+        )
+    return {"cloudml-release": release}
+
+
 def check_address(service: Service) -> None:
     """Refuse to ask a service that cannot be reached.
 

@@ -11,7 +11,7 @@ from cloud_ml.errors import CloudMlError
 from cloud_ml.sdk.clock import in_thread
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import parse_endpoint
-from cloud_ml.sdk.inference import are_named, authorization, only_output, refusal_of
+from cloud_ml.sdk.inference import are_named, asking, authorization, only_output, refusal_of
 from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.transport import Transport
 
@@ -39,7 +39,9 @@ class Predictions:
         """Close connections that are kept open."""
         self._transport.close()
 
-    def over_http(self, inputs: Inputs, *, signature: str | None = None, timeout: float = 60.0) -> Any:
+    def over_http(
+        self, inputs: Inputs, *, signature: str | None = None, release: str | None = None, timeout: float = 60.0
+    ) -> Any:
         """What the model answers, by TensorFlow Serving's REST API: outputs by name for columns, predictions for rows.
 
         Raises:
@@ -53,7 +55,7 @@ class Predictions:
             "POST",
             f"/v1/models/{segment(self.name)}:predict",
             body=json.dumps(asked).encode(),
-            headers={"Content-Type": "application/json"},
+            headers={"Content-Type": "application/json", **asking(release)},
             idempotency_key="prediction",  # a model answers the same however often it is asked
             read_timeout_s=timeout,
         )
@@ -71,6 +73,7 @@ class Predictions:
         types: Mapping[str, str],
         *,
         signature: str | None = None,
+        release: str | None = None,
         timeout: float = 60.0,
     ) -> dict[str, Any]:
         """What the model answers, by TensorFlow Serving's ``PredictionService``: the outputs by name.
@@ -83,6 +86,7 @@ class Predictions:
 
         message = tensors.predict_request(self.name, inputs, types, signature)
         headers = {name.lower(): value for name, value in authorization(self._credentials).items()}
+        headers |= asking(release)
         answer = in_thread(
             lambda: grpc.call(self._endpoint, tensors.METHOD, message, headers, timeout_s=timeout)
         )  # fmt: skip

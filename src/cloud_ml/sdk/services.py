@@ -71,6 +71,19 @@ class ServiceCalls:
         )  # fmt: skip
         return self._service(request)
 
+    def promote(self, name: str, version: str, *, release: int | None = None) -> Service:
+        """Serve the candidate; sent again where the answer was lost if the ``release`` that is meant is told."""
+        return self._decided(name, version, "promote", release)
+
+    def rollback(self, name: str, version: str, *, release: int | None = None) -> Service:
+        """Drop the candidate, or go back; ``release`` is the one that is to go."""
+        return self._decided(name, version, "rollback", release)
+
+    def _decided(self, name: str, version: str, what: str, release: int | None) -> Service:
+        key = None if release is None else os.urandom(16).hex()
+        request = Request("POST", f"{_path(name, version)}/{what}", query={"release": release}, idempotency_key=key)
+        return self._service(request)
+
     def start(self, name: str, version: str) -> Service:
         """Start a service that was saved or stopped."""
         return self._service(Request("POST", f"{_path(name, version)}/start"))
@@ -93,14 +106,18 @@ class ServiceCalls:
         document = self.transport.json(Request("GET", f"{_path(name, version)}/metrics"))
         return codec.decode(ServiceMetrics, document, ignore_unknown=True)
 
-    def signatures(self, name: str, version: str) -> ServiceSignatures:
+    def signatures(self, name: str, version: str, *, release: str | None = None) -> ServiceSignatures:
         """What the model can be asked."""
-        document = self.transport.json(Request("GET", f"{_path(name, version)}/signatures"))
+        document = self.transport.json(
+            Request("GET", f"{_path(name, version)}/signatures", query={"release": release})
+        )  # fmt: skip
         return codec.decode(ServiceSignatures, document, ignore_unknown=True)
 
-    def lineage(self, name: str, version: str) -> ServiceLineage:
+    def lineage(self, name: str, version: str, *, release: str | None = None) -> ServiceLineage:
         """Where the model came from."""
-        document = self.transport.json(Request("GET", f"{_path(name, version)}/lineage"))
+        document = self.transport.json(
+            Request("GET", f"{_path(name, version)}/lineage", query={"release": release})
+        )  # fmt: skip
         return codec.decode(ServiceLineage, document, ignore_unknown=True)
 
     def log(

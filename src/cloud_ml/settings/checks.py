@@ -56,6 +56,7 @@ _LEAST = {
     "gateway.token_limit_s": 1,
     "gateway.target_in_flight": 0.01,
     "gateway.scale_down_s": 1,
+    "gateway.kept_releases": 0,
 }
 """Numbers that may not be smaller; all others may be 0."""
 

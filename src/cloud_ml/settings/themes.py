@@ -315,6 +315,8 @@ class GatewaySettings:
     """Calls under way for each replica that autoscaling aims at."""
     scale_down_s: float = 60.0
     """How long there must be fewer calls before autoscaling takes a replica away."""
+    kept_releases: int = 5
+    """Earlier releases of a service that are kept for `models rollback`."""
 
 
 @dataclass(frozen=True)

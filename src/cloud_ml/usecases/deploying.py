@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import exports
 from cloud_ml.domain.jobs.reasons import Reason
@@ -11,6 +9,7 @@ from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import MODEL_SERVICE, name_of
+from cloud_ml.domain.services.releases import changed
 from cloud_ml.domain.services.status import ServiceStatus
 from cloud_ml.errors import AlreadyExists, CloudMlError, InvalidRequest, NotFound, TryAgain
 from cloud_ml.models.model_service import ModelService
@@ -49,8 +48,9 @@ def service_of(spec: JobSpec) -> ModelService | None:
 class Deployments:
     """Makes the services of jobs that have succeeded, each once, however often it is asked to."""
 
-    def __init__(self, store: StateStore, clock: Clock) -> None:
+    def __init__(self, store: StateStore, clock: Clock, *, keep: int = 5) -> None:
         self._store = store
+        self._keep = keep
         self._clock = clock
 
     def deploy(self, job: JobRecord) -> Event | None:
@@ -93,10 +93,11 @@ class Deployments:
                 raise NotFound(f"{name} was deleted just now", field="model_name", value=name) from None
             if standing.spec.submitted.model_uri == service.model_uri:
                 return  # its replicas find the new version by themselves
+            served = standing.status.serving_template
             self._store.change_spec(
                 MODEL_SERVICE,
                 standing.key.uid,
-                lambda spec: spec.updated(replace(spec.submitted, model_uri=service.model_uri)),
+                lambda spec: changed(spec, {"model_uri": service.model_uri}, served=served, keep=self._keep),
                 now=now,
                 events=[Event(now, "Updated", f"model_uri changed by job {job.key.name}, which exported the model")],
             )

@@ -11,6 +11,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB, export_tag, exports
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.errors import NotFound
 from cloud_ml.models.common import ObjectUri, parse_object_uri
+from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ServiceLineage, ServiceOrigin
 from cloud_ml.objects.base import ObjectInfo, ObjectStore
 from cloud_ml.state.base import StateStore
@@ -27,9 +28,9 @@ class Lineage:
         self._store = store
         self._objects = objects
 
-    def of(self, service: ServiceRecord) -> ServiceLineage:
-        """Where the model of a service came from, as far as it is known."""
-        uri = parse_object_uri("model_uri", service.spec.submitted.model_uri)
+    def of(self, service: ServiceRecord, model: ModelService) -> ServiceLineage:
+        """Where a model of a service came from, as far as it is known: of what is served, or of the candidate."""
+        uri = parse_object_uri("model_uri", model.model_uri)
         base = f"{uri.key.rstrip('/')}/"
         number, files = self._newest(uri.bucket, base)
         digest = hashlib.sha256()
@@ -37,7 +38,7 @@ class Lineage:
             name = info.key.removeprefix(f"{base}{number}/" if number is not None else base)
             digest.update(f"{name}\0{info.sha256 or info.etag}\n".encode())
         return ServiceLineage(
-            model_uri=service.spec.submitted.model_uri,
+            model_uri=model.model_uri,
             number=None if number is None else int(number),
             digest=digest.hexdigest() if files else "",
             files=len(files),

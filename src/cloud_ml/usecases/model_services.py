@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from datetime import datetime
 
 from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.jobs.reasons import Reason
@@ -13,7 +14,8 @@ from cloud_ml.domain.records import Event, EventType, Record, Summary
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, name_of, service_tag
-from cloud_ml.domain.services.spec import ServiceSpec
+from cloud_ml.domain.services.releases import changed
+from cloud_ml.domain.services.spec import Candidate, ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
@@ -43,8 +45,15 @@ class ModelServices:
     """Create, look at, change, start, stop and delete services; ``scope`` is as in ``TrainJobs``."""
 
     def __init__(
-        self, store: StateStore, storage: Storage, clock: Clock, *, quota_of: QuotaOf = lambda _: QuotaSpec()
+        self,
+        store: StateStore,
+        storage: Storage,
+        clock: Clock,
+        *,
+        quota_of: QuotaOf = lambda _: QuotaSpec(),
+        keep: int = 5,
     ) -> None:
+        self._keep = keep
         self._quota_of = quota_of
         self._store = store
         self._storage = storage
@@ -148,9 +157,13 @@ class ModelServices:
     ) -> ServiceRecord:
         """Change fields of a service; what makes replicas differ is rolled out one replica after the other.
 
+        With ``canary`` it is tried beside what is served, on so many percent of calls.
+
         Raises:
             NotFound: There is no such service.
             InvalidRequest: A field is wrong.
+            Conflict: What is served is to be changed while a candidate is tried, or nothing is served yet beside which
+                one could be.
         """
         permit(caller, Operation.RUN_JOBS)
         record = self.find(scope, *name)
@@ -159,17 +172,21 @@ class ModelServices:
             raise InvalidRequest(
                 "nothing is to be changed", allowed="at least one of " + ", ".join(each.name for each in fields(change))
             )
-        service = replace(record.spec.submitted, **given)
-        self._check(record.key.org, service)
-        self._check_quota(record.key.org, record.key.name, record.spec.updated(service), counted=False)
+        share = given.pop("canary", None)
+        served = record.status.serving_template
+        after = changed(record.spec, given, share, served=served, keep=self._keep)
+        tried = after.candidate if share is not None else None
+        self._check(record.key.org, tried.submitted if tried is not None else after.submitted)
+        self._check_quota(record.key.org, record.key.name, after, counted=False)
+        if tried is not None:
+            _check_served(record, tried)
         now = self._clock()
-        said = Event(now, "Updated", f"{', '.join(given)} changed by {caller.user}")
         return self._store.change_spec(
             MODEL_SERVICE,
             record.key.uid,
-            lambda spec: spec.updated(replace(spec.submitted, **given)),
+            lambda spec: changed(spec, given, share, served=served, keep=self._keep),
             now=now,
-            events=[said],
+            events=[_told(record, after, list(given), caller.user, now)],
             once=once,
         )
 
@@ -222,7 +239,8 @@ class ModelServices:
         others = [line for line in usage.services(self._store, org) if line.key.name != name] if counted else ()
         quota = self._quota_of(org)
         quota = quota if counted else replace(quota, model=replace(quota.model, count=None))
-        admission.check_service_quota(specs.replica("replica", "", spec), quota, len(others))
+        for template in {spec.template, spec.candidate.template if spec.candidate is not None else spec.template}:
+            admission.check_service_quota(specs.replica("replica", "", spec.made_of(template)), quota, len(others))
 
     def _check(self, org: str, service: ModelService) -> None:
         for field, feature in NOT_OFFERED.items():
@@ -252,3 +270,37 @@ class ModelServices:
             value=service.model_name,
             allowed="a name and version that are not in use; delete the other service to use them again",
         )
+
+
+def _check_served(record: ServiceRecord, tried: Candidate) -> None:
+    """Refuse a new candidate where nothing could answer the other calls.
+
+    Raises:
+        Conflict: The service is not to answer, or its own release has not answered yet.
+    """
+    spec, status = record.spec, record.status
+    if spec.candidate is not None and spec.candidate.template == tried.template:
+        return
+    if spec.desired is not Desired.RUN or record.delete_requested_at is not None:
+        why = f"{record.key.name} is {status.phase}"
+    elif status.serving_template != spec.template:
+        why = f"release {spec.template} of {record.key.name} does not answer yet; it is {status.phase}"
+    else:
+        return
+    raise Conflict(
+        f"{why}: there is nothing beside which a candidate could be tried",
+        field="canary", value=tried.share, allowed="a service that answers; leave canary out to change it at once",
+    )  # fmt: skip
+
+
+def _told(record: ServiceRecord, after: ServiceSpec, given: Sequence[str], user: str, now: datetime) -> Event:
+    """What an update does, for the events of the service."""
+    before, tried = record.spec.candidate, after.candidate
+    changes = f"{', '.join(given)} changed by {user}" if given else f"by {user}"
+    if tried is None or tried == before:
+        return Event(now, "Updated", changes)
+    if before is not None and before.template == tried.template:
+        what = f"{tried.share} instead of {before.share} % of calls for release {tried.template}"
+        return Event(now, "CanaryChanged", f"{what}, {changes}")
+    what = f"release {tried.template} is tried with {tried.share} % of calls"
+    return Event(now, "CanaryStarted", f"{what}, {changes}")

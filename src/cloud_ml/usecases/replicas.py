@@ -11,10 +11,20 @@ from typing import Any
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.routes import Answered, Figures
+from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.spec import TEMPLATE_LABEL
 from cloud_ml.engines.base import Doors, Engine
 from cloud_ml.errors import InvalidRequest, Unavailable
-from cloud_ml.models.service import ModelSignature, ModelTensor, ReplicaMetrics, ServiceMetrics, ServiceSignatures
+from cloud_ml.models.service import (
+    CallMetrics,
+    ModelSignature,
+    ModelTensor,
+    ReleaseMetrics,
+    ReplicaMetrics,
+    ServiceMetrics,
+    ServiceSignatures,
+)
 from cloud_ml.usecases.asking import ask
 from cloud_ml.usecases.tasks import tasks_of
 
@@ -25,6 +35,7 @@ _TYPES: Mapping[str, str] = {
     "DT_UINT16": "uint16", "DT_HALF": "float16", "DT_UINT32": "uint32", "DT_UINT64": "uint64",
 }  # fmt: skip
 """Types by their names in the answers of model servers."""
+_OF_CALLS = ("requests", "failed", "refused", "retried", "in_flight", "waiting")
 _MOST = 1e15
 NOT_TOLD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What reading the answer of a replica may end in that is no model server of ours."""
@@ -33,6 +44,11 @@ NOT_TOLD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 def number_of(replica: JobRecord) -> int:
     """The number of a replica, which no other of its service ever has."""
     return int(replica.key.name.rpartition("-")[2])
+
+
+def release_of(replica: JobRecord) -> int:
+    """The number of what a replica was made of."""
+    return int((replica.spec.submitted.labels or {}).get(TEMPLATE_LABEL, "0"))
 
 
 def chosen(service: ServiceRecord, replicas: Sequence[JobRecord], number: int | None) -> JobRecord:
@@ -51,18 +67,53 @@ def chosen(service: ServiceRecord, replicas: Sequence[JobRecord], number: int | 
     return found
 
 
-async def metrics_of(replicas: Sequence[JobRecord], engine: Engine) -> ServiceMetrics:
-    """What replicas use and were asked."""
-    return ServiceMetrics(items=list(await asyncio.gather(*(_metrics(one, engine) for one in replicas))))
+async def metrics_of(
+    service: ServiceRecord, replicas: Sequence[JobRecord], engine: Engine, figures: Figures | None = None
+) -> ServiceMetrics:
+    """What replicas use and were asked; ``figures`` are those of the gateway, where they are known."""
+    return ServiceMetrics(
+        items=list(await asyncio.gather(*(_metrics(one, engine) for one in replicas))),
+        releases=releases_of(service, figures),
+        calls=None if figures is None else CallMetrics(**{name: getattr(figures, name) for name in _OF_CALLS}),
+    )
 
 
-async def signatures_of(service: ServiceRecord, replicas: Sequence[JobRecord], engine: Engine) -> ServiceSignatures:
-    """What the model can be asked, as one of the replicas tells.
+def releases_of(service: ServiceRecord, figures: Figures | None) -> list[ReleaseMetrics]:
+    """What was asked of each release: the stable one, the candidate, then those that are being replaced."""
+    spec, status, stands = service.spec, service.status, service.status.candidate
+    counted = figures.releases if figures is not None else {}
+    tried = spec.candidate
+    share = tried.share if tried is not None and stands is not None and stands.ready else 0
+    found = [_release(spec.template, counted, figures, share=100 - share, ready=status.ready,
+                      wanted=replicas_of(spec, status))]  # fmt: skip
+    if tried is not None:
+        found.append(
+            _release(tried.template, counted, figures, candidate=True, share=share,
+                     ready=stands.ready if stands is not None else 0, wanted=candidates_of(spec, status))
+        )  # fmt: skip
+    named = {each.release for each in found}
+    others = sorted(int(number) for number in counted if number.isdigit() and int(number) not in named)
+    return [*found, *(_release(number, counted, figures) for number in others)]
+
+
+def _release(number: int, counted: Mapping[str, Answered], figures: Figures | None, **more: Any) -> ReleaseMetrics:
+    if figures is None:
+        return ReleaseMetrics(release=number, **more)
+    one = counted.get(str(number), Answered())
+    return ReleaseMetrics(release=number, requests=one.requests, errors=one.errors, seconds=one.seconds, **more)
+
+
+async def signatures_of(
+    service: ServiceRecord, replicas: Sequence[JobRecord], engine: Engine, release: int | None = None
+) -> ServiceSignatures:
+    """What the model can be asked, as one of the replicas tells; only of that ``release`` where one is given.
 
     Raises:
         Unavailable: None of them answers now.
     """
     running = [one for one in replicas if one.status.phase is Phase.RUNNING]
+    if release is not None:
+        running = [one for one in running if release_of(one) == release]
     running.sort(key=lambda one: (not _is_current(service, one), number_of(one)))
     if isinstance(engine, Doors):
         for replica in running:
@@ -78,7 +129,7 @@ async def signatures_of(service: ServiceRecord, replicas: Sequence[JobRecord], e
 
 
 def _is_current(service: ServiceRecord, replica: JobRecord) -> bool:
-    return (replica.spec.submitted.labels or {}).get(TEMPLATE_LABEL) == str(service.spec.template)
+    return release_of(replica) == service.spec.template
 
 
 async def _metrics(replica: JobRecord, engine: Engine) -> ReplicaMetrics:
@@ -102,6 +153,7 @@ async def _metrics(replica: JobRecord, engine: Engine) -> ReplicaMetrics:
         requests=int(counted["requests"]) if counted else None,
         errors=int(counted["errors"]) if counted else None,
         seconds=counted["seconds"] if counted else None,
+        release=release_of(replica),
         **used,
     )
 

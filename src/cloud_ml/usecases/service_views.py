@@ -11,12 +11,21 @@ from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.records import Record, Summary
 from cloud_ml.domain.services.decide import ServiceRecord
-from cloud_ml.domain.services.scale import replicas_of
-from cloud_ml.domain.services.spec import TEMPLATE_LABEL
-from cloud_ml.domain.services.status import WIRE_STATES, ServicePhase
+from cloud_ml.domain.services.releases import differing
+from cloud_ml.domain.services.scale import candidates_of, replicas_of
+from cloud_ml.domain.services.spec import ServiceSpec
+from cloud_ml.domain.services.status import WIRE_STATES, CandidateStatus, ServicePhase
 from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.service import Replica, Service, ServiceMetrics, ServiceSummary
+from cloud_ml.models.service import (
+    EarlierRelease,
+    Replica,
+    Service,
+    ServiceCandidate,
+    ServiceMetrics,
+    ServiceSummary,
+)
 from cloud_ml.usecases.identities import Organisation
+from cloud_ml.usecases.replicas import release_of
 from cloud_ml.usecases.views import original_time
 
 
@@ -44,8 +53,31 @@ def service(
         wanted=replicas_of(record.spec, status),
         ready=status.ready,
         deleting=record.delete_requested_at is not None,
-        replicas=[_replica(each, record.spec.template) for each in replicas],
+        replicas=[_replica(each, record.spec) for each in replicas],
         spec=submitted(record.spec.submitted),
+        release=record.spec.template,
+        candidate=_candidate(record),
+        earlier=[
+            EarlierRelease(release=each.template, model_uri=each.submitted.model_uri) for each in record.spec.earlier
+        ],
+    )
+
+
+def _candidate(record: ServiceRecord) -> ServiceCandidate | None:
+    spec, tried, stands = record.spec, record.spec.candidate, record.status.candidate
+    if tried is None:
+        return None
+    if stands is None or stands.template != tried.template:  # not looked at yet
+        stands = CandidateStatus(tried.template)
+    return ServiceCandidate(
+        release=tried.template,
+        share=tried.share,
+        phase=stands.phase.value,
+        reason=stands.reason,
+        message=stands.message,
+        wanted=candidates_of(spec, record.status),
+        ready=stands.ready,
+        changes={name: getattr(tried.submitted, name) for name in differing(tried.submitted, spec.submitted)},
     )
 
 
@@ -139,16 +171,20 @@ def _state(phase: ServicePhase, *, deleting: bool) -> str:
     return "deleting" if deleting else WIRE_STATES[phase]
 
 
-def _replica(record: Record[JobSpec, JobStatus], template: int) -> Replica:
+def _replica(record: Record[JobSpec, JobStatus], spec: ServiceSpec) -> Replica:
     status = record.status
+    release = release_of(record)
+    tried = spec.candidate is not None and release == spec.candidate.template
     return Replica(
         number=int(record.key.name.rpartition("-")[2]),
         uid=record.key.uid,
         phase=status.phase.value,
         ready=status.phase.value == "Running",
-        current=(record.spec.submitted.labels or {}).get(TEMPLATE_LABEL) == str(template),
+        current=tried or release == spec.template,
         attempt=status.attempt,
         reason=status.reason,
         message=status.message,
         runtime=status.runtime,
+        release=release,
+        candidate=tried,
     )

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
-from datetime import UTC, datetime
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,102 +10,9 @@ from hypothesis import strategies as st
 from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import Desired
-from cloud_ml.domain.records import Key, Record
-from cloud_ml.domain.services import spec as specs
-from cloud_ml.domain.services.decide import DropReplica, ForgetService, MakeReplica, SeenReplica, decide
 from cloud_ml.domain.services.scale import replicas_of
-from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
-from cloud_ml.models.model_service import ModelService
-
-NOW = datetime(2026, 1, 1, tzinfo=UTC)
-
-
-def service_of(replicas: int = 2, **fields: object) -> ModelService:
-    return ModelService("m", "v1", "fds://bucket/m", replicas=replicas, **fields)
-
-
-class World:
-    """A service and its replicas, moved by decisions as the controller moves them."""
-
-    def __init__(self, service: ModelService) -> None:
-        self.record = Record(
-            Key("model_service", "o", "m/v1", "u"), "me", 1, 1, NOW, NOW, specs.from_wire(service), ServiceStatus()
-        )
-        self.replicas: dict[int, SeenReplica] = {}
-        self.gone = False
-        self.made: list[int] = []
-
-    @property
-    def status(self) -> ServiceStatus:
-        return self.record.status
-
-    def change(self, **fields: object) -> None:
-        submitted = replace(self.record.spec.submitted, **fields)
-        self.record = replace(self.record, spec=self.record.spec.updated(submitted))
-
-    def want(self, desired: Desired) -> None:
-        self.record = replace(self.record, spec=self.record.spec.with_desired(desired))
-
-    def delete(self) -> None:
-        self.record = replace(self.record, delete_requested_at=NOW)
-
-    def step(self) -> bool:
-        """One look; false when nothing follows from it."""
-        decision = decide(self.record, list(self.replicas.values()), NOW)
-        assert decision.status is None or not decision.actions
-        if decision.status is not None:
-            assert decision.status.next >= self.status.next
-            self.record = replace(self.record, status=decision.status)
-            return True
-        for action in decision.actions:
-            if isinstance(action, MakeReplica):
-                number = action.wish.number
-                assert number not in self.made, "a number is used once"
-                self.made.append(number)
-                self.replicas[number] = SeenReplica(f"r{number}", number, action.wish.template, Phase.QUEUED)
-            elif isinstance(action, DropReplica):
-                (number,) = [key for key, each in self.replicas.items() if each.uid == action.uid]
-                self.replicas[number] = replace(self.replicas[number], deleting=True, ready=False)
-            else:
-                assert isinstance(action, ForgetService)
-                assert not self.replicas
-                self.gone = True
-        return bool(decision.actions) and not self.gone
-
-    def settle(self) -> None:
-        for _ in range(100):
-            if not self.step():
-                return
-        raise AssertionError("it does not come to rest")
-
-    def answer(self, which: Callable[[SeenReplica], bool] = lambda _: True) -> None:
-        """Replicas that live and fit become ready; those that were dropped go."""
-        for number, each in list(self.replicas.items()):
-            if each.deleting:
-                del self.replicas[number]
-            elif not each.phase.terminal and which(each):
-                self.replicas[number] = replace(each, phase=Phase.RUNNING, ready=True)
-
-    def ready(self) -> int:
-        return sum(each.ready for each in self.replicas.values())
-
-    def run(self) -> None:
-        """Until nothing changes any more, every replica being well."""
-        for _ in range(200):
-            before = (self.record, dict(self.replicas))
-            self.settle()
-            self.answer()
-            if before == (self.record, self.replicas):
-                return
-        raise AssertionError("it does not end")
-
-
-def running(replicas: int = 2) -> World:
-    world = World(service_of(replicas))
-    world.run()
-    assert world.status.phase is ServicePhase.RUNNING
-    assert world.ready() == replicas
-    return world
+from cloud_ml.domain.services.status import ServicePhase
+from support.service_world import World, running, service_of
 
 
 def test_replicas_come_and_go_with_their_number() -> None:

@@ -94,10 +94,41 @@ async def describe(
 
 @router.patch("/{name}/{version}", responses=answers(Service), openapi_extra=body_of(ServiceUpdate))
 async def update(here: Here, call: Signed, name: str, version: str) -> Response:
-    """Change fields. What makes replicas differ is rolled out one replica after the other; nothing is interrupted."""
+    """Change fields. What makes replicas differ is rolled out one replica after the other; nothing is interrupted.
+
+    With ``canary``, a percentage, it is tried on so many calls beside what is served.
+    """
     change = codec.decode(ServiceUpdate, documents.read_object(call.body))
     record = await here.offload(here.services.update, call.org, (name, version), call.caller, change, once=call.once)
-    return documents.answer(_shown(here, record))
+    return await _with_replicas(here, record)
+
+
+@router.post("/{name}/{version}/promote", responses=answers(Service))
+async def promote(
+    here: Here, call: Signed, name: str, version: str, release: Annotated[int | None, Query(ge=1, lt=2**31)] = None
+) -> Response:
+    """Serve the candidate from now on, rolled out one replica after the other.
+
+    With ``release``, its number, no other one is promoted, and what has been is success.
+    """
+    record = await here.offload(
+        here.releasing.promote, call.org, (name, version), call.caller, release=release, once=call.once
+    )
+    return await _with_replicas(here, record)
+
+
+@router.post("/{name}/{version}/rollback", responses=answers(Service))
+async def rollback(
+    here: Here, call: Signed, name: str, version: str, release: Annotated[int | None, Query(ge=1, lt=2**31)] = None
+) -> Response:
+    """Drop the candidate; where there is none, serve what was served before.
+
+    With ``release``, the number of the one that is to go, no other one goes, and what has gone is success.
+    """
+    record = await here.offload(
+        here.releasing.rollback, call.org, (name, version), call.caller, release=release, once=call.once
+    )
+    return await _with_replicas(here, record)
 
 
 @router.post("/{name}/{version}/start", responses=answers(Service))
@@ -141,6 +172,11 @@ async def events(
 async def _want(here: Here, call: Call, name: tuple[str, str], desired: Desired) -> Response:
     record = await here.offload(here.services.want, call.org, name, call.caller, desired, once=call.once)
     return documents.answer(_shown(here, record))
+
+
+async def _with_replicas(here: Platform, record: ServiceRecord) -> Response:
+    """The answer to a change: with the replicas, by which a client sees that it is not rolled out yet."""
+    return documents.answer(_shown(here, record, await here.offload(here.services.replicas, record)))
 
 
 def _shown(here: Platform, record: ServiceRecord, replicas: Sequence[JobRecord] = ()) -> Service:

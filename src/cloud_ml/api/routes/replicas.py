@@ -15,7 +15,7 @@ from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.models.service import ServiceLineage, ServiceMetrics, ServiceSignatures
-from cloud_ml.usecases import replicas
+from cloud_ml.usecases import releasing, replicas
 from cloud_ml.usecases.logs import Selection
 
 router = APIRouter(prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED)
@@ -48,24 +48,37 @@ async def logs(
 
 @router.get("/{name}/{version}/metrics", responses=answers(ServiceMetrics))
 async def metrics(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
-    """What each replica uses now, and what it was asked since it started."""
-    _, found = await find(here, call, name, version, org_id)
-    return documents.answer(await replicas.metrics_of(found, here.engine))
+    """What each replica uses now and was asked since it started, and what callers got from each release."""
+    service, found = await find(here, call, name, version, org_id)
+    figures = here.service_figures().get(service.key.uid)
+    return documents.answer(await replicas.metrics_of(service, found, here.engine, figures))
 
 
 @router.get("/{name}/{version}/signatures", responses=answers(ServiceSignatures))
-async def signatures(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
-    """What the model can be asked: its inputs and outputs, as a replica that answers tells them."""
+async def signatures(
+    here: Here, call: Signed, name: str, version: str, *, release: str = "", org_id: str | None = None
+) -> Response:
+    """What the model can be asked: its inputs and outputs, as a replica that answers tells them.
+
+    With ``release=candidate`` those of the release that is tried.
+    """
     service, found = await find(here, call, name, version, org_id)
-    return documents.answer(await replicas.signatures_of(service, found, here.engine))
+    number = releasing.meant(service, release).template if release else None
+    return documents.answer(await replicas.signatures_of(service, found, here.engine, number))
 
 
 @router.get("/{name}/{version}/lineage", responses=answers(ServiceLineage))
-async def lineage(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
-    """Where the model came from: its files, and the jobs that exported to where they lie, with code and data."""
+async def lineage(
+    here: Here, call: Signed, name: str, version: str, *, release: str = "", org_id: str | None = None
+) -> Response:
+    """Where the model came from: its files, and the jobs that exported to where they lie, with code and data.
+
+    With ``release=candidate`` that of the release that is tried.
+    """
 
     def look() -> ServiceLineage:
-        return here.lineage.of(here.services.find(here.identities.scope(call.caller, org_id), name, version))
+        service = here.services.find(here.identities.scope(call.caller, org_id), name, version)
+        return here.lineage.of(service, releasing.meant(service, release).submitted)
 
     return documents.answer(await here.offload(look))
 

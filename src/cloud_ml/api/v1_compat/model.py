@@ -149,8 +149,8 @@ async def events(here: Here, call: Signed, name: str, version: str, org_id: str 
 @router.get("/{name}/{version}/metrics")
 async def metrics(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
     """What the replicas of a service use now, together: percent of one core, bytes."""
-    _, found = await find(here, call, name, version, org_id)
-    return documents.answer(service_views.model_metrics(await replicas.metrics_of(found, here.engine)))
+    service, found = await find(here, call, name, version, org_id)
+    return documents.answer(service_views.model_metrics(await replicas.metrics_of(service, found, here.engine)))
 
 
 def _change(body: bytes) -> ServiceUpdate:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cloud_ml.controller.answering import Answering
-from cloud_ml.controller.entrances import Entrances
+from cloud_ml.controller.entrances import Entrances, release_of
 from cloud_ml.controller.reconcilers import Looked
 from cloud_ml.controller.scaling import Scaling
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
@@ -17,13 +17,12 @@ from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.decide import (
     DropReplica,
     MakeReplica,
-    SeenReplica,
     ServiceAction,
     ServiceRecord,
     decide,
 )
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, service_tag
-from cloud_ml.domain.services.status import ServiceStatus, Wish
+from cloud_ml.domain.services.status import SeenReplica, ServiceStatus, Wish
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.state.matching import Match
@@ -115,11 +114,11 @@ class ModelServiceReconciler:
                 return found
 
     def _seen(self, record: ReplicaRecord) -> SeenReplica:
-        labels, status = record.spec.submitted.labels or {}, record.status
+        status = record.status
         return SeenReplica(
             uid=record.key.uid,
             number=number_of(record.key.name),
-            template=int(labels[specs.TEMPLATE_LABEL]),
+            template=release_of(record),
             phase=status.phase,
             reason=status.reason,
             message=status.message,
@@ -137,7 +136,7 @@ class ModelServiceReconciler:
                 org=service.key.org,
                 name=name,
                 owner=service.owner,
-                spec=specs.replica(name, uid, service.spec),
+                spec=specs.replica(name, uid, service.spec.made_of(action.wish.template)),
                 status=JobStatus(queued_at=now, reason=Reason.SUBMITTED),
                 now=now,
                 events=[Event(now, Reason.SUBMITTED, f"replica {action.wish.number} of {service.key.name}")],

@@ -1,7 +1,8 @@
 """What follows from one look at a model service and its replicas.
 
 Pure and total, like the decision about a job. A change of template is rolled out one replica at a time: a new one is
-added, and once it answers an old one goes, so that as many answer at any time as before.
+added, and once it answers an old one goes, so that as many answer at any time as before. A candidate stands beside the
+stable release and changes nothing about how the service stands.
 """
 
 from __future__ import annotations
@@ -10,34 +11,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from cloud_ml.domain.jobs.phases import Phase
-from cloud_ml.domain.jobs.reasons import NEVER_RETRIED, Reason
+from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.records import Event, EventType, Record
-from cloud_ml.domain.services.scale import replicas_of
+from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.spec import ServiceSpec
-from cloud_ml.domain.services.status import ServicePhase, ServiceStatus, Wish
+from cloud_ml.domain.services.status import CandidateStatus, SeenReplica, ServicePhase, ServiceStatus, Wish
+from cloud_ml.domain.services.wishes import stable_numbers, wishes
 
 ServiceRecord = Record[ServiceSpec, ServiceStatus]
-
-
-@dataclass(frozen=True)
-class SeenReplica:
-    """A replica as its record and its door tell. ``ready``: it answers that its model is loaded."""
-
-    uid: str
-    number: int
-    template: int
-    phase: Phase
-    reason: str = ""
-    message: str = ""
-    ready: bool = False
-    deleting: bool = False
-
-    @property
-    def hopeless(self) -> bool:
-        """Whether it ended for a cause that a further attempt would only meet again."""
-        return self.phase.terminal and self.reason in NEVER_RETRIED
 
 
 @dataclass(frozen=True)
@@ -81,14 +63,16 @@ def decide(service: ServiceRecord, replicas: Sequence[SeenReplica], now: datetim
         now: The time of the look.
     """
     status = service.status
-    wanted = _wishes(service, replicas)
-    phase, reason, message = _stands(service, replicas, wanted)
-    ready = sum(replica.ready for replica in replicas)
-    next_number = max([status.next, *(wish.number + 1 for wish in wanted)])
-    answering = [replica.template for replica in replicas if replica.ready]
+    wanted = wishes(service.spec, status, replicas, deleting=service.delete_requested_at is not None)
+    stable = stable_numbers(wanted)
+    serving = [replica for replica in replicas if replica.number in stable]
+    phase, reason, message = _stands(service, replicas, serving)
     moved = replace(
-        status, phase=phase, reason=reason, message=message, wishes=wanted, next=next_number, ready=ready,
-        serving_template=max(answering, default=status.serving_template),
+        status, phase=phase, reason=reason, message=message, wishes=wanted,
+        next=max([status.next, *(wish.number + 1 for wish in wanted)]),
+        ready=sum(replica.ready for replica in serving),
+        serving_template=_served(service, serving),
+        candidate=_candidate(service, [each for each in replicas if each.number not in stable]),
     )  # fmt: skip
     if moved != status:
         return ServiceDecision(status=moved, events=_said(service, moved, now))
@@ -106,37 +90,38 @@ def _act(service: ServiceRecord, replicas: Sequence[SeenReplica], now: datetime)
     return ServiceDecision(actions=actions, look_again=now + timedelta(seconds=5) if actions else None)
 
 
-def _wishes(service: ServiceRecord, replicas: Sequence[SeenReplica]) -> tuple[Wish, ...]:
-    """The replicas that are to be there, one step further than they are."""
-    status, spec = service.status, service.spec
-    count = 0 if service.delete_requested_at is not None else replicas_of(spec, status)
-    seen = {replica.number: replica for replica in replicas}
-    wishes = [wish for wish in status.wishes if not _spent(seen.get(wish.number))]
-    new = [wish for wish in wishes if wish.template == spec.template]
-    old = [wish for wish in wishes if wish.template != spec.template]
-    if count == 0:
-        return ()
-    ready = {number for number, replica in seen.items() if replica.ready}
-    surge = 1 if old else 0
-    number = status.next
-    broken = any(seen[wish.number].hopeless for wish in new if wish.number in seen)
-    while len(new) < count and len(new) + len(old) < count + surge and not broken:
-        new.append(Wish(number, spec.template))
-        number += 1
-    answering = [wish for wish in new if wish.number in ready]
-    keep_old = max(0, count - len(answering))
-    old.sort(key=lambda wish: (wish.number in ready, wish.number))  # who does not answer goes first
-    new.sort(key=lambda wish: (wish.number not in ready, wish.number))
-    return tuple(sorted([*new[:count], *old[len(old) - min(len(old), keep_old) :]], key=lambda wish: wish.number))
+def _served(service: ServiceRecord, serving: Sequence[SeenReplica]) -> int:
+    """The template that answers as a whole, or did last."""
+    template, count = service.spec.template, replicas_of(service.spec, service.status)
+    answering = sum(replica.ready for replica in serving if replica.template == template)
+    return template if 0 < count <= answering else service.status.serving_template
 
 
-def _spent(replica: SeenReplica | None) -> bool:
-    """Whether another takes the place of a replica. One that is hopeless keeps it, or it would be tried for ever."""
-    return replica is not None and (replica.deleting or (replica.phase.terminal and not replica.hopeless))
+def _candidate(service: ServiceRecord, others: Sequence[SeenReplica]) -> CandidateStatus | None:
+    """How the candidate stands, of those replicas that do not serve."""
+    candidate, count = service.spec.candidate, candidates_of(service.spec, service.status)
+    if candidate is None:
+        return None
+    found = CandidateStatus(candidate.template)
+    if not count or service.delete_requested_at is not None:
+        return replace(found, phase=ServicePhase.STOPPED)
+    mine = [each for each in others if each.template == candidate.template and not each.deleting]
+    ready = sum(each.ready for each in mine)
+    trouble = next((each for each in mine if each.hopeless), None) or next(
+        (each for each in mine if each.message and not each.ready), None
+    )
+    if trouble is not None:
+        found = replace(found, reason=trouble.reason, message=trouble.message)
+    if ready >= count:
+        return replace(found, phase=ServicePhase.RUNNING, ready=ready)
+    if ready:
+        message = found.message or f"{ready} of {count} replicas answer"
+        return replace(found, phase=ServicePhase.DEGRADED, ready=ready, message=message)
+    return replace(found, phase=ServicePhase.FAILED) if trouble is not None and trouble.hopeless else found
 
 
 def _stands(
-    service: ServiceRecord, replicas: Sequence[SeenReplica], wanted: Sequence[Wish]
+    service: ServiceRecord, replicas: Sequence[SeenReplica], serving: Sequence[SeenReplica]
 ) -> tuple[ServicePhase, str, str]:
     """The phase, and why."""
     spec, count = service.spec, replicas_of(service.spec, service.status)
@@ -146,10 +131,9 @@ def _stands(
         if spec.desired is Desired.SAVED and not replicas:
             return ServicePhase.SAVED, "", ""
         return (ServicePhase.STOPPING if replicas else ServicePhase.STOPPED), Reason.CANCELLED, ""
-    ready = sum(replica.ready for replica in replicas)
-    numbers = {wish.number for wish in wanted}
+    ready = sum(replica.ready for replica in serving)
     trouble = next((each for each in replicas if each.hopeless and each.template == spec.template), None) or next(
-        (each for each in replicas if each.number in numbers and each.message and not each.ready), None
+        (each for each in serving if each.message and not each.ready), None
     )
     reason, message = (trouble.reason, trouble.message) if trouble is not None else ("", "")
     if ready >= count:
@@ -162,7 +146,31 @@ def _stands(
 
 
 def _said(service: ServiceRecord, moved: ServiceStatus, now: datetime) -> list[Event]:
-    """What there is to tell of a change of phase."""
+    """What there is to tell of a change of phase, and of the candidate's."""
+    return [*_said_of_service(service, moved, now), *_said_of_candidate(service, moved, now)]
+
+
+def _said_of_candidate(service: ServiceRecord, moved: ServiceStatus, now: datetime) -> list[Event]:
+    found, before, asked = moved.candidate, service.status.candidate, service.spec.candidate
+    if found is None or asked is None:
+        return []
+    if before is not None and (before.template, before.phase) == (found.template, found.phase):
+        return []
+    bad = found.phase in (ServicePhase.FAILED, ServicePhase.DEGRADED)
+    words = {
+        ServicePhase.RUNNING: f"answers: {asked.share} % of calls go to it",
+        ServicePhase.STARTING: "is being started; calls go to what is served",
+        ServicePhase.STOPPED: "is stopped with the service",
+        ServicePhase.FAILED: f"cannot be started; calls go to what is served: {found.message}",
+    }
+    sentence = (
+        words.get(found.phase) or f"has {found.ready} of {candidates_of(service.spec, moved)} replicas that answer"
+    )
+    kind = EventType.WARNING if bad else EventType.NORMAL
+    return [Event(now, f"Candidate{found.phase}", f"release {found.template} {sentence}", kind)]
+
+
+def _said_of_service(service: ServiceRecord, moved: ServiceStatus, now: datetime) -> list[Event]:
     if moved.phase is service.status.phase:
         return []
     bad = moved.phase in (ServicePhase.FAILED, ServicePhase.DEGRADED)

@@ -5,14 +5,21 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+STABLE, CANDIDATE = "stable", "candidate"
+"""What a release is to callers: served, or tried."""
+
 
 @dataclass(frozen=True)
 class Backend:
-    """A replica that takes calls. ``folder`` is where its socket lies; ``weight`` its share beside the others."""
+    """A replica that takes calls. ``folder`` is where its socket lies; ``weight`` its share beside the others.
+
+    ``release`` is the number of what it was made of.
+    """
 
     uid: str
     folder: str
     weight: float = 1.0
+    release: int = 0
 
 
 @dataclass(frozen=True)
@@ -20,7 +27,8 @@ class Route:
     """A service as the gateway serves it.
 
     ``open`` services ask for no token; the others for one of a key of ``org``. With ``wanted`` false nobody is to
-    answer, and callers are told at once.
+    answer, and callers are told at once. ``share`` percent of calls go to the release ``candidate``, 0 where there is
+    none, and the others to whatever else is there.
     """
 
     port: int
@@ -29,6 +37,8 @@ class Route:
     open: bool = False
     wanted: bool = True
     backends: tuple[Backend, ...] = ()
+    candidate: int = 0
+    share: int = 0
 
 
 @dataclass(frozen=True)
@@ -39,6 +49,15 @@ class CallingKey:
     key: str = field(repr=False)
     expires: int = 0
     """Seconds since 1970; 0 for a key without an end."""
+
+
+@dataclass(frozen=True)
+class Answered:
+    """What replicas of a release were asked: calls that ended, those of them that failed, and seconds together."""
+
+    requests: int = 0
+    errors: int = 0
+    seconds: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -59,3 +78,7 @@ class Figures:
     quiet_s: float = 0.0
     backends: Mapping[str, tuple[int, int]] = field(default_factory=dict)
     """Requests and calls under way of each replica."""
+    releases: Mapping[str, Answered] = field(default_factory=dict)
+    """By number, of those that the route names."""
+    sides: Mapping[str, Answered] = field(default_factory=dict)
+    """``stable`` and ``candidate``: what each was when it answered."""

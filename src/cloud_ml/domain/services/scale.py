@@ -69,6 +69,14 @@ def replicas_of(spec: ServiceSpec, status: ServiceStatus) -> int:
     return min(max(status.scale or policy.normal, policy.least), policy.most)
 
 
+def candidates_of(spec: ServiceSpec, status: ServiceStatus) -> int:
+    """How many replicas of the candidate are wanted now: as many for its share of calls as the stable release has."""
+    count = replicas_of(spec, status)
+    if spec.candidate is None or not count:
+        return 0
+    return max(1, math.ceil(count * spec.candidate.share / 100))
+
+
 def scaled(policy: Policy, current: int, samples: Sequence[Sample]) -> int:
     """How many replicas there should be.
 

@@ -18,28 +18,54 @@ SERVICE_LABEL, TEMPLATE_LABEL = "cloudml-service", "cloudml-template"
 _ENDLESS = 1_000_000_000
 
 
+OF_THE_TEMPLATE = (
+    "model_uri", "model_args", "cpu_limit", "memory_limit", "gpu_limit", "framework", "framework_version",
+    "prepare_command", "finish_command", "environment", "fds_bucket",
+)  # fmt: skip
+"""Fields that make replicas differ."""
+
+
+@dataclass(frozen=True)
+class Release:
+    """What replicas are made of: those fields of ``submitted`` that belong to the template, and its number."""
+
+    template: int
+    submitted: ModelService
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A release that is tried beside the stable one: ``share`` percent of calls go to it."""
+
+    template: int
+    submitted: ModelService
+    share: int
+
+
 @dataclass(frozen=True)
 class ServiceSpec:
-    """What is to answer. ``template`` counts the changes that make replicas differ; others leave them alone."""
+    """What is to answer. ``template`` counts the changes that make replicas differ; others leave them alone.
+
+    ``earlier`` are releases that have answered before this one, the latest last; ``newest`` is the highest number that
+    any release had, 0 where that is this one's. See ``releases`` for what changes them.
+    """
 
     submitted: ModelService
     template: int = 1
     desired: Desired = Desired.RUN
+    candidate: Candidate | None = None
+    earlier: tuple[Release, ...] = ()
+    newest: int = 0
 
     def with_desired(self, desired: Desired) -> ServiceSpec:
         """The same service, wanted differently."""
         return replace(self, desired=desired)
 
-    def updated(self, service: ModelService) -> ServiceSpec:
-        """The service with other fields; a new template where replicas have to be made anew."""
-        unlike = [name for name in _OF_THE_TEMPLATE if getattr(service, name) != getattr(self.submitted, name)]
-        return replace(self, submitted=service, template=self.template + (1 if unlike else 0))
-
-
-_OF_THE_TEMPLATE = (
-    "model_uri", "model_args", "cpu_limit", "memory_limit", "gpu_limit", "framework", "framework_version",
-    "prepare_command", "finish_command", "environment", "fds_bucket",
-)  # fmt: skip
+    def made_of(self, template: int) -> Release:
+        """What replicas of that template are made of: the candidate, or what is served."""
+        if self.candidate is not None and self.candidate.template == template:
+            return Release(template, self.candidate.submitted)
+        return Release(self.template, self.submitted)
 
 
 def from_wire(service: ModelService) -> ServiceSpec:
@@ -47,9 +73,9 @@ def from_wire(service: ModelService) -> ServiceSpec:
     return ServiceSpec(service, desired=Desired.SAVED if service.save_mode else Desired.RUN)
 
 
-def replica(name: str, service_uid: str, spec: ServiceSpec) -> JobSpec:
+def replica(name: str, service_uid: str, release: Release) -> JobSpec:
     """The job that is a replica: the model server, run as any other program of the tenant, and again when it ends."""
-    model = spec.submitted
+    model = release.submitted
     arguments = [
         f"--model_name={model.model_name}", f"--model_base_path={model.model_uri}", f"--unix_socket={SOCKET}",
         "--allow_models_that_run_code", *model.arguments(),
@@ -70,7 +96,7 @@ def replica(name: str, service_uid: str, spec: ServiceSpec) -> JobSpec:
         fds_bucket=model.fds_bucket,
         model_input_path=model.model_uri,
         enable_rank=model.enable_rank,
-        labels={SERVICE_LABEL: service_uid, TEMPLATE_LABEL: str(spec.template)},
+        labels={SERVICE_LABEL: service_uid, TEMPLATE_LABEL: str(release.template)},
     )
     resources = Resources(
         cpu_millis=common.cpu_millis(str(model.cpu_limit)) if model.cpu_limit else None,

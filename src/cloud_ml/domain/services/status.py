@@ -6,6 +6,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 
+from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.jobs.reasons import NEVER_RETRIED
+
 
 class ServicePhase(StrEnum):
     """``Running`` is a service of which enough replicas answer; ``Failed`` one whose replicas cannot be started."""
@@ -32,10 +35,25 @@ WIRE_STATES: Mapping[ServicePhase, str] = {
 
 @dataclass(frozen=True)
 class Wish:
-    """A replica that is to be there: its number, which no other of the service ever has, and its template."""
+    """A replica that is to be there: its number, which no other of the service ever has, and its template.
+
+    One on ``trial`` belongs to the candidate: it does not count among those that are to answer.
+    """
 
     number: int
     template: int
+    trial: bool = False
+
+
+@dataclass(frozen=True)
+class CandidateStatus:
+    """How the release that is tried stands."""
+
+    template: int
+    phase: ServicePhase = ServicePhase.STARTING
+    reason: str = ""
+    message: str = ""
+    ready: int = 0
 
 
 @dataclass(frozen=True)
@@ -43,8 +61,10 @@ class ServiceStatus:
     """What was decided about a service, and what was seen of it.
 
     ``wishes`` are the replicas that are to be there; whatever else carries the service's label is to go. ``next`` is
-    the number of the next one. ``port`` is where the gateway answers for the service, 0 while it has none; ``scale`` is
-    how many replicas were decided on by what is asked of it, 0 for as many as the service says.
+    the number of the next one. ``ready`` counts those that answer and are not on trial; ``serving_template`` is the
+    template of which last as many answered as were wanted. ``port`` is where the gateway answers for the service, 0
+    while it has none; ``scale`` is how many replicas were decided on by what is asked of it, 0 for as many as the
+    service says.
     """
 
     phase: ServicePhase = ServicePhase.STARTING
@@ -56,3 +76,23 @@ class ServiceStatus:
     serving_template: int = 0
     port: int = 0
     scale: int = 0
+    candidate: CandidateStatus | None = None
+
+
+@dataclass(frozen=True)
+class SeenReplica:
+    """A replica as its record and its door tell. ``ready``: it answers that its model is loaded."""
+
+    uid: str
+    number: int
+    template: int
+    phase: Phase
+    reason: str = ""
+    message: str = ""
+    ready: bool = False
+    deleting: bool = False
+
+    @property
+    def hopeless(self) -> bool:
+        """Whether it ended for a cause that a further attempt would only meet again."""
+        return self.phase.terminal and self.reason in NEVER_RETRIED

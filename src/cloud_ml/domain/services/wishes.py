@@ -1,0 +1,77 @@
+"""Which replicas of a service are to be there, one step further than they are. Pure.
+
+The stable release is rolled: a new replica is added, and once it answers an old one goes. The candidate stands beside
+it: what is on trial neither counts for the stable release nor keeps anything of it from going.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from cloud_ml.domain.services.scale import candidates_of, replicas_of
+from cloud_ml.domain.services.spec import ServiceSpec
+from cloud_ml.domain.services.status import SeenReplica, ServiceStatus, Wish
+
+Seen = Mapping[int, SeenReplica]
+
+
+def wishes(
+    spec: ServiceSpec, status: ServiceStatus, replicas: Sequence[SeenReplica], *, deleting: bool
+) -> tuple[Wish, ...]:
+    """The replicas that are to be there."""
+    count = 0 if deleting else replicas_of(spec, status)
+    if count == 0:
+        return ()
+    seen = {replica.number: replica for replica in replicas}
+    there = [_taken_in(wish, spec) for wish in status.wishes if not _spent(seen.get(wish.number))]
+    stable = _rolled([wish for wish in there if not wish.trial], spec.template, count, seen, status.next)
+    number = max([status.next, *(wish.number + 1 for wish in stable)])
+    tried = _tried([wish for wish in there if wish.trial], spec, candidates_of(spec, status), seen, number)
+    return tuple(sorted([*stable, *tried], key=lambda wish: wish.number))
+
+
+def stable_numbers(wanted: Sequence[Wish]) -> frozenset[int]:
+    """Replicas that are to answer for what is served."""
+    return frozenset(wish.number for wish in wanted if not wish.trial)
+
+
+def _taken_in(wish: Wish, spec: ServiceSpec) -> Wish:
+    """A promoted candidate's replicas are on trial no more."""
+    return replace(wish, trial=False) if wish.trial and wish.template == spec.template else wish
+
+
+def _rolled(there: Sequence[Wish], template: int, count: int, seen: Seen, number: int) -> list[Wish]:
+    new = [wish for wish in there if wish.template == template]
+    old = [wish for wish in there if wish.template != template]
+    ready = {number for number, replica in seen.items() if replica.ready}
+    surge = 1 if old else 0
+    broken = _broken(new, seen)
+    while len(new) < count and len(new) + len(old) < count + surge and not broken:
+        new.append(Wish(number, template))
+        number += 1
+    answering = [wish for wish in new if wish.number in ready]
+    keep_old = max(0, count - len(answering))
+    old.sort(key=lambda wish: (wish.number in ready, wish.number))  # who does not answer goes first
+    new.sort(key=lambda wish: (wish.number not in ready, wish.number))
+    return [*new[:count], *old[len(old) - min(len(old), keep_old) :]]
+
+
+def _tried(there: Sequence[Wish], spec: ServiceSpec, count: int, seen: Seen, number: int) -> list[Wish]:
+    """Those of the present candidate; those of another go at once, since the stable release has room for all calls."""
+    if spec.candidate is None:
+        return []
+    template = spec.candidate.template
+    mine = [wish for wish in there if wish.template == template]
+    mine.sort(key=lambda wish: (not (wish.number in seen and seen[wish.number].ready), wish.number))
+    missing = 0 if _broken(mine, seen) else count - len(mine)
+    return [*mine[:count], *(Wish(number + more, template, trial=True) for more in range(missing))]
+
+
+def _broken(new: Sequence[Wish], seen: Seen) -> bool:
+    return any(seen[wish.number].hopeless for wish in new if wish.number in seen)
+
+
+def _spent(replica: SeenReplica | None) -> bool:
+    """Whether another takes the place of a replica. One that is hopeless keeps it, or it would be tried for ever."""
+    return replica is not None and (replica.deleting or (replica.phase.terminal and not replica.hopeless))

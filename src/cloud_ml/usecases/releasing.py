@@ -1,0 +1,130 @@
+"""A candidate becomes what is served, or what was served before is served again. Blocking."""
+
+from __future__ import annotations
+
+from cloud_ml.domain.jobs.spec import Desired
+from cloud_ml.domain.records import Event
+from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.kind import MODEL_SERVICE
+from cloud_ml.domain.services.releases import promoted, rolled_back
+from cloud_ml.domain.services.spec import Release, ServiceSpec
+from cloud_ml.domain.tenancy import Operation
+from cloud_ml.errors import Conflict
+from cloud_ml.models.common import refuse
+from cloud_ml.state.base import Once, StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.model_services import ModelServices
+from cloud_ml.usecases.permissions import permit
+
+
+class Releasing:
+    """Promotes and rolls back; ``scope`` is as in ``ModelServices``.
+
+    With ``release``, the number of the one that is meant, a request may be sent again: what is so already is success.
+    """
+
+    def __init__(self, store: StateStore, services: ModelServices, clock: Clock, *, keep: int = 5) -> None:
+        self._store = store
+        self._services = services
+        self._clock = clock
+        self._keep = keep
+
+    def promote(
+        self,
+        scope: str | None,
+        name: tuple[str, str],
+        caller: Identity,
+        *,
+        release: int | None = None,
+        once: Once | None = None,
+    ) -> ServiceRecord:
+        """The candidate is what is served from now on; rolled out one replica after the other.
+
+        Raises:
+            NotFound: There is no such service.
+            Conflict: There is no candidate, it is another one, or it does not answer.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        record = self._services.find(scope, *name)
+        served = record.status.serving_template
+        after = promoted(record.spec, served=served, keep=self._keep, release=release)
+        if after != record.spec:
+            _check_answers(record)
+        said = f"release {after.template} is served instead of {record.spec.template}, promoted by {caller.user}"
+        return self._store.change_spec(
+            MODEL_SERVICE,
+            record.key.uid,
+            lambda spec: promoted(spec, served=served, keep=self._keep, release=after.template),
+            now=self._clock(),
+            events=[Event(self._clock(), "Promoted", said)],
+            once=once,
+        )
+
+    def rollback(
+        self,
+        scope: str | None,
+        name: tuple[str, str],
+        caller: Identity,
+        *,
+        release: int | None = None,
+        once: Once | None = None,
+    ) -> ServiceRecord:
+        """The candidate goes, and all calls go to what is served; without one, the release before is served again.
+
+        Raises:
+            NotFound: There is no such service.
+            Conflict: There is no candidate and no earlier release.
+        """
+        permit(caller, Operation.RUN_JOBS)
+        record = self._services.find(scope, *name)
+        after = rolled_back(record.spec, release=release)
+        goes = _going(record.spec)
+        said = f"release {goes} goes, release {after.template} is served; by {caller.user}"
+        return self._store.change_spec(
+            MODEL_SERVICE,
+            record.key.uid,
+            lambda spec: rolled_back(spec, release=goes if release is None else release),
+            now=self._clock(),
+            events=[Event(self._clock(), "RolledBack", said)],
+            once=once,
+        )
+
+
+def meant(record: ServiceRecord, release: str) -> Release:
+    """The release that a word means: ``stable`` (or nothing), ``candidate``, or the number of one of them.
+
+    Raises:
+        InvalidRequest: There is none of that name now.
+    """
+    spec, tried = record.spec, record.spec.candidate
+    if release in ("", "stable", str(spec.template)):
+        return spec.made_of(spec.template)
+    if tried is not None and release in ("candidate", str(tried.template)):
+        return spec.made_of(tried.template)
+    there = ["stable", str(spec.template), *(["candidate", str(tried.template)] if tried is not None else [])]
+    raise refuse("release", release[:40], ", ".join(there))
+
+
+def _going(spec: ServiceSpec) -> int:
+    return spec.candidate.template if spec.candidate is not None else spec.template
+
+
+def _check_answers(record: ServiceRecord) -> None:
+    """Refuse to serve what has not answered.
+
+    Raises:
+        Conflict: The candidate does not answer, or the service is not to.
+    """
+    tried, stands = record.spec.candidate, record.status.candidate
+    if tried is None:
+        return
+    if record.spec.desired is Desired.RUN and stands is not None and stands.template == tried.template and stands.ready:
+        return
+    phase = stands.phase if stands is not None else record.status.phase
+    why = f": {stands.message}" if stands is not None and stands.message else ""
+    raise Conflict(
+        f"release {tried.template}, the candidate of {record.key.name}, does not answer; it is {phase}{why}",
+        field="release", value=tried.template, allowed="a candidate that answers",
+        hint="mend it with another update, or roll it back",
+    )  # fmt: skip

@@ -1,0 +1,111 @@
+"""A service in the gateway, its calls, and replicas that are real sockets and do as they are told."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.domain.services.routes import Backend, Route
+from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.gateway.access import Access
+from cloud_ml.gateway.answers import Refusal
+from cloud_ml.gateway.calls import Call
+from cloud_ml.gateway.http1 import Http1Client
+from cloud_ml.gateway.http2 import ClientLimits, Http2Client
+from cloud_ml.gateway.replica import Replica
+from cloud_ml.gateway.services import Bounds, Service
+from cloud_ml.serving.turns import Turns
+
+OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
+
+
+class Asked(Call):
+    """A call over HTTP/1.1 whose end can be waited for."""
+
+    def __init__(self, service: Service, *, safe: bool = True, seconds: float = 10.0, asked: str = "") -> None:
+        loop = asyncio.get_running_loop()
+        super().__init__(service, loop.time() + seconds, safe=safe, asked=asked)
+        self.found: asyncio.Future[Any] = loop.create_future()
+        self.client: Http1Client | None = None
+
+    def waits(self) -> bool:
+        return not self.found.done()
+
+    def refuse(self, refusal: Refusal) -> None:
+        self.found.set_result(refusal.http)
+
+    def send(self, replica: Replica) -> None:
+        replica.http(self)
+
+    def over(self, client: Http2Client | Http1Client) -> None:
+        assert isinstance(client, Http1Client)
+        self.client = client
+        client.call(b"POST / HTTP/1.1\r\nContent-Length: 0\r\n\r\n", b"", self)
+
+    def cancel(self) -> None:
+        if self.client is not None:
+            self.client.cancel()
+
+    def answered(self, status: int, fields: bytes, body: bytes) -> None:
+        self.service.done(self, well=status == 200)
+        self.found.set_result(body.decode())
+
+
+class World:
+    """A service, and replicas by name that do as they are told."""
+
+    def __init__(self, folder: Path, **bounds: Any) -> None:
+        loop = asyncio.get_running_loop()
+        self.folder = folder
+        self.asked: dict[str, int] = {}
+        self.listening: dict[str, asyncio.AbstractServer] = {}
+        told = {"waiting": 10, "waiting_s": 0.3, "in_flight": 20, "attempts": 3, "timeout_s": 10.0} | bounds
+        self.service = Service(
+            Route(1, "mine", "m/v1"), Access(60.0), bounds=Bounds(**told), limits=ClientLimits(), turns=Turns(loop),
+            loop=loop,
+        )  # fmt: skip
+
+    def route(self, *names: str, wanted: bool = True, **more: Any) -> None:
+        """A name that ends in a digit is that of a replica of this release."""
+        backends = tuple(
+            Backend(name, str(self.folder / name), release=int(name[-1]) if name[-1].isdigit() else 0) for name in names
+        )
+        self.service.change(Route(1, "mine", "m/v1", wanted=wanted, backends=backends, **more))
+
+    async def replica(self, name: str, does: Callable[[asyncio.StreamWriter], Any]) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
+                while await reader.readuntil(b"\r\n\r\n"):
+                    self.asked[name] = self.asked.get(name, 0) + 1
+                    does(writer)
+            writer.close()
+
+        (self.folder / name).mkdir()
+        self.listening[name] = await asyncio.start_unix_server(serve, self.folder / name / SOCKET)
+
+    def call(self, **how: Any) -> Asked:
+        made = Asked(self.service, **how)
+        self.service.take(made)
+        return made
+
+
+def answers(word: bytes) -> Callable[[asyncio.StreamWriter], None]:
+    return lambda writer: writer.write(OK + word)
+
+
+def dies(writer: asyncio.StreamWriter) -> None:
+    writer.transport.abort()
+
+
+@contextlib.asynccontextmanager
+async def world(folder: Path, **bounds: Any) -> AsyncIterator[World]:
+    made = World(folder, **bounds)
+    async with asyncio.timeout(20):
+        yield made
+    made.service.close()
+    for each in made.listening.values():
+        each.close()
+    await asyncio.sleep(0.01)  # both ends of each connection hear of it
