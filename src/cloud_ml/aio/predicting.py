@@ -32,7 +32,7 @@ class AsyncPredictions:
         self._credentials = credentials
         self._endpoint = parse_endpoint(address if "://" in address else f"http://{address}")
         self._transport = _ServiceTransport(self._endpoint, credentials)
-        self._singles: dict[str | None, str] = {}
+        self._singles: dict[tuple[str | None, str | None], str] = {}
 
     async def aclose(self) -> None:
         """Close connections that are kept open."""
@@ -64,7 +64,7 @@ class AsyncPredictions:
         outputs = answer["outputs"]
         if are_named(outputs):
             return outputs
-        return {await self._single_output(signature, timeout): outputs}
+        return {await self._single_output(signature, release, timeout): outputs}
 
     async def over_grpc(
         self,
@@ -91,13 +91,14 @@ class AsyncPredictions:
         )  # fmt: skip
         return tensors.predict_response(answer)
 
-    async def _single_output(self, signature: str | None, timeout: float) -> str:
+    async def _single_output(self, signature: str | None, release: str | None, timeout: float) -> str:
         """The name of the only output of a signature, which REST leaves out; asked for once."""
-        if signature not in self._singles:
+        key = signature, release
+        if key not in self._singles:
             path = f"/v1/models/{segment(self.name)}/metadata"
-            told = await self._transport.json(Request("GET", path, read_timeout_s=timeout))
-            self._singles[signature] = only_output(told, signature)
-        return self._singles[signature]
+            told = await self._transport.json(Request("GET", path, headers=asking(release), read_timeout_s=timeout))
+            self._singles[key] = only_output(told, signature)
+        return self._singles[key]
 
 
 class _ServiceTransport(AsyncTransport):

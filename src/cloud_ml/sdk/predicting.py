@@ -33,7 +33,7 @@ class Predictions:
         self._credentials = credentials
         self._endpoint = parse_endpoint(address if "://" in address else f"http://{address}")
         self._transport = _ServiceTransport(self._endpoint, credentials)
-        self._singles: dict[str | None, str] = {}
+        self._singles: dict[tuple[str | None, str | None], str] = {}
 
     def close(self) -> None:
         """Close connections that are kept open."""
@@ -65,7 +65,7 @@ class Predictions:
         outputs = answer["outputs"]
         if are_named(outputs):
             return outputs
-        return {self._single_output(signature, timeout): outputs}
+        return {self._single_output(signature, release, timeout): outputs}
 
     def over_grpc(
         self,
@@ -92,13 +92,14 @@ class Predictions:
         )  # fmt: skip
         return tensors.predict_response(answer)
 
-    def _single_output(self, signature: str | None, timeout: float) -> str:
+    def _single_output(self, signature: str | None, release: str | None, timeout: float) -> str:
         """The name of the only output of a signature, which REST leaves out; asked for once."""
-        if signature not in self._singles:
+        key = signature, release
+        if key not in self._singles:
             path = f"/v1/models/{segment(self.name)}/metadata"
-            told = self._transport.json(Request("GET", path, read_timeout_s=timeout))
-            self._singles[signature] = only_output(told, signature)
-        return self._singles[signature]
+            told = self._transport.json(Request("GET", path, headers=asking(release), read_timeout_s=timeout))
+            self._singles[key] = only_output(told, signature)
+        return self._singles[key]
 
 
 class _ServiceTransport(Transport):
