@@ -3,8 +3,9 @@
     make test-rolling [ROLLING_S=60]
     python benchmarks/serving/rolling.py [SECONDS]
 
-Each of the three happens at least once, however short it is. Half of the callers speak gRPC and half HTTP, each with the next call as soon as it has an answer; every answer is
-compared. Ends with 1 if one call failed, and with 0 and the reason where the machine cannot make a replica. Takes a server of its own, in a folder that goes away.
+Each of the three happens at least once, however short it is. Half of the callers speak gRPC and half HTTP, each with
+the next call as soon as it has an answer; every answer is compared. Ends with 1 if one call failed, and with 0 and why
+where the machine cannot make a replica. Takes a server of its own, in a folder that goes away.
 """
 
 from __future__ import annotations
