@@ -15,6 +15,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from cloud_ml.serving.errors import ModelFailed, Overloaded, ServingError, TooLate
+from cloud_ml.serving.pace import Pace
 from cloud_ml.serving.runtimes.base import Array, Model
 from cloud_ml.serving.signatures import Shape, Signature
 from cloud_ml.serving.tallies import Tally
@@ -44,12 +45,13 @@ class Form(Protocol):
 
 
 class Outcome:
-    """What a model gave for a batch."""
+    """What a model gave for a batch. ``texts`` keeps what one form made of it for the others in the batch."""
 
-    __slots__ = ("_raw", "arrays")
+    __slots__ = ("_raw", "arrays", "texts")
 
     def __init__(self, arrays: Sequence[Array]) -> None:
         self.arrays = arrays
+        self.texts: dict[int, list[bytes]] = {}
         self._raw: list[bytes | None] = [None] * len(arrays)
 
     def raw(self, place: int) -> bytes:
@@ -74,6 +76,18 @@ class Request:
         self.tensors = tensors
         self.rows = rows
         self.deadline = deadline
+
+
+class _Batch:
+    """Requests that run together. ``since`` is when the oldest of them came."""
+
+    __slots__ = ("requests", "rows", "since", "tails")
+
+    def __init__(self, requests: list[Request], tails: tuple[Shape, ...], rows: int, since: float) -> None:
+        self.requests = requests
+        self.tails = tails
+        self.rows = rows
+        self.since = since
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +132,7 @@ class Batcher:
         self._waiting = 0
         self._oldest = 0.0  # when the first of those that wait came
         self._running = False
-        self._run_s = 1.0  # taken for slow until seen: the first run may compile
+        self._pace = Pace()
         self.runs = 0
         self.rows = 0
         self.tally = Tally()
@@ -154,17 +168,16 @@ class Batcher:
     def _next(self) -> None:
         """Run what waits; after it, what came meanwhile."""
         while self._waiting and not self._running:
-            batch, tails = self._take()
-            if not batch:
+            batch = self._take()
+            if not batch.requests:
                 continue
-            since = self._oldest
-            if self._run_s <= self._policy.inline_s:
-                self._deliver(batch, since, self._run(batch, tails))
+            if self._pace.least(batch.tails, batch.rows) <= self._policy.inline_s:
+                self._deliver(batch, self._run(batch))
             else:
                 self._running = True
-                self._threads.submit(self._run_aside, batch, since, tails)
+                self._threads.submit(self._run_aside, batch)
 
-    def _take(self) -> tuple[list[Request], tuple[Shape, ...]]:
+    def _take(self) -> _Batch:
         """The next batch, without those who do not want an answer any more."""
         tails, group = next(iter(self._groups.items()))
         batch: list[Request] = []
@@ -173,6 +186,7 @@ class Batcher:
         for taken, request in enumerate(group):
             if batch and (rows + request.rows > limit or not self._signature.batched):
                 del group[:taken]
+                self._groups[tails] = self._groups.pop(tails)  # the others' turn
                 break
             self._waiting -= 1
             if request.deadline and request.deadline < now:
@@ -182,43 +196,39 @@ class Batcher:
                 batch.append(request)
         else:
             del self._groups[tails]
-            return batch, tails
-        self._groups[tails] = self._groups.pop(tails)  # the others' turn
-        return batch, tails
+        return _Batch(batch, tails, rows, self._oldest)
 
-    def _run_aside(self, batch: list[Request], since: float, tails: tuple[Shape, ...]) -> None:
-        done = self._run(batch, tails)
-        self._loop.call_soon_threadsafe(self._came_back, batch, since, done)
+    def _run_aside(self, batch: _Batch) -> None:
+        self._loop.call_soon_threadsafe(self._came_back, batch, self._run(batch))
 
-    def _came_back(self, batch: list[Request], since: float, done: "Outcome | list[Outcome | ServingError]") -> None:
+    def _came_back(self, batch: _Batch, done: "Outcome | list[Outcome | ServingError]") -> None:
         self._running = False
-        self._deliver(batch, since, done)
+        self._deliver(batch, done)
         if self._waiting:
             self._turns.run(self._next)
 
-    def _run(self, batch: list[Request], tails: tuple[Shape, ...]) -> "Outcome | list[Outcome | ServingError]":
+    def _run(self, batch: _Batch) -> "Outcome | list[Outcome | ServingError]":
         """The outcome of the whole batch, or where that fails of each request alone."""
         try:
-            return self._call(batch, tails)
+            return self._call(batch)
         except ServingError as error:
-            if len(batch) == 1:
+            if len(batch.requests) == 1:
                 return [error]
         alone: list[Outcome | ServingError] = []
-        for request in batch:
+        for request in batch.requests:
             try:
-                alone.append(self._call([request], tails))
+                alone.append(self._call(_Batch([request], batch.tails, request.rows, batch.since)))
             except ServingError as error:
                 alone.append(error)
         return alone
 
-    def _call(self, batch: list[Request], tails: tuple[Shape, ...]) -> Outcome:
+    def _call(self, batch: _Batch) -> Outcome:
         """One call of the model. Whatever it raises becomes an error for those who wait."""
-        rows = sum([request.rows for request in batch])
+        rows = filled = batch.rows
         try:
-            inputs = [self._input(place, batch, rows, tail) for place, tail in enumerate(tails)]
-            filled = (
-                self._policy.filled(rows) if self._policy.allowed_rows and rows and self._signature.batched else rows
-            )
+            inputs = [self._input(place, batch) for place in range(len(batch.tails))]
+            if self._policy.allowed_rows and rows and self._signature.batched:
+                filled = self._policy.filled(rows)
             if filled != rows:
                 inputs = [np.concatenate([each, np.repeat(each[-1:], filled - rows, 0)]) for each in inputs]
             begun = time.perf_counter()
@@ -229,7 +239,7 @@ class Batcher:
             raise
         except Exception as error:
             raise ModelFailed(f"the model failed: {type(error).__name__}: {error}"[:2000]) from error
-        self._run_s = min(took, self._run_s) if self.runs < 3 else 0.9 * self._run_s + 0.1 * took
+        self._pace.add(batch.tails, rows, took)
         self.runs += 1
         self.rows += rows
         self.tally.run_s.add(took)
@@ -246,31 +256,33 @@ class Batcher:
                 outputs = [output[:rows] for output in outputs]
         return Outcome(outputs)
 
-    def _input(self, place: int, batch: list[Request], rows: int, tail: Shape) -> Array:
+    def _input(self, place: int, batch: _Batch) -> Array:
         """One input for the whole batch."""
         dtype = self._signature.inputs[place].dtype.numpy
-        parts = [request.tensors[place] for request in batch]
+        parts = [request.tensors[place] for request in batch.requests]
+        shape = (batch.rows, *batch.tails[place]) if self._signature.batched else batch.tails[place]
         if len(parts) == 1:
             only = parts[0]
-            if isinstance(only, np.ndarray):
-                return only
-            shape = (rows, *tail) if self._signature.batched else tail
-            return np.frombuffer(only, dtype).reshape(shape)
+            return only if isinstance(only, np.ndarray) else np.frombuffer(only, dtype).reshape(shape)
         if dtype.hasobject:
             return np.concatenate([part for part in parts if isinstance(part, np.ndarray)])
-        return np.frombuffer(b"".join([_flat(part) for part in parts]), dtype).reshape((rows, *tail))
+        flat: list[Any] = [np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part for part in parts]
+        return np.frombuffer(b"".join(flat), dtype).reshape(shape)
 
-    def _deliver(self, batch: list[Request], since: float, done: "Outcome | list[Outcome | ServingError]") -> None:
-        first = 0
-        for place, request in enumerate(batch):
-            own = done if isinstance(done, Outcome) else done[place]
-            if isinstance(own, Outcome):
-                self._send(request, own, first)
-                if own is done:
-                    first += request.rows
-            else:
-                self._fail(request, own)
-        self.tally.request_s.add(time.perf_counter() - since, len(batch))
+    def _deliver(self, batch: _Batch, done: "Outcome | list[Outcome | ServingError]") -> None:
+        """Answer everybody."""
+        if isinstance(done, Outcome):
+            first = 0
+            for request in batch.requests:
+                self._send(request, done, first)
+                first += request.rows
+        else:
+            for request, own in zip(batch.requests, done, strict=True):
+                if isinstance(own, Outcome):
+                    self._send(request, own, 0)
+                else:
+                    self._fail(request, own)
+        self.tally.request_s.add(time.perf_counter() - batch.since, len(batch.requests))
 
     def _send(self, request: Request, outcome: Outcome, first: int) -> None:
         try:
@@ -285,7 +297,3 @@ class Batcher:
     def _fail(self, request: Request, error: ServingError) -> None:
         self.tally.answers[request.call.protocol, error.grpc] += 1
         request.call.fail(error)
-
-
-def _flat(part: Values) -> bytes | memoryview:
-    return part.tobytes() if isinstance(part, np.ndarray) else part

@@ -46,6 +46,10 @@ class LoadedVersion:
         """How many requests wait for the signature of this name."""
         return self._batchers[name].waiting
 
+    def batcher(self, signature: Signature) -> Batcher:
+        """The queue in front of a signature."""
+        return self._batchers[signature.name]
+
     def submit(self, signature: Signature, request: Request, tails: tuple[Shape, ...]) -> None:
         """Run a request: see ``Batcher.submit``."""
         self._batchers[signature.name].submit(request, tails)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import uvloop
 
-from cloud_ml.serving import flags
+from cloud_ml.serving import flags, memory
 from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.runtimes.base import LoadOptions
 from cloud_ml.serving.server import ModelServer
@@ -41,6 +41,7 @@ def main() -> None:
         **flags.life_of(parser, told),
     )
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    memory.keep_freed()
     try:
         uvloop.run(ModelServer(settings).run())
     except ServingError as error:

@@ -8,6 +8,7 @@ from typing import Any
 from hpack import Decoder, Encoder
 from hpack.exceptions import HPACKError
 
+from cloud_ml.serving.http1.calls import CONTINUE
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.headers import Heads, malformed
 from fuzz.harness import cuts, target
@@ -26,7 +27,7 @@ def _written(connect: Callable[[World], tuple[Any, Any]], parts: list[bytes]) ->
             connection.data_received(part)
     world.loop.settle()
     connection.connection_lost(None)
-    return transport.written, transport.closed
+    return transport.written.replace(CONTINUE, b""), transport.closed  # it hangs on whether the body is there already
 
 
 def _does_not_hang_on_cuts(connect: Callable[[World], tuple[Any, Any]], data: bytes, lead: bytes = b"") -> bytes:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import threading
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -186,5 +188,25 @@ def test_too_many_are_told_at_once() -> None:
             batcher.submit(Caller([3]).request, ((),))
         assert [await caller.answer for caller in callers] == [[2], [4]]
         assert await answers(batcher, [Caller([3])]) == [[6]]
+
+    trial(steps)
+
+
+def test_one_run_that_had_to_wait_does_not_send_a_quick_model_to_a_thread() -> None:
+    async def steps(make: Callable[..., Batcher]) -> None:
+        ran: list[bool] = []
+        own = threading.get_ident()
+
+        def look(made: np.ndarray) -> Any:
+            ran.append(threading.get_ident() == own)
+            time.sleep(0.05 if len(ran) == 5 else 0.0)  # as if another had the core
+            return [made]
+
+        batcher = make(Doubler(look), inline_s=0.02)
+        for _ in range(9):
+            await answers(batcher, [Caller([1])])
+        assert ran == [False] + [True] * 8  # the first may compile
+        await answers(batcher, [Caller([1] * 100)])
+        assert not ran[-1]  # nobody knows how long so many rows take
 
     trial(steps)

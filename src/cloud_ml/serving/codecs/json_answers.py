@@ -31,6 +31,16 @@ def text(array: Array, spec: TensorSpec) -> bytes:
     return numbers(array)
 
 
+def rows(array: Array, spec: TensorSpec) -> list[bytes]:
+    """Each row of an array by itself: numbers are written in one go for all of them."""
+    if spec.dtype is dtypes.STRING or not array.size:
+        return [text(array[row : row + 1], spec)[1:-1] for row in range(len(array))]
+    depth = array.ndim - 1
+    opened, closed = b"[" * depth, b"]" * depth
+    between = text(array, spec)[1 + depth : -1 - depth].split(closed + b"," + opened)
+    return [opened + row + closed for row in between] if depth else between
+
+
 def numbers(array: Array) -> bytes:
     """An array of numbers or truth values as lists of lists."""
     try:

@@ -43,10 +43,11 @@ def document(body: bytes, *keys: bytes) -> dict[str, Any]:
         made = _lenient(body)
     if type(made) is not dict:
         raise BadRequest("the body is no JSON object")
-    for key in keys:
-        if body.count(key) > 1 or b"\\u00" in body:  # a letter may be spelled so, too
-            _lenient(body)
-            break
+    if body.count(b'"') != 2 * len(made):  # else its keys are all strings that there are
+        for key in keys:
+            if body.count(key) > 1 or b"\\u00" in body:  # a letter may be spelled so, too
+                _lenient(body)
+                break
     return made
 
 
@@ -80,6 +81,9 @@ def tensor(value: Any, spec: TensorSpec, signature: Signature, where: str) -> tu
     if type(value) is not list:
         return (), values([value], {type(value)}, spec, signature, where)
     shape, level = [len(value)], value
+    while len(level) == 1 and type(level[0]) is list and len(shape) < DEEPEST:  # most often there is one row
+        level = level[0]
+        shape.append(len(level))
     kinds = set(map(type, level))
     while list in kinds:
         sizes = set(map(len, level)) if len(kinds) == 1 else ()

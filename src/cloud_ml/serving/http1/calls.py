@@ -16,14 +16,22 @@ JSON = b"Content-Type: application/json\r\n"
 TEXT = b"Content-Type: text/plain; charset=utf-8\r\n"
 
 _LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+
+
+def _length(size: int) -> bytes:
+    """The last line of a head, and the empty one after it."""
+    return b"Content-Length: %d\r\n\r\n" % size
+
+
+_LENGTHS = [_length(size) for size in range(1024)]
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class HttpCall:
-    """A request that was read. ``done`` is true once ``parts`` is the whole answer. ``deadline`` is in loop's time."""
+    """A request that was read. ``done`` is true once ``answer`` is whole. ``deadline`` is in loop's time."""
 
     protocol = "http"
-    __slots__ = ("_connection", "close", "deadline", "done", "head", "parts", "size")
+    __slots__ = ("_connection", "answer", "close", "deadline", "done", "head", "size")
 
     def __init__(self, connection: "Http1Connection[Any]", head: "Head", deadline: float) -> None:
         self._connection = connection
@@ -32,7 +40,7 @@ class HttpCall:
         self.close = head.close
         self.done = False
         self.size = 0
-        self.parts: tuple[bytes, ...] = ()
+        self.answer = b""
 
     def waits(self) -> bool:
         """Whether the caller still waits."""
@@ -60,10 +68,11 @@ class HttpCall:
             fields += b"Connection: close\r\n"
         elif head.old:
             fields += b"Connection: keep-alive\r\n"
-        self.parts = (
-            _LINES[status], connection.date, fields, b"Content-Length: %d\r\n\r\n" % len(body),
-            b"" if head.method == "HEAD" else body,
-        )  # fmt: skip
+        size = len(body)
+        length = _LENGTHS[size] if size < len(_LENGTHS) else _length(size)
+        if head.method == "HEAD":
+            body = b""
+        self.answer = b"".join((_LINES[status], connection.date, fields, length, body))
         self.done = True
         connection.answered()
 

@@ -15,6 +15,9 @@ from cloud_ml.serving.turns import Turns
 
 H = TypeVar("H")
 
+REMEMBERED = 1024
+"""Bytes of a head that a connection knows again: a client sends the same one most often."""
+
 
 class Service(Protocol[H]):
     """What a connection asks of whoever serves its requests."""
@@ -57,6 +60,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._transport: asyncio.Transport | None = None
         self._calls: deque[HttpCall] = deque()
         self._rest = b""
+        self._last: tuple[bytes, tuple[Head, H, int] | None] = b"", None  # the head that was read last
         self._reading: tuple[Head, H] | None = None  # a request whose body is not whole
         self._parts: list[bytes] = []
         self._missing = 0
@@ -163,12 +167,20 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                 if data[at + 1] == 10:
                     at += 2
                     continue
-            stop = data.find(b"\r\n\r\n", at, at + limits.head_bytes) + 4
-            if stop < 4:
-                if end - at >= limits.head_bytes:
-                    raise HeadFault(431, f"a head of more than {limits.head_bytes} bytes")
-                break
-            head, meaning, length = self._heads.read(data[at:stop])
+            text, known = self._last
+            if known is not None and data.startswith(text, at):
+                stop = at + len(text)
+            else:
+                stop = data.find(b"\r\n\r\n", at, at + limits.head_bytes) + 4
+                if stop < 4:
+                    if end - at >= limits.head_bytes:
+                        raise HeadFault(431, f"a head of more than {limits.head_bytes} bytes")
+                    break
+                text = data[at:stop]
+                known = self._heads.read(text)
+                if len(text) <= REMEMBERED:
+                    self._last = text, known
+            head, meaning, length = known
             if 0 <= length <= end - stop:
                 at = stop + length
                 if length > limits.body_bytes:
@@ -199,7 +211,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             self._missing = length
         if head.expects:
             interim = HttpCall(self, head, 0.0)
-            interim.parts, interim.done, interim.close = (CONTINUE,), True, False
+            interim.answer, interim.done, interim.close = CONTINUE, True, False
             self._calls.append(interim)
             self.answered()
 
@@ -282,14 +294,14 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         parts: list[bytes] = []
         while calls and calls[0].done:
             call = calls.popleft()
-            parts += call.parts
+            parts.append(call.answer)
             self._weight -= call.size
             close = close or call.close
         if not self.open or self._transport is None:
             return
         if parts:
             self._since = self._clock.now
-            self._transport.write(b"".join(parts))
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
         if close or (self.leaving and not self._rest):
             self._finish()
         elif self._held:

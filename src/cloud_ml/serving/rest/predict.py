@@ -8,7 +8,7 @@ from cloud_ml.serving.codecs.json_numbers import WORTH, Numbers
 from cloud_ml.serving.errors import BadRequest, ModelNotFound
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.loaded import LoadedVersion, rows_and_tails
-from cloud_ml.serving.signatures import Shape, Signature
+from cloud_ml.serving.signatures import Shape, Signature, TensorSpec
 from cloud_ml.serving.table import Choice, ModelTable
 
 ROWS, COLUMNS = "instances", "inputs"
@@ -22,12 +22,12 @@ _numbers = Numbers()
 class RestPlan:
     """Requests to one signature in one format: how they are judged, and how their answers are written."""
 
-    __slots__ = ("_known", "_only", "rows", "signature", "version")
+    __slots__ = ("_known", "_only", "_submit", "rows", "signature")
 
     def __init__(self, version: LoadedVersion, signature: Signature, *, rows: bool) -> None:
-        self.version = version
         self.signature = signature
         self.rows = rows
+        self._submit = version.batcher(signature).submit
         self._only = signature.outputs[0] if len(signature.outputs) == 1 else None
         self._known: dict[tuple[Shape, ...], tuple[int, tuple[Shape, ...]]] = {}
 
@@ -40,7 +40,7 @@ class RestPlan:
         known = self._known.get(shapes)
         if known is None:
             known = self._judge(shapes)
-        self.version.submit(self.signature, Request(call, self, tensors, known[0], call.deadline), known[1])
+        self._submit(Request(call, self, tensors, known[0], call.deadline), known[1])
 
     def _judge(self, shapes: tuple[Shape, ...]) -> tuple[int, tuple[Shape, ...]]:
         for spec, shape in zip(self.signature.inputs, shapes, strict=True):
@@ -54,6 +54,9 @@ class RestPlan:
         """See ``batching.Form``."""
         arrays = outcome.arrays
         if self.signature.batched and len(arrays[0]) != rows:
+            if self._only is not None:
+                call.json(self._some(outcome, self._only, first, rows))
+                return
             arrays = [array[first : first + rows] for array in arrays]
         if self._only is not None:
             head = b'{"predictions":' if self.rows else b'{"outputs":'
@@ -68,6 +71,14 @@ class RestPlan:
                 for spec, array in zip(self.signature.outputs, arrays, strict=True)
             ]
             call.json(b'{"outputs":{%b}}' % b",".join(named))
+
+    def _some(self, outcome: Outcome, spec: TensorSpec, first: int, rows: int) -> bytes:
+        """The only output, for one of many callers."""
+        texts = outcome.texts.get(0)
+        if texts is None:
+            texts = outcome.texts[0] = json_answers.rows(outcome.arrays[0], spec)
+        head = b'{"predictions":[' if self.rows else b'{"outputs":['
+        return head + (texts[first] if rows == 1 else b",".join(texts[first : first + rows])) + b"]}"
 
     def _by_rows(self, arrays: Any) -> bytes:
         outputs = list(zip(self.signature.outputs, arrays, strict=True))
@@ -170,7 +181,8 @@ def by_columns(signature: Signature, value: Any, body: bytes) -> Tensors:
 
 
 def _together(signature: Signature, given: list[tuple[Any, str]]) -> Tensors:
-    shapes, tensors = [], []
+    shapes: list[Shape] = []
+    tensors: list[Values] = []
     for spec, (value, where) in zip(signature.inputs, given, strict=True):
         shape, made = json_documents.tensor(value, spec, signature, where)
         shapes.append(shape)

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cloud_ml.serving import dtypes
-from cloud_ml.serving.codecs.json_numbers import Numbers, shape_of
+from cloud_ml.serving.codecs.json_numbers import WALKED, Numbers, shape_of
 from cloud_ml.serving.dtypes import DType
 
 
@@ -44,6 +44,16 @@ def test_too_large_is_infinity() -> None:
         ([[1], [], [2]], dtypes.FLOAT),
         ([[1, 2], 3], dtypes.FLOAT),
         ([1, [2, 3]], dtypes.FLOAT),
+        ([[1, [2]], [3, 4]], dtypes.FLOAT),
+        ([[[], 1, 2], [3, 4, 5]], dtypes.FLOAT),
+        ([[1, [], [2, 3]], [4, 5, 6]], dtypes.FLOAT),
+        ([[[1], 2]], dtypes.FLOAT),
+        ([[], []], dtypes.FLOAT),
+        ([], dtypes.FLOAT),
+        (["ab", "cd"], dtypes.FLOAT),
+        ([{"a": 1}], dtypes.FLOAT),
+        (b"[" * 33 + b"1" + b"]" * 33, dtypes.FLOAT),
+        (b"7", dtypes.FLOAT),
         ([[[1, 2]], [[1], [2]]], dtypes.FLOAT),
         (b"[[1,2],[3,]]", dtypes.FLOAT),
         (b"[[1,2],[3,4]", dtypes.FLOAT),
@@ -109,8 +119,19 @@ def test_every_text_of_brackets_and_commas_has_the_shape_that_json_has() -> None
             text = "".join(bones)
             if not text.startswith("["):
                 continue
-            shape = shape_of(text.encode(), 9)
+            shape = shape_of(text.encode())
             if shape is None:
                 continue
             filled = text.replace(",", "1,").replace("]", "1]").replace("]1,", "],").replace("]1]", "]]")
             assert np.array(json.loads(filled.replace("]1]", "]]"))).shape == shape, text
+
+
+@pytest.mark.parametrize("shape", [(WALKED + 9, 2), (2, WALKED, 1, 1), (WALKED - 1, 1)])
+def test_very_many_lists_are_read_as_few_are(shape: tuple[int, ...]) -> None:
+    numbers = np.random.default_rng(1).random(shape)
+    text = json.dumps(numbers.tolist())
+    form, told, flat = read(text.encode(), rank=len(shape))
+    assert (form, told) == ("instances", shape)
+    np.testing.assert_array_equal(flat, numbers.astype(np.float32).ravel())
+    assert read(text.replace("], [", ", 1], [", 1).encode()) is None
+    assert read(text.replace(",", "", 1).encode()) is None

@@ -149,6 +149,14 @@ def test_many_requests_in_one_piece() -> None:
     assert scene.answers == ANSWERS
 
 
+def test_heads_that_come_again_and_again_and_change_between() -> None:
+    scene = Scene()
+    asked = [("/a", b"one"), ("/a", b"two"), ("/a", b"three"), ("/a", b"two"), ("/ab", b"two"), ("/a", b"")] * 2
+    for path, body in asked:
+        scene.send(post(path, body))
+    assert scene.answers == [(200, path.encode() + body) for path, body in asked]
+
+
 def test_cut_at_every_byte() -> None:
     for at in range(1, len(STREAM)):
         scene = Scene()
