@@ -68,11 +68,13 @@ def run(
 
 async def _serve(server: Server, listener: socket.socket, started: Callable[[], None]) -> None:
     settings = server.settings.server
+    application = asyncio.create_task(asyncio.to_thread(create_app, server.platform))  # others need the loop meanwhile
     await server.engine.start()
     failpoints.here("start.engine")
+    controller = asyncio.create_task(server.controller.run(), name="controller")
     web = _Web(
         uvicorn.Config(
-            create_app(server.platform),
+            await application,
             http=bounded(_bounds(settings), server.platform.metrics.refused_connections.add),
             timeout_keep_alive=max(1, int(settings.keep_alive_s)),
             log_config=None,
@@ -88,7 +90,6 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
         started,
     )
     asyncio.get_running_loop().set_exception_handler(_Complaints())
-    controller = asyncio.create_task(server.controller.run(), name="controller")
     serving = asyncio.create_task(web.serve(sockets=[listener]), name="web")
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()

@@ -188,7 +188,7 @@ class Load:
 
     def _run(self, part: Callable[[CloudMlClient], None]) -> None:
         """Repeat ``part``; a server that is away is waited for, and only then."""
-        ends = self._stop if part is self._submit else self._finish
+        ends = self._stop if part == self._submit else self._finish
         client = self._server.client()
         while not ends.is_set():
             try:

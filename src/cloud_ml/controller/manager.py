@@ -16,10 +16,11 @@ from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.controller.quotas import QuotaBook
 from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
 from cloud_ml.controller.services import Services
-from cloud_ml.controller.slots import Slots, fill
+from cloud_ml.controller.slots import PLACED, Slots, fill
 from cloud_ml.controller.sources import EngineSource, Followed, StoreSource
 from cloud_ml.domain.jobs.decide import JobRecord, Rules
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.quotas import QUOTA, QuotaSpec
 from cloud_ml.domain.records import Event
 from cloud_ml.engines.base import Engine
@@ -32,7 +33,8 @@ from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.short_reads import Reads
 
 _JOBS_PER_CORE = 4
-_PRUNE_PERIOD_S = 3600.0
+_PRUNE_FIRST_S, _PRUNE_PERIOD_S = 60.0, 3600.0
+"""Not at once: what happened while no server led is more urgent."""
 _UNLIMITED = QuotaSpec()
 logger = logging.getLogger(__name__)
 
@@ -107,7 +109,7 @@ class Controller:
         )
         gangs = EngineSource(self._engine, [(queue, slots), *(led.gangs for led in services)])
         tasks = [
-            asyncio.create_task(source.run()),
+            asyncio.create_task(self._follow(source, slots)),
             asyncio.create_task(gangs.run()),
             asyncio.create_task(self._prune()),
             *(asyncio.create_task(crew.work()) for _ in range(self._settings.workers)),
@@ -125,12 +127,19 @@ class Controller:
             await asyncio.gather(*tasks, over, return_exceptions=True)
 
     async def _slots(self, queue: KeyedQueue, book: QuotaBook, lines: list[Slots]) -> Slots:
-        """The places as they are taken, and the line as it stands, before any job is looked at."""
+        """The places as they are taken. Who has one is looked at first, however long the line: it may have ended."""
         most = self._settings.max_running_jobs or _JOBS_PER_CORE * len(os.sched_getaffinity(0))
-        slots = Slots(most, await self._engine.capacity(), queue.add, book, beside=lines)
+        slots = Slots(most, await self._engine.capacity(), queue.add, book, beside=lines, opened=False)
         await self._offload(book.load)
-        await fill(slots, self._store, TRAIN_JOB, self._offload)
+        for uid in await fill(slots, self._store, TRAIN_JOB, self._offload, PLACED):
+            queue.add(uid)
         return slots
+
+    async def _follow(self, source: StoreSource, slots: Slots) -> None:
+        """Learn the line as it stands before any job of it is looked at, and then what changes."""
+        await fill(slots, self._store, TRAIN_JOB, self._offload, [Phase.QUEUED])
+        slots.open()
+        await source.run()
 
     def _reconciler(self, slots: Slots, fence: Fence) -> TrainJobReconciler:
         return TrainJobReconciler(
@@ -169,8 +178,10 @@ class Controller:
         ]
 
     async def _prune(self) -> None:
+        pause_s = _PRUNE_FIRST_S
         while True:
+            await asyncio.sleep(pause_s)
+            pause_s = _PRUNE_PERIOD_S
             with contextlib.suppress(TryAgain, OSError):
                 await self._offload(self._store.prune, self._clock())
                 await self._executor.tidy()
-            await asyncio.sleep(_PRUNE_PERIOD_S)

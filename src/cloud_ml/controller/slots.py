@@ -17,7 +17,7 @@ from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.offload import Offload
 
 _Turn = tuple[int, datetime, str]
-_PLACED = tuple(phase.value for phase in Phase if phase.active or phase is Phase.QUEUED)
+PLACED = tuple(phase for phase in Phase if phase.active)
 _PAGE = 200
 
 
@@ -37,6 +37,7 @@ class Slots:
         quota_of: The quota of an organisation, as it is now.
         kind: Which of its limits count: ``train``, or ``model`` for replicas of model services.
         beside: The lines of other kinds, with which the limits of all work together are shared; this one joins them.
+        opened: Whether places are given out; otherwise not before ``open``.
     """
 
     def __init__(
@@ -48,6 +49,7 @@ class Slots:
         *,
         kind: str = "train",
         beside: list[Slots] | None = None,
+        opened: bool = True,
     ) -> None:
         self._lines_of_all = [] if beside is None else beside
         self._lines_of_all.append(self)
@@ -56,10 +58,16 @@ class Slots:
         self._wake = wake
         self._quota_of = quota_of
         self._kind = kind
+        self._opened = opened
         self._held: dict[str, Amounts] = {}
         self._held_by: dict[str, dict[str, Amounts]] = {}
         self._lines: dict[str, list[_Turn]] = {}
         self._waiting: dict[str, Amounts] = {}
+
+    def open(self) -> None:
+        """Give out places from here on: everybody who waits is known."""
+        self._opened = True
+        self._wake_first()
 
     def sync(self, job: JobRecord) -> None:
         """Take note of where a job stands."""
@@ -132,7 +140,9 @@ class Slots:
             self._wake(uid)
 
     def _first(self) -> str | None:
-        """Whose turn it is among those whose quota has room."""
+        """Whose turn it is among those whose quota has room; nobody's before ``open``."""
+        if not self._opened:
+            return None
         heads = [
             (len(self._held_by.get(org, ())), head, org)
             for org in list(self._lines)
@@ -163,22 +173,32 @@ class Slots:
         return len(self._held) < self._most and (not self._held or taken + (wanted.memory_bytes or 0) <= self._memory)
 
 
-async def fill(slots: Slots, store: StateStore, kind: Kind[JobSpec, JobStatus], offload: Offload) -> None:
-    """Have the places as they are taken, and the line as it stands, before any job is looked at.
+async def fill(
+    slots: Slots,
+    store: StateStore,
+    kind: Kind[JobSpec, JobStatus],
+    offload: Offload,
+    phases: Sequence[Phase] = (*PLACED, Phase.QUEUED),
+) -> list[str]:
+    """Have the places as they are taken, and the line as it stands, before any job of it is looked at.
 
     Otherwise jobs that happen to be looked at first would overtake older ones, or take the places of
-    those that run.
+    those that run. Returns who is in these phases, the oldest first.
     """
 
-    def page(after: int | None) -> tuple[list[JobRecord], int | None]:
-        lines = store.list(kind, indexes=_PLACED, after=after, limit=_PAGE)
+    def page(phase: Phase, after: int | None) -> tuple[list[JobRecord], int | None]:
+        lines = store.list(kind, indexes=[phase.value], after=after, limit=_PAGE)
         found = (store.get(kind, line.key.uid) for line in lines.items)
         return [job for job in found if job is not None], lines.next
 
-    after: int | None = None
-    while True:
-        jobs, after = await offload(page, after)
-        for job in jobs:
-            slots.sync(job)
-        if after is None:
-            return
+    found: list[tuple[datetime, str]] = []
+    for phase in phases:
+        after: int | None = None
+        while True:
+            jobs, after = await offload(page, phase, after)
+            for job in jobs:
+                slots.sync(job)
+                found.append((job.created_at, job.key.uid))
+            if after is None:
+                break
+    return [uid for _, uid in sorted(found)]

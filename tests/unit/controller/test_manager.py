@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,8 +19,9 @@ from cloud_ml.controller.packages import Packages
 from cloud_ml.controller.trainers import Trainers
 from cloud_ml.domain.jobs.decide import JobRecord, Rules
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import Phase
-from cloud_ml.domain.jobs.spec import Desired
+from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.jobs.spec import Desired, JobSpec
+from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.domain.tenancy import Role
 from cloud_ml.engines.base import GangKey, Places
 from cloud_ml.engines.fake import FakeEngine, Machine
@@ -27,6 +30,7 @@ from cloud_ml.models.train_job import TrainJob
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.recipes.single import SingleProcess
 from cloud_ml.settings import ControllerSettings, StorageSettings, TrainerSettings
+from cloud_ml.state.base import Page
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.first_start import bootstrap
@@ -170,6 +174,34 @@ async def test_after_a_restart_places_are_kept_and_the_line_has_its_order(world:
             world.engine.finish(GangKey(ended, 1))
             await world.until_phase(next_one, Phase.RUNNING)
     assert [key.job_uid for key in world.machine.starts[2:]] == [urgent, *waiting[:2]]
+
+
+async def test_after_a_restart_who_has_a_place_does_not_wait_for_the_line(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Reading thousands of queued jobs takes seconds, in which a server may be killed again."""
+    async with world.controller():
+        running = [await world.submit(f"running-{number}") for number in range(2)]
+        for uid in running:
+            await world.until_phase(uid, Phase.RUNNING)
+    older, newer = await world.submit("older"), await world.submit("newer")
+    world.engine.finish(GangKey(running[0], 1))
+    world.engine = FakeEngine(world.machine)
+    readable, read = threading.Event(), world.store.list
+
+    def slow(kind: Kind[JobSpec, JobStatus], **asked: Any) -> Page[Summary]:
+        assert Phase.QUEUED not in (asked.get("indexes") or ()) or readable.wait(10)
+        return read(kind, **asked)
+
+    monkeypatch.setattr(world.store, "list", slow)
+    async with world.controller():
+        await world.until_phase(running[0], Phase.SUCCEEDED)
+        assert [world.record(uid).status.phase for uid in (older, newer)] == [Phase.QUEUED] * 2  # type: ignore[union-attr]
+        readable.set()
+        await world.until_phase(older, Phase.RUNNING)
+        world.engine.finish(GangKey(older, 1))
+        await world.until_phase(newer, Phase.RUNNING)
+    assert [key.job_uid for key in world.machine.starts[2:]] == [older, newer]
 
 
 async def test_cancel_and_delete(world: World) -> None:

@@ -42,6 +42,20 @@ def test_no_more_than_so_many(slots: Slots, woken: list[str]) -> None:
     assert slots.take(jobs[2])
 
 
+def test_nobody_gets_a_place_before_the_line_is_known(woken: list[str]) -> None:
+    slots = Slots(2, Capacity(cpu_millis=4000, memory_bytes=4 * GIB), woken.append, opened=False)
+    slots.sync(job_in(Phase.RUNNING, uid="running"))
+    slots.sync(late := queued("late", 9))
+    slots.sync(job_in(Phase.SUCCEEDED, uid="running"))
+    assert not slots.take(late)
+    slots.sync(early := queued("early", 1))
+    assert woken == []
+    slots.open()
+    assert woken == ["early"]
+    assert not slots.take(late)
+    assert slots.take(early)
+
+
 def test_asking_again_keeps_the_place(slots: Slots) -> None:
     job = queued("a")
     slots.sync(job)
