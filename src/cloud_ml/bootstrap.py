@@ -32,9 +32,9 @@ from cloud_ml.engines.local.probe import probe
 from cloud_ml.environments import interpreter
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.errors import Unavailable
-from cloud_ml.gateway import counts
+from cloud_ml.gateway import certificates, counts
 from cloud_ml.gateway.config import GatewayConfig
-from cloud_ml.gateway.link import GatewayLink, certificate_of
+from cloud_ml.gateway.link import GatewayLink
 from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.observability.metrics import Metrics
@@ -140,7 +140,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         kept_releases=settings.gateway.kept_releases,
         service_figures=lambda: gateway.figures,
         services_host=settings.public_gateway_host,
-        services_tls=bool(settings.server.tls_cert),
+        services_tls=bool(settings.gateway_tls[0]),
         original_services_open=settings.opens_original_services,
     )
     first_start = bootstrap(platform.identities, platform.storage, access_key=access_key, secret=secret)
@@ -208,14 +208,14 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
 
 
 def _gateway(settings: Settings) -> GatewayConfig:
-    server, gateway = settings.server, settings.gateway
+    gateway, (cert, key) = settings.gateway, settings.gateway_tls
     return GatewayConfig(
         folder=str(settings.data_dir / "gateway"),
         version=cloud_ml.__version__,
         host=settings.gateway_host,
-        tls_cert=server.tls_cert and str(Path(server.tls_cert).absolute()),
-        tls_key=server.tls_key and str(Path(server.tls_key).absolute()),
-        certificate=certificate_of(server.tls_cert, server.tls_key),
+        tls_cert=cert and str(Path(cert).absolute()),
+        tls_key=key and str(Path(key).absolute()),
+        certificate=certificates.digest(cert, key),
         message_limit_bytes=gateway.message_limit_bytes,
         timeout_s=gateway.timeout_s,
         waiting=gateway.waiting,

@@ -53,8 +53,10 @@ def run(
     Raises:
         CloudMlError: The server cannot start; says why and what to do.
     """
-    _check_exposure(settings.server, "host", settings.server.host)
-    _check_exposure(settings.server, "gateway.host", settings.gateway_host)
+    own = settings.server
+    _check_exposure(settings, "host", own.host, (own.tls_cert, own.tls_key), "")
+    theme = "gateway." if settings.gateway_tls != (own.tls_cert, own.tls_key) else ""
+    _check_exposure(settings, "gateway.host", settings.gateway_host, settings.gateway_tls, theme)
     listener = _listen(settings.server)
     endpoint = _endpoint(settings.server, listener)
     server = build(settings, access_key=access_key, secret=secret)
@@ -170,13 +172,15 @@ class _Complaints:
             logger.error("no connection can be accepted: %s; see server.connections and ulimit -n", error.strerror)
 
 
-def _check_exposure(settings: ServerSettings, field: str, host: str) -> None:
+def _check_exposure(settings: Settings, field: str, host: str, pair: tuple[str, str], theme: str) -> None:
     """Refuse to send signatures, tokens and data over a network in the clear."""
-    if bool(settings.tls_cert) != bool(settings.tls_key):
-        raise InvalidRequest("--tls-cert and --tls-key are given together or not at all", field="tls_cert")
-    if settings.tls_cert:
-        _check_certificate(settings.tls_cert, settings.tls_key)
-    if settings.tls_cert or settings.behind_proxy or is_loopback(host):
+    cert, key = pair
+    if bool(cert) != bool(key):
+        names = f"{theme}tls_cert and {theme}tls_key" if theme else "--tls-cert and --tls-key"
+        raise InvalidRequest(f"{names} are given together or not at all", field=f"{theme}tls_cert")
+    if cert:
+        _check_certificate(cert, key, f"{theme}tls_cert")
+    if cert or settings.server.behind_proxy or is_loopback(host):
         return
     raise InvalidRequest(
         f"listening on {host} without TLS would show keys and data to the network",
@@ -187,14 +191,14 @@ def _check_exposure(settings: ServerSettings, field: str, host: str) -> None:
     )
 
 
-def _check_certificate(cert: str, key: str) -> None:
+def _check_certificate(cert: str, key: str, field: str) -> None:
     """Find out before anything is started whether the two files can be used."""
     try:
         ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(cert, key)
     except (OSError, ssl.SSLError) as error:
         raise InvalidRequest(
             f"the certificate {cert} with the key {key} cannot be used for TLS: {error}",
-            field="tls_cert",
+            field=field,
             value=cert,
             allowed="a PEM file of the chain and a PEM file of the unencrypted private key that belongs to it",
         ) from error

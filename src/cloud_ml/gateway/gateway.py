@@ -8,7 +8,6 @@ import os
 import socket
 import ssl
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 
 from cloud_ml.domain.services.routes import Figures, Route
 from cloud_ml.gateway.access import Access
@@ -32,7 +31,9 @@ logger = logging.getLogger(__name__)
 class Gateway:
     """Serves what it is told, on a port for each service. Belongs to one event loop."""
 
-    def __init__(self, config: GatewayConfig, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(
+        self, config: GatewayConfig, loop: asyncio.AbstractEventLoop, tls: ssl.SSLContext | None = None
+    ) -> None:
         self._config = config
         self._loop = loop
         self._turns = Turns(loop)
@@ -41,7 +42,7 @@ class Gateway:
         self._access = Access(config.token_limit_s)
         self._bounds = Bounds(config.waiting, config.waiting_s, config.in_flight, config.attempts, config.timeout_s)
         self._limits = ClientLimits(body_bytes=config.message_limit_bytes)
-        self._tls = _tls(config)
+        self._tls = tls
         self._services: dict[str, Service] = {}
         self._sockets: dict[int, socket.socket] = {}
         self._servers: dict[int, asyncio.AbstractServer] = {}
@@ -161,15 +162,3 @@ class Gateway:
         self._clock.stop()
         for service in self._services.values():
             service.close()
-
-
-def _tls(config: GatewayConfig) -> ssl.SSLContext | None:
-    if not config.tls_cert:
-        return None
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1", "h2"])  # who can do both, such as curl, wants REST; gRPC offers h2 only
-    context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    with suppress(FileNotFoundError):
-        context.load_cert_chain(config.tls_cert, config.tls_key or None)
-    return context

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import hashlib
 import json
 import logging
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from cloud_ml.domain.services.routes import CallingKey, Figures, Route
 from cloud_ml.errors import Unavailable
+from cloud_ml.gateway.certificates import Followed
 from cloud_ml.gateway.config import LOG_NAME, SOCKET_NAME, TOKEN_NAME, GatewayConfig, Instruction
 from cloud_ml.models import codec
 from cloud_ml.residents import Line, Resident
@@ -37,6 +38,7 @@ class GatewayLink:
             "gateway", "cloud_ml.gateway.main", self._folder, SOCKET_NAME, LOG_NAME,
             "the gateway refuses", _LINE_BYTES, _ANSWER_S,
         )  # fmt: skip
+        self._certificate = Followed(config.tls_cert, config.tls_key)
         self._connection: Line | None = None
         self._routes: dict[str, Route] = {}
         self._keys: Mapping[str, CallingKey] | None = None
@@ -121,6 +123,10 @@ class GatewayLink:
         self._disconnect()
 
     async def _speak(self) -> None:
+        if (renewed := self._certificate.renewed()) is not None and renewed != self._config.certificate:
+            logger.info("the certificate of services has changed: another gateway takes over with it")
+            self._config = replace(self._config, certificate=renewed)
+            self._disconnect()
         if self._connection is None:
             await self._connect()
             self._untold |= set(self._routes)
@@ -179,10 +185,3 @@ class GatewayLink:
         self._folder.mkdir(parents=True, exist_ok=True)
         self._folder.chmod(0o700)
         self._gateway.start(config)
-
-
-def certificate_of(cert: str, key: str) -> str:
-    """A digest of the files of TLS; empty without."""
-    if not cert:
-        return ""
-    return hashlib.sha256(Path(cert).read_bytes() + (Path(key).read_bytes() if key else b"")).hexdigest()

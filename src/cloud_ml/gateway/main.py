@@ -15,6 +15,7 @@ from pathlib import Path
 import uvloop
 
 from cloud_ml import failpoints
+from cloud_ml.gateway import certificates
 from cloud_ml.gateway.config import LOCK_NAME, SOCKET_NAME, GatewayConfig
 from cloud_ml.gateway.control import Control, take_over
 from cloud_ml.gateway.gateway import Gateway
@@ -27,8 +28,9 @@ _ALONE_S = 30.0
 async def serve(config: GatewayConfig) -> None:
     """Serve until there is nothing to serve, or a successor takes over."""
     loop, folder = asyncio.get_running_loop(), Path(config.folder)
+    tls = certificates.context(config.tls_cert, config.tls_key)  # before a predecessor leaves
     sockets, known = await asyncio.to_thread(take_over, folder)
-    gateway = Gateway(config, loop)
+    gateway = Gateway(config, loop, tls)
     await gateway.follow(known, sockets)
     control = Control(config, gateway)
     await control.start()

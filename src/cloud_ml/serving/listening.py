@@ -31,6 +31,7 @@ class Greeting(asyncio.Protocol):
         self._begun = b""
         self._transport: asyncio.Transport | None = None
         self._seconds = 0.0
+        self._leaving = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's own class
@@ -48,11 +49,13 @@ class Greeting(asyncio.Protocol):
         self._transport.set_protocol(cast("asyncio.BaseProtocol", connection))
         connection.connection_made(self._transport)
         connection.data_received(data)
+        if self._leaving:
+            connection.leave()
 
     def leave(self) -> None:
-        """Nothing was asked yet."""
-        if self._transport is not None:
-            self._transport.close()
+        """Nothing was asked yet, but may be on its way: who has just connected is answered."""
+        self._leaving = True
+        self._seconds = max(self._seconds, GREETING_S - 1)
 
     def tick(self, _now: float) -> None:
         """Cut who says nothing: called every second."""

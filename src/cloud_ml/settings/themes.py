@@ -290,6 +290,11 @@ class GatewaySettings:
     public_host: str = ""
     """The host that ``address`` of a service names; empty means ``host``, and this machine's name where that is every
     address of the machine."""
+    tls_cert: str = ""
+    """PEM file of the certificate chain that services show; empty means ``server.tls_cert``. When the file changes, the
+    new one is used within seconds, and no call is cut."""
+    tls_key: str = ""
+    """PEM file of the private key of ``gateway.tls_cert``."""
     ports: str = "8600-8999"
     """Ports for services, one each: a range, or several with commas between."""
     original_clients: str = "auto"
@@ -353,6 +358,12 @@ class Settings:
         if self.environments.home:
             return Path(self.environments.home).expanduser().absolute()
         return self.data_dir / "environments"
+
+    @property
+    def gateway_tls(self) -> tuple[str, str]:
+        """Certificate and key of services; both empty without TLS."""
+        chosen = self.gateway if self.gateway.tls_cert or self.gateway.tls_key else self.server
+        return chosen.tls_cert, chosen.tls_key
 
     @property
     def gateway_host(self) -> str:
