@@ -17,7 +17,7 @@ import uvloop
 from cloud_ml import failpoints
 from cloud_ml.gateway import certificates
 from cloud_ml.gateway.config import LOCK_NAME, SOCKET_NAME, GatewayConfig
-from cloud_ml.gateway.control import Control, take_over
+from cloud_ml.gateway.control import Control, take_over, write_secret
 from cloud_ml.gateway.gateway import Gateway
 from cloud_ml.models import codec
 
@@ -34,7 +34,7 @@ async def serve(config: GatewayConfig) -> None:
     await gateway.follow(known, sockets)
     control = Control(config, gateway)
     await control.start()
-    (folder / LOCK_NAME).write_text(str(os.getpid()))
+    write_secret(folder / LOCK_NAME, str(os.getpid()))  # whole or not at all
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, control.over.set)
     print("ready", flush=True)  # noqa: T201 - the server waits for this line
