@@ -99,8 +99,9 @@ def model_numbers(data: bytes) -> None:
             if found is None or slow is None:
                 continue
             name, shape, values = found
-            assert np.array_equal(np.asarray(slow[name], dtype=kind).ravel(), np.asarray(values).ravel())
-            assert int(np.prod(shape)) == len(np.asarray(values).ravel())
+            expected = np.asarray(slow[name], dtype=kind)  # raises for lists that are uneven
+            assert shape == expected.shape
+            assert np.array_equal(expected.ravel(), np.asarray(values).ravel())
 
 
 @target(

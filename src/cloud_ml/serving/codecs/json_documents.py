@@ -22,6 +22,8 @@ _CODES = {
     dtypes.HALF: "f", dtypes.BFLOAT16: "f",
 }  # fmt: skip
 _REALS = frozenset({dtypes.FLOAT, dtypes.DOUBLE, dtypes.HALF, dtypes.BFLOAT16})
+_INTEGERS: set[type] = {int}
+_NUMBERS: set[type] = {float, int}
 DEEPEST = 32
 """Lists inside of each other that a tensor may have."""
 _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "a truth value", type(None): "null"}
@@ -104,7 +106,7 @@ def values(flat: list[Any], kinds: set[type], spec: TensorSpec, signature: Signa
     dtype = spec.dtype
     code = _CODES.get(dtype)
     if code is not None:
-        allowed: set[type] = {float, int} if dtype in _REALS else {int}
+        allowed = _NUMBERS if dtype in _REALS else _INTEGERS
         if not kinds <= allowed:
             raise BadRequest(_foreign(flat, allowed, spec, signature, where))
         try:

@@ -36,7 +36,10 @@ class Layout(Generic[P]):
 
     def fits(self, body: bytes) -> bool:
         """Whether a request of the same length has this layout."""
-        return all(body[start:end] == literal for start, end, literal in self.literals)
+        for start, end, literal in self.literals:  # noqa: SIM110 - all() would cost more than the comparing
+            if body[start:end] != literal:
+                return False
+        return True
 
     def values(self, body: bytes) -> list[bytes | memoryview]:
         """What lies in the spans; large ones are not copied."""

@@ -15,13 +15,12 @@ from cloud_ml.serving.table import ModelTable
 class InferPlan:
     """What a request means, without its values and its id."""
 
-    __slots__ = ("answer", "rows", "signature", "tails", "version")
+    __slots__ = ("answer", "rows", "submit", "tails")
 
     def __init__(
         self, version: LoadedVersion, signature: Signature, rows: int, tails: tuple[Shape, ...], answer: InferAnswer
     ) -> None:
-        self.version = version
-        self.signature = signature
+        self.submit = version.batcher(signature).submit
         self.rows = rows
         self.tails = tails
         self.answer = answer
@@ -72,7 +71,7 @@ class Infer:
                 self._read(call, body)
                 return
             form = _Named(plan, told)
-        plan.version.submit(plan.signature, Request(call, form, tensors, plan.rows, call.deadline), plan.tails)
+        plan.submit(Request(call, form, tensors, plan.rows, call.deadline), plan.tails)
 
     def _read(self, call: GrpcCall, body: bytes) -> None:
         """A request that looks like none before."""
@@ -92,7 +91,7 @@ class Infer:
         if spans is not None:
             self._layouts.learn(body, spans, plan)
         form: Form = _Named(plan, asked.id.encode()) if asked.id else plan
-        version.submit(signature, Request(call, form, arrays, rows, call.deadline), tails)
+        plan.submit(Request(call, form, arrays, rows, call.deadline), tails)
 
 
 def find(table: ModelTable, name: str, version: str) -> LoadedVersion:

@@ -18,13 +18,12 @@ from cloud_ml.serving.table import ModelTable
 class PredictPlan:
     """What a request means, without its values: who runs it, in which sizes, and how the answer is written."""
 
-    __slots__ = ("answer", "rows", "signature", "tails", "version")
+    __slots__ = ("answer", "rows", "submit", "tails")
 
     def __init__(
         self, version: LoadedVersion, signature: Signature, rows: int, tails: tuple[Shape, ...], answer: PredictAnswer
     ) -> None:
-        self.version = version
-        self.signature = signature
+        self.submit = version.batcher(signature).submit
         self.rows = rows
         self.tails = tails
         self.answer = answer
@@ -54,7 +53,7 @@ class Prediction:
             return
         plan = layout.plan
         tensors = layout.values(body)
-        plan.version.submit(plan.signature, Request(call, plan, tensors, plan.rows, call.deadline), plan.tails)
+        plan.submit(Request(call, plan, tensors, plan.rows, call.deadline), plan.tails)
 
     def _read(self, call: GrpcCall, body: bytes) -> None:
         """A request that looks like none before."""
@@ -70,7 +69,7 @@ class Prediction:
         spans = predict_spans(body, 5, signature, asked.inputs)
         if spans is not None:
             self._layouts.learn(body, spans, plan)
-        version.submit(signature, Request(call, plan, arrays, rows, call.deadline), tails)
+        plan.submit(Request(call, plan, arrays, rows, call.deadline), tails)
 
 
 def find(table: ModelTable, spec: Any) -> LoadedVersion:

@@ -14,6 +14,8 @@ from cloud_ml.serving.turns import Turns
 H = TypeVar("H")
 WORTH = 1_024
 """Bytes of a frame that has not come whole from which on they are taken as they are."""
+LAST = 0x7FFFFFFF
+"""The highest number of a stream."""
 CUT_SHORT_KEPT = 1_000
 """Streams that ended before their request was whole, and whose peer may not know it yet."""
 
@@ -163,6 +165,9 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                 if kind == frames.DATA:
                     self._data(number & 0x7FFFFFFF, flags, data, at + 9, stop)
                 elif kind == frames.HEADERS:
+                    if flags == frames.END_HEADERS and self._known(number, data[at + 9 : stop]):
+                        at = stop
+                        continue
                     self._headers(number & 0x7FFFFFFF, flags, data[at + 9 : stop])
                 else:
                     self._other(kind, number & 0x7FFFFFFF, flags, data[at + 9 : stop])
@@ -211,6 +216,15 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._streams.clear()  # nobody gets these answers
         if self._transport is not None:
             self._transport.close()
+
+    def _known(self, number: int, block: bytes) -> bool:
+        """Take a request whose head came before, as nearly all did; False where there is more to look at."""
+        head = self._heads.known(block)
+        if head is None or not self._last < number <= LAST or not number & 1 or self._full():
+            return False
+        self._last = number
+        self._streams[number] = Stream(head)
+        return True
 
     def _headers(self, number: int, flags: int, block: bytes) -> None:
         if flags & (frames.PADDED | frames.WITH_PRIORITY):

@@ -74,6 +74,10 @@ class Heads(Generic[T]):
         self._decoder.header_table = self._table
         self._seen: dict[bytes, T] = {}
 
+    def known(self, block: bytes) -> T | None:
+        """What a block means that was read before, for a request; None where it has to be read."""
+        return self._seen.get(block)
+
     def read(self, block: bytes, *, trailers: bool = False) -> T | None:
         """What the block means; None where a request may not have such a head, and for ``trailers``.
 

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cloud_ml.serving import dtypes
 from cloud_ml.serving.batching import Outcome, Request, Values
 from cloud_ml.serving.codecs import json_answers, json_documents
 from cloud_ml.serving.codecs.json_numbers import WORTH, Numbers
@@ -20,14 +21,19 @@ _numbers = Numbers()
 
 
 class RestPlan:
-    """Requests to one signature in one format: how they are judged, and how their answers are written."""
+    """Requests to one signature in one format: how they are judged, and how their answers are written.
 
-    __slots__ = ("_known", "_only", "_submit", "rows", "signature")
+    ``single`` is the input, where there is one, of numbers.
+    """
+
+    __slots__ = ("_known", "_only", "_submit", "rows", "signature", "single")
 
     def __init__(self, version: LoadedVersion, signature: Signature, *, rows: bool) -> None:
         self.signature = signature
         self.rows = rows
         self._submit = version.batcher(signature).submit
+        inputs = signature.inputs
+        self.single = inputs[0] if len(inputs) == 1 and inputs[0].dtype is not dtypes.STRING else None
         self._only = signature.outputs[0] if len(signature.outputs) == 1 else None
         self._known: dict[tuple[Shape, ...], tuple[int, tuple[Shape, ...]]] = {}
 
@@ -128,7 +134,12 @@ class Predict:
         if type(name) is not str:
             raise BadRequest("'signature_name' is no string")
         plan = self._plans.get((name, form)) or self._plan(name, form)
-        shapes, tensors = (by_rows if form == ROWS else by_columns)(plan.signature, asked[form], body)
+        value = asked[form]
+        if plan.single is not None and type(value) is list and value and type(value[0]) is not dict:
+            shape, tensor = json_documents.tensor(value, plan.single, plan.signature, form)
+            plan.submit(call, (shape,), [tensor])
+            return
+        shapes, tensors = (by_rows if form == ROWS else by_columns)(plan.signature, value, body)
         plan.submit(call, shapes, tensors)
 
     def _plan(self, name: str, form: str) -> RestPlan:

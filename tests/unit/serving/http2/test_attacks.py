@@ -366,6 +366,36 @@ def test_a_head_that_cannot_be_is_reset_and_others_go_on(fields: list[tuple[str,
     assert peer.echo.served == [b"good"]
 
 
+SAME = b"".join(literal(*each) for each in HEAD)  # changes no table, so it is looked up when it comes again
+
+
+def again(number: int, body: bytes = b"x") -> bytes:
+    return frame(frames.HEADERS, frames.END_HEADERS, number, SAME) + frame(frames.DATA, 1, number, body)
+
+
+@pytest.mark.parametrize(("number", "code"), [(2, PROTOCOL), (0, PROTOCOL), (1, PROTOCOL), (5, None)])
+def test_a_head_that_is_known_is_judged_as_one_that_is_not(number: int, code: int | None) -> None:
+    peer = settled()
+    assert peer.told(again(1) + again(3)) is None
+    assert peer.told(again(number, b"y")) == code
+    assert peer.echo.served == [b"x", b"x"] + [b"y"] * (code is None)
+
+
+def test_the_bit_beside_the_number_of_a_stream_means_nothing() -> None:
+    peer = settled()
+    reserved = frame(frames.HEADERS, frames.END_HEADERS, 5 | 1 << 31, SAME) + frame(frames.DATA, 1, 5 | 1 << 31, b"y")
+    assert peer.told(again(1) + reserved) is None
+    assert peer.echo.served == [b"x", b"y"]
+
+
+def test_known_heads_open_no_more_streams_than_others() -> None:
+    peer = settled()
+    peer.echo.hold = True
+    for number in range(1, 20, 2):
+        assert peer.told(again(number)) is None
+    assert len(peer.echo.served) == SMALL["streams"]
+
+
 def test_one_stream_too_many_is_refused_and_its_data_passed_over() -> None:
     peer = settled()
     peer.echo.hold = True
