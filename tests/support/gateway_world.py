@@ -30,6 +30,7 @@ class Asked(Call):
         super().__init__(service, loop.time() + seconds, safe=safe, asked=asked)
         self.found: asyncio.Future[Any] = loop.create_future()
         self.client: Http1Client | None = None
+        self.fields = b""
 
     def waits(self) -> bool:
         return not self.found.done()
@@ -51,6 +52,7 @@ class Asked(Call):
 
     def answered(self, status: int, fields: bytes, body: bytes) -> None:
         self.service.done(self, well=status == 200)
+        self.fields = fields
         self.found.set_result(body.decode())
 
 

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
 from cloud_ml.domain.services.spec import SOCKET
 from cloud_ml.engines.base import Doors
 from cloud_ml.errors import CloudMlError
+
+_MOST_BYTES = 65_536
+_LONGEST = 500
+"""Characters of what a replica says."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +41,16 @@ class Answering:
         self._of: dict[str, str] = {}
         self._ready: set[str] = set()
         self._asked: set[str] = set()
+        self._why: dict[str, str] = {}
         self._news = asyncio.Event()
 
     def ready(self, uid: str) -> bool:
         """Whether the replica answered when it was last asked."""
         return uid in self._ready
+
+    def why_not(self, uid: str) -> str:
+        """Why its model cannot answer, in its own words; empty where it does, or does not say."""
+        return self._why.get(uid, "")
 
     def known(self, uid: str) -> bool:
         """Whether it was asked at all yet."""
@@ -76,11 +86,16 @@ class Answering:
         self._of.pop(uid, None)
         self._ready.discard(uid)
         self._asked.discard(uid)
+        self._why.pop(uid, None)
 
     async def _ask(self, service: str, model: str, uid: str) -> None:
         misses = 0
         while True:
-            well = await self._answers(model, uid)
+            well, why = await self._answers(model, uid)
+            if why != self._why.get(uid, "") and (why or well):
+                self._why[uid] = why
+                if why:
+                    self._changed(service)
             misses = 0 if well else misses + 1
             if well and uid not in self._ready:
                 self._ready.add(uid)
@@ -93,15 +108,29 @@ class Answering:
                 self._news.set()
             await asyncio.sleep(self._patience.ready_s if well else self._patience.starting_s)
 
-    async def _answers(self, model: str, uid: str) -> bool:
-        """Whether the replica says that its model can answer."""
+    async def _answers(self, model: str, uid: str) -> tuple[bool, str]:
+        """Whether the replica says that its model can answer, and if not, why, where it says so."""
         request = f"GET /v1/models/{model}/metadata HTTP/1.1\r\nHost: replica\r\nConnection: close\r\n\r\n"
         try:
             async with asyncio.timeout(self._patience.answer_s):
                 reader, writer = await asyncio.open_unix_connection(sock=self._doors.connect(uid, SOCKET))
                 with contextlib.closing(writer):
                     writer.write(request.encode())
-                    line = await reader.readline()
+                    line, answer = await reader.readline(), b""
+                    if line.startswith(b"HTTP/1.1 200 "):
+                        return True, ""
+                    while len(answer) < _MOST_BYTES and (more := await reader.read(_MOST_BYTES - len(answer))):
+                        answer += more
         except (CloudMlError, OSError, TimeoutError, ValueError):
-            return False
-        return line.startswith(b"HTTP/1.1 200 ")
+            return False, ""
+        return False, _told(answer)
+
+
+def _told(answer: bytes) -> str:
+    """What an answer says of why no version is ready. Replicas run what tenants bring: it is made fit for a line."""
+    try:
+        said = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return ""
+    why = str(said).partition(" is ready: ")[2]
+    return "".join(char if char.isprintable() else " " for char in why)[:_LONGEST]

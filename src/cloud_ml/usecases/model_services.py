@@ -289,7 +289,8 @@ def _check_served(record: ServiceRecord, tried: Candidate) -> None:
         return
     raise Conflict(
         f"{why}: there is nothing beside which a candidate could be tried",
-        field="canary", value=tried.share, allowed="a service that answers; leave canary out to change it at once",
+        field="canary", value=tried.share, allowed="a service that answers",
+        hint="wait until it answers, or leave canary out to change it at once",
     )  # fmt: skip
 
 

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.gateway.releases import Split
+from cloud_ml.gateway.http2 import _translated
+from cloud_ml.gateway.releases import Split, grpc_mark
+from cloud_ml.serving.http2 import frames
 from support.gateway_world import OK, answers, dies, world
 
 pytestmark = pytest.mark.anyio
@@ -102,3 +104,15 @@ async def test_an_answer_that_is_an_error_and_one_that_is_too_late_count_against
         figures = here.service.figures()
         assert (figures.releases["3"].requests, figures.releases["3"].errors) == (1, 1)
         assert (figures.sides["candidate"].requests, figures.sides["candidate"].errors) == (2, 2)
+
+
+async def test_what_a_replica_calls_itself_is_dropped(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        head = b"HTTP/1.1 200 OK\r\nX-Own: kept\r\nCloudML-Release: 9\r\nContent-Length: 2\r\n\r\n"
+        await here.replica("liar2", lambda writer: writer.write(head + b"ok"))
+        here.route("liar2")
+        call = here.call()
+        assert await call.found == "ok"
+        assert call.fields == b"X-Own: kept\r\n"
+    status, block = _translated([(b":status", b"200"), (b"cloudml-release", b"9")])
+    assert (status, block + grpc_mark(2)) == (200, b"\x88" + frames.literal("cloudml-release", "2"))

@@ -5,7 +5,9 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.records import EventType
 from cloud_ml.domain.services.kind import MODEL_SERVICE
+from cloud_ml.domain.services.releases import changed
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.train_job import TrainJob
@@ -94,6 +96,19 @@ def test_the_next_job_brings_the_next_model(served: Served) -> None:
     deployments.deploy(other)
     (service,) = services(served)
     assert (service.spec.submitted.model_uri, service.spec.template) == ("fds://cloudml/better", 2)
+
+
+def test_a_job_does_not_change_what_is_served_while_something_is_tried(served: Served) -> None:
+    deployments = Deployments(served.store, served.clock)
+    deployments.deploy(submit(served, "one", **WANTED, model_export_path=URI))
+    (service,) = services(served)
+    tried = changed(service.spec, {"memory_limit": "1G"}, 10)
+    served.store.change_spec(MODEL_SERVICE, service.key.uid, lambda _: tried, now=served.clock())
+    said = deployments.deploy(submit(served, "two", **WANTED, model_export_path="fds://cloudml/better"))
+    assert said is not None
+    assert (said.reason, said.type) == ("NotDeployed", EventType.WARNING)
+    assert "release 2 is being tried beside what is served" in said.message
+    assert services(served)[0].spec == tried
 
 
 def test_a_job_that_asks_for_no_service_makes_none(served: Served) -> None:

@@ -121,7 +121,7 @@ class ModelServiceReconciler:
             template=release_of(record),
             phase=status.phase,
             reason=status.reason,
-            message=status.message,
+            message=status.message or self._answering.why_not(record.key.uid),
             ready=status.phase is Phase.RUNNING and self._answering.ready(record.key.uid),
             deleting=record.delete_requested_at is not None,
         )

@@ -72,6 +72,7 @@ def decide(service: ServiceRecord, replicas: Sequence[SeenReplica], now: datetim
         next=max([status.next, *(wish.number + 1 for wish in wanted)]),
         ready=sum(replica.ready for replica in serving),
         serving_template=_served(service, serving),
+        leaving=len({each.number for each in replicas} - {wish.number for wish in wanted}),
         candidate=_candidate(service, [each for each in replicas if each.number not in stable]),
     )  # fmt: skip
     if moved != status:

@@ -15,6 +15,7 @@ from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models.common import check_count
 from cloud_ml.models.model_service import ModelService
 
+_TRY = "a candidate is what an update with canary says, such as another model_uri and canary 10"
 _DECIDE = "promote or roll back the candidate first; canary says that the candidate itself is to be changed"
 
 
@@ -43,7 +44,7 @@ def changed(
     if spec.candidate is not None:
         raise Conflict(
             f"{unlike[0]} cannot be changed: release {spec.candidate.template} is being tried beside what is served",
-            field=unlike[0], value=_plain(fields.get(unlike[0])), allowed=_DECIDE,
+            field=unlike[0], value=_plain(fields.get(unlike[0])), allowed=_DECIDE, hint=_DECIDE,
         )  # fmt: skip
     number = _next(spec)
     return replace(_kept(spec, served, keep), submitted=service, template=number, newest=number)
@@ -59,7 +60,9 @@ def promoted(spec: ServiceSpec, *, served: int, keep: int, release: int | None =
     if candidate is None:
         if release == spec.template:
             return spec
-        raise Conflict("there is no candidate to promote", field="release", value=release, allowed=_how_to_try())
+        raise Conflict(
+            "there is no candidate to promote", field="release", value=release, allowed=_how_to_try(), hint=_TRY
+        )
     if release not in (None, candidate.template):
         raise Conflict(
             f"release {release} is not the candidate", field="release", value=release, allowed=str(candidate.template)
@@ -112,7 +115,9 @@ def _tried(spec: ServiceSpec, fields: Mapping[str, Any], share: int) -> ServiceS
     model = replace(of_template(service, base), **tried)
     if not differing(model, service):
         what = "what is to be tried does not differ from what is served" if tried else "nothing is to be tried"
-        raise InvalidRequest(f"canary is {share}, but {what}", field="canary", value=share, allowed=_how_to_try())
+        raise InvalidRequest(
+            f"canary is {share}, but {what}", field="canary", value=share, allowed=_how_to_try(), hint=_TRY
+        )
     if spec.candidate is not None and not differing(model, spec.candidate.submitted):
         return replace(spec, submitted=service, candidate=replace(spec.candidate, submitted=model, share=share))
     number = _next(spec)

@@ -61,10 +61,10 @@ class ServiceStatus:
     """What was decided about a service, and what was seen of it.
 
     ``wishes`` are the replicas that are to be there; whatever else carries the service's label is to go. ``next`` is
-    the number of the next one. ``ready`` counts those that answer and are not on trial; ``serving_template`` is the
-    template of which last as many answered as were wanted. ``port`` is where the gateway answers for the service, 0
-    while it has none; ``scale`` is how many replicas were decided on by what is asked of it, 0 for as many as the
-    service says.
+    the number of the next one. ``ready`` counts those that answer and are not on trial, ``leaving`` those that are
+    still there and not wished; ``serving_template`` is the template of which last as many answered as were wanted.
+    ``port`` is where the gateway answers for the service, 0 while it has none; ``scale`` is how many replicas were
+    decided on by what is asked of it, 0 for as many as the service says.
     """
 
     phase: ServicePhase = ServicePhase.STARTING
@@ -77,6 +77,7 @@ class ServiceStatus:
     port: int = 0
     scale: int = 0
     candidate: CandidateStatus | None = None
+    leaving: int = 0
 
 
 @dataclass(frozen=True)

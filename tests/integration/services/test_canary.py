@@ -1,0 +1,184 @@
+"""A candidate beside what is served, through everything: a real server, its gateway, real replicas, callers."""
+
+from __future__ import annotations
+
+import contextlib
+import http.client
+import json
+import os
+import signal
+import urllib.request
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import grpc
+import pytest
+
+from cloud_ml.errors import Conflict, InvalidRequest
+from support.calling import calling, over_grpc, token_of
+from support.server import RealServer, eventually, serving
+from support.services import Asked, running
+from support.serving import PREDICT, predict_request, save_linear
+
+pytestmark = pytest.mark.xdist_group("canary")
+
+FIRST = 18_750
+MODEL = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/linear"}
+LIMIT_S = 90.0
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    with serving(tmp_path_factory.mktemp("server"), CLOUDML_GATEWAY_PORTS=f"{FIRST}-{FIRST + 9}") as up:
+        storage = up.client().storage
+        for name, intercept in (("linear", 10.0), ("better", 5.0)):
+            model = save_linear(up.folder / name, intercept=intercept)
+            storage.upload(model / "model.onnx", f"fds://cloudml/{name}/1/model.onnx")
+        (up.folder / "junk").write_text("junk")
+        storage.upload(up.folder / "junk", "fds://cloudml/junk/1/model.onnx")
+        yield up
+
+
+@pytest.fixture
+def ask(server: RealServer) -> Asked:
+    return Asked(server)
+
+
+@pytest.fixture(scope="module")
+def address(server: RealServer) -> str:
+    ask = Asked(server)
+    ask("POST", "", MODEL)
+    found = ask.until("/linear/v1", running(1))["address"]
+    assert isinstance(found, str)
+    return found
+
+
+class Caller:
+    """Asks over HTTP, one connection for all; what came is told by release and by what was answered."""
+
+    def __init__(self, server: RealServer, address: str) -> None:
+        self.address = address
+        self.token = token_of(server.credentials)
+
+    def __call__(self, times: int = 1, release: str | None = None) -> Counter[tuple[str | None, Any]]:
+        headers = {"Authorization": f"Bearer {self.token}"} | ({} if release is None else {"cloudml-release": release})
+        found: Counter[tuple[str | None, Any]] = Counter()
+        with contextlib.closing(http.client.HTTPConnection(self.address, timeout=20)) as connection:
+            for _ in range(times):
+                connection.request("POST", "/v1/models/linear:predict", json.dumps({"instances": [1.0]}), headers)
+                answer = connection.getresponse()
+                document = json.load(answer)
+                told = document["predictions"][0] if answer.status == 200 else answer.status
+                found[answer.headers["cloudml-release"], told] += 1
+        return found
+
+
+@pytest.fixture
+def call(server: RealServer, address: str) -> Caller:
+    return Caller(server, address)
+
+
+def candidate(phase: str) -> Any:
+    """Whether a service has a candidate that stands like this."""
+    return lambda one: one["candidate"] is not None and one["candidate"]["phase"] == phase
+
+
+def test_nothing_is_promoted_or_rolled_back_that_is_not_there(ask: Asked, address: str) -> None:
+    for what in ("promote", "rollback"):
+        with pytest.raises(Conflict, match="there is no"):
+            ask("POST", f"/linear/v1/{what}")
+    for share in (-1, 101, "half"):
+        with pytest.raises(InvalidRequest, match=r"canary is .* from 0 to 100"):
+            ask("PATCH", "/linear/v1", {"model_uri": "fds://cloudml/better", "canary": share})
+    with pytest.raises(InvalidRequest, match="nothing is to be tried"):
+        ask("PATCH", "/linear/v1", {"canary": 10, "replicas": 3})
+
+
+def test_a_candidate_that_does_not_answer_takes_no_call_and_says_why(
+    server: RealServer, ask: Asked, call: Caller
+) -> None:
+    ask("PATCH", "/linear/v1", {"model_uri": "fds://cloudml/junk", "canary": 50})
+    told = ask.until("/linear/v1", lambda one: one["candidate"]["message"])
+    assert (told["phase"], told["ready"]) == ("Running", 1)
+    assert "INVALID_PROTOBUF" in told["candidate"]["message"]
+    assert call(10) == {("1", 12.0): 10}
+    refused = server.cli("models", "promote", "linear")
+    assert (refused.code, "release 2, the candidate of linear/v1, does not answer" in refused.err) == (1, True)
+    assert "INVALID_PROTOBUF" in server.cli("models", "describe", "linear").good().out
+
+
+def test_of_all_calls_exactly_the_share_whoever_dies(server: RealServer, ask: Asked, call: Caller) -> None:
+    words = ("update", "linear", "-v", "v1", "-u", "fds://cloudml/better", "--canary", "25", "--watch")
+    changed = server.cli("models", *words, timeout_s=LIMIT_S).good()
+    assert "candidate: release 3, 25 % of calls · Running · 1 of 1 replicas answer" in changed.err
+    split = {("1", 12.0): 30, ("3", 7.0): 10}
+    assert call(40) == split
+    assert call(5, "candidate") == call(5, "3") == {("3", 7.0): 5}
+    assert call(5, "stable") == {("1", 12.0): 5}
+    assert call(1, "2") == {(None, 400): 1}
+    with grpc.insecure_channel(call.address) as channel:
+        asked = channel.unary_unary(PREDICT, request_serializer=lambda each: each.SerializeToString())
+        metadata = (("authorization", f"Bearer {call.token}"), ("cloudml-release", "candidate"))
+        _, told = asked.with_call(predict_request(x=[1.0, 2.0]), metadata=metadata, timeout=20)
+        assert dict(told.initial_metadata())["cloudml-release"] == "3"
+        assert over_grpc(channel, call.token) in ([12.0, 14.0], [7.0, 9.0])
+    server.kill()
+    assert call(40) == split, "the gateway goes on"
+    server.start()
+    os.kill(int((server.data / "gateway" / "gateway.lock").read_text()), signal.SIGKILL)
+
+    def again() -> bool:
+        with contextlib.suppress(OSError):
+            return call(40) == split
+        return False
+
+    eventually(again, "another gateway deals them out alike")
+    assert ask("GET", "/linear/v1")["candidate"]["share"] == 25
+
+
+def test_each_release_is_counted(server: RealServer, ask: Asked, call: Caller) -> None:
+    call(8)
+
+    def told() -> Any:
+        stable, tried = ask("GET", "/linear/v1/metrics")["releases"]
+        return (stable, tried) if tried["requests"] else None
+
+    stable, tried = eventually(told, "what the gateway counted")
+    assert (stable["release"], stable["share"], tried["release"], tried["share"]) == (1, 75, 3, 25)
+    assert (tried["candidate"], tried["errors"], tried["seconds"] > 0) == (True, 0, True)
+    table = server.cli("models", "metrics", "linear").good().out
+    assert "candidate  25 %   1 of 1" in table
+    with urllib.request.urlopen(f"{server.endpoint}/metrics") as scraped:
+        assert b'cloudml_gateway_side_calls_total{side="candidate"}' in scraped.read()
+    document = server.cli("models", "describe", "linear", "-o", "json").good().json()
+    assert document["candidate_lineage"]["digest"] not in ("", document["lineage"]["digest"])
+
+
+def test_no_call_fails_while_it_is_promoted_and_taken_back(server: RealServer, ask: Asked, call: Caller) -> None:
+    with calling(call.address, call.token) as load:
+        promoted = server.cli("models", "promote", "linear", "--watch", timeout_s=LIMIT_S).good()
+        assert promoted.out == "linear v1 serves release 3 (Running)\n"
+        assert call(6) == {("3", 7.0): 6}
+        assert server.client().promote_model_service("linear", "v1", release=3).release == 3, "sent again"
+        ask("PATCH", "/linear/v1", {"access": "open"})
+        server.cli("models", "rollback", "linear", "v1", "-W", timeout_s=LIMIT_S).good()
+        assert call(6) == {("1", 12.0): 6}
+        service = ask("GET", "/linear/v1")
+        assert (service["spec"]["access"], service["release"], service["earlier"]) == ("open", 1, [])
+        ask("PATCH", "/linear/v1", {"model_uri": "fds://cloudml/better", "canary": 100})
+        ask.until("/linear/v1", candidate("Running"))
+        eventually(lambda: call(6) == {("4", 7.0): 6}, "all calls")
+        (server.user_home / "data.json").write_text('{"x": [1.0]}')
+        words = ("predict", "linear", "v1", "-d", "./data.json", "--release", "stable")
+        for more in ((), ("--http",)):
+            assert server.cli("models", *words, *more).good().json() == {"y": [12.0]}
+        handle = server.client().get_model_service("linear", "v1")
+        handle.rollback()
+        eventually(lambda: call(6) == {("1", 12.0): 6}, "none")
+    assert not load.failed, (load.failed[:3], len(load.failed), load.answers)
+    assert handle.wait(LIMIT_S).candidate is None
+    said = [event.reason for event in handle.events()]
+    assert [each for each in said if each in ("CanaryStarted", "Promoted", "RolledBack")] == [
+        "CanaryStarted", "CanaryStarted", "Promoted", "RolledBack", "CanaryStarted", "RolledBack",
+    ]  # fmt: skip
