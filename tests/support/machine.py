@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
+import time
 from pathlib import Path
 
 from cloud_ml.engines.base import GangKey
@@ -13,6 +15,9 @@ from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger, is_alive
 from cloud_ml.engines.local.network import TENANT, tenants
 from cloud_ml.engines.local.network.pins import Pins
+
+
+_GONE_S = 20.0
 
 
 def end_engine(config: LocalConfig) -> None:
@@ -28,13 +33,18 @@ def end_engine(config: LocalConfig) -> None:
                 _kill(gate.pid)
     hierarchy = cgroups.restore(dict(config.cgroups))
     if hierarchy is not None:
-        for name in hierarchy.names():
-            group = hierarchy.group(name)
-            group.kill()
-            group.remove()
+        deadline = time.monotonic() + _GONE_S
+        while names := [name for name in hierarchy.names() if not _removed(hierarchy.group(name))]:
+            assert time.monotonic() < deadline, f"control groups that cannot be removed: {names}"
+            time.sleep(0.01)  # who was killed is in its group until the kernel is done with it
         hierarchy.remove()
     if config.network.fence == TENANT:
         tenants.clear(Pins(config.network.instance))
+
+
+def _removed(group: cgroups.Group) -> bool:
+    group.kill()
+    return group.remove()
 
 
 def end_gateway(folder: Path) -> None:
@@ -52,5 +62,11 @@ def spawner_pid(root: Path) -> int | None:
 
 
 def _kill(pid: int) -> None:
+    """Kill, and wait until it does nothing any more."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(pid, signal.SIGKILL)
+        over = os.pidfd_open(pid)
+        try:
+            select.select([over], [], [], _GONE_S)
+        finally:
+            os.close(over)

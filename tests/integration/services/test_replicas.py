@@ -72,6 +72,23 @@ def test_a_service_without_a_model_says_so(server: RealServer, ask: Asked) -> No
     ask.until("/none/v1", running(1))
 
 
+def test_commands_before_and_after_a_replica(server: RealServer, ask: Asked) -> None:
+    service = {
+        "model_name": "linear", "model_version": "v2", "model_uri": "fds://cloudml/linear",
+        "prepare_command": "echo prepared as $COLOUR", "finish_command": "echo tidied", "environment": {"COLOUR": "red"},
+    }  # fmt: skip
+    ask("POST", "", service)
+    ask.until("/linear/v2", running(1))
+    log = server.client().get_model_service("linear", "v2").logs(follow=True)
+    said = b""
+    while b"is ready" not in said:
+        said += next(log)
+    ask("POST", "/linear/v2/stop")
+    said += b"".join(log)
+    assert said.index(b"prepared as red") < said.index(b"is ready") < said.index(b"tidied")
+    ask("DELETE", "/linear/v2")
+
+
 def test_a_socket_that_is_none_is_not_connected_to(tmp_path: Path) -> None:
     import socket
 
