@@ -16,7 +16,6 @@ from cloud_ml.engines.local.ledger import Ledger, is_alive
 from cloud_ml.engines.local.network import TENANT, tenants
 from cloud_ml.engines.local.network.pins import Pins
 
-
 _GONE_S = 20.0
 
 

@@ -106,7 +106,8 @@ class Gang:
     ``network`` is ``host`` (the machine's), ``tenant`` (the organisation's own) or ``none``.
 
     ``prepare_command`` and ``finish_command`` are shell lines run before and after the user's code,
-    with the same limits. ``wall_time_s`` bounds the time from the first process's start, ``disk_bytes``
+    with the same limits; the latter after a good end, which for a gang that ``serves`` is to be stopped. It then
+    has the time that the stop grants, once more. ``wall_time_s`` bounds the time from the first process's start, ``disk_bytes``
     what the attempt keeps in folders of its own.
     """
 
@@ -117,6 +118,7 @@ class Gang:
     mounts: tuple[Mount, ...] = ()
     prepare_command: str | None = None
     finish_command: str | None = None
+    serves: bool = False
     wall_time_s: int | None = None
     disk_bytes: int | None = None
     network: str = "host"

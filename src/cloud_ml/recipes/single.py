@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.services.spec import SERVICE_LABEL
 from cloud_ml.engines.base import EnvironmentPlan, Gang, Places, ProcessPlan
 from cloud_ml.recipes import paths
 from cloud_ml.recipes.base import PlanContext, Recipe
@@ -34,6 +35,7 @@ class SingleProcess(Recipe):
             mounts=context.mounts,
             prepare_command=job.prepare_command or None,
             finish_command=job.finish_command or None,
+            serves=SERVICE_LABEL in (job.labels or {}),
             wall_time_s=spec.wall_time_s,
             disk_bytes=spec.disk_bytes,
             network=context.network,

@@ -186,6 +186,28 @@ async def test_prepare_and_finish_commands_run_around_the_code(engine: LocalEngi
     assert log == "before\nmade\nafter\n"
 
 
+@pytest.mark.parametrize(("serves", "log"), [(True, "up\nbye\ntidied\n"), (False, "up\nbye\n")])
+async def test_the_finish_command_of_what_serves_runs_when_it_is_stopped(
+    engine: LocalEngine, serves: bool, log: str
+) -> None:
+    script = "trap 'echo bye; exit 0' TERM; echo up; while :; do sleep 0.1; done"
+    gang = shell(script, serves=serves, finish_command="echo tidied")
+    await engine.ensure(gang)
+    await _printed(engine, gang, "up")
+    await engine.stop(gang.key, grace_s=30.0)
+    seen = await when(engine, gang.key, lambda g: g.state.over)
+    assert (seen.reason, await output(engine, gang.key)) == (Reason.CANCELLED, log)
+
+
+async def test_the_finish_command_of_what_serves_has_the_time_that_the_stop_grants(engine: LocalEngine) -> None:
+    gang = shell("trap 'exit 0' TERM; echo up; while :; do sleep 0.1; done", serves=True, finish_command="sleep 600")
+    await engine.ensure(gang)
+    await _printed(engine, gang, "up")
+    await engine.stop(gang.key, grace_s=1.0)
+    seen = await when(engine, gang.key, lambda g: g.state.over)
+    assert (seen.reason, proctree.marked(f"CLOUDML_GANG={gang.key}")) == (Reason.CANCELLED, [])
+
+
 async def test_a_failing_prepare_command_is_the_reason(engine: LocalEngine) -> None:
     seen, log = await run(engine, shell("echo never", prepare_command="echo trouble; exit 7"))
     assert seen.reason is Reason.PREPARE_FAILED

@@ -146,8 +146,11 @@ class Supervisor:
         self._report = replace(self._report, state=GangState.RUNNING, processes=running)
         self._tell_within(_RUNNING_S)
         self._watch()
-        if self._gang.finish_command and self._verdict is not None and self._verdict.reason is Reason.COMPLETED:
-            self._finish(stage, staged, first, self._gang.finish_command)
+        if self._gang.finish_command and self._verdict is not None:
+            if self._verdict.reason is Reason.COMPLETED:
+                self._finish(stage, staged, first, self._gang.finish_command)
+            elif self._gang.serves and self._left_when_asked():
+                self._take_leave(stage, staged, first, self._gang.finish_command)
         verdict = self._verdict or Verdict(Reason.COMPLETED, "the job completed")
         self._end(verdict.reason, verdict.message)
 
@@ -215,6 +218,20 @@ class Supervisor:
         verdict = self._verdict
         if verdict is not None and verdict.reason in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
             self._verdict = Verdict(Reason.FINISH_FAILED, f"the finish command {verdict.message.partition(' ')[2]}")
+
+    def _left_when_asked(self) -> bool:
+        """Whether it was stopped and went by itself, as what serves does in the end."""
+        stopped = self._verdict is not None and self._verdict.reason is Reason.CANCELLED
+        return stopped and all(task.exit is not None and task.exit.signal != signal.SIGKILL for task in self._tasks)
+
+    def _take_leave(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
+        """Run the finish command of what was stopped, for as long as the stop granted. What it says is in the log."""
+        processes, verdict = self._report.processes, self._verdict
+        self._start(stage, staged, [replace(first, command=("/bin/sh", "-c", line))])
+        self._verdict = verdict
+        self._kill_at = time.monotonic() + (self._ledger.stop_requested(self._gang.key) or 0.0)
+        self._watch()
+        self._report = replace(self._report, processes=processes)
 
     # ---- watching
 
