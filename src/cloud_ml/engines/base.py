@@ -107,8 +107,8 @@ class Gang:
 
     ``prepare_command`` and ``finish_command`` are shell lines run before and after the user's code,
     with the same limits; the latter after a good end, which for a gang that ``serves`` is to be stopped. It then
-    has the time that the stop grants, once more. ``wall_time_s`` bounds the time from the first process's start, ``disk_bytes``
-    what the attempt keeps in folders of its own.
+    has the time that the stop grants, once more. ``wall_time_s`` bounds the time from the first process's start,
+    ``disk_bytes`` what the attempt keeps in folders of its own.
     """
 
     key: GangKey

@@ -75,7 +75,8 @@ def test_a_service_without_a_model_says_so(server: RealServer, ask: Asked) -> No
 def test_commands_before_and_after_a_replica(server: RealServer, ask: Asked) -> None:
     service = {
         "model_name": "linear", "model_version": "v2", "model_uri": "fds://cloudml/linear",
-        "prepare_command": "echo prepared as $COLOUR", "finish_command": "echo tidied", "environment": {"COLOUR": "red"},
+        "environment": {"COLOUR": "red"},
+        "prepare_command": "echo prepared as $COLOUR", "finish_command": "echo tidied",
     }  # fmt: skip
     ask("POST", "", service)
     ask.until("/linear/v2", running(1))
