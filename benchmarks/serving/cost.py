@@ -1,7 +1,8 @@
 """Processor time of a request, over the whole tree of processes, beside others that run the same ONNX file.
 
 It is the figure that a busy machine spoils least; the least of some rounds is taken. Floors, in the same run: the
-runtime called directly, and an echo on the same event loop. Run: ``python benchmarks/run.py serving.cost``.
+runtime called directly, for one request and for those of all callers at once, and an echo on the same event loop.
+Run: ``python benchmarks/run.py serving.cost``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ from serving.servers import OTHERS, OURS, Kind, Running, ours, theirs, version
 SECONDS = float(os.environ.get("SERVING_S", "1.5"))
 """How long a server is asked for one figure."""
 ROUNDS = int(os.environ.get("SERVING_ROUNDS", "3"))
+CALLERS = 32
+"""How many ask at once."""
 
 
 @dataclass(frozen=True)
@@ -46,14 +49,14 @@ class Cell:
 
 
 CELLS = (
-    Cell("gRPC, 32 streams on one connection, linear", TFS, "linear", 14, streams=32, beside=OIP),
-    Cell("gRPC, 32 streams on one connection, MLP", TFS, "mlp", 20, streams=32, beside=OIP),
-    Cell("the same by the Open Inference Protocol, MLP", OIP, "mlp", 20, streams=32, beside=OIP),
-    Cell("gRPC, 32 connections, MLP", TFS, "mlp", 30, clients=32, beside=OIP),
-    Cell("gRPC, 32 streams, MLP with 32 rows", TFS, "mlp", 280, count=32, streams=32, beside=OIP),
-    Cell("gRPC, 32 streams, CNN 224x224", TFS, "cnn", streams=32, beside=OIP),
-    Cell("REST v1, 32 connections, linear", V1, "linear", 18, clients=32, beside=V1),
-    Cell("REST v1, 32 connections, MLP", V1, "mlp", 40, clients=32, beside=V1),
+    Cell("gRPC, 32 streams on one connection, linear", TFS, "linear", 14, streams=CALLERS, beside=OIP),
+    Cell("gRPC, 32 streams on one connection, MLP", TFS, "mlp", 20, streams=CALLERS, beside=OIP),
+    Cell("the same by the Open Inference Protocol, MLP", OIP, "mlp", 20, streams=CALLERS, beside=OIP),
+    Cell("gRPC, 32 connections, MLP", TFS, "mlp", 30, clients=CALLERS, beside=OIP),
+    Cell("gRPC, 32 streams, MLP with 32 rows", TFS, "mlp", 280, count=32, streams=CALLERS, beside=OIP),
+    Cell("gRPC, 32 streams, CNN 224x224", TFS, "cnn", streams=CALLERS, beside=OIP),
+    Cell("REST v1, 32 connections, linear", V1, "linear", 18, clients=CALLERS, beside=V1),
+    Cell("REST v1, 32 connections, MLP", V1, "mlp", 40, clients=CALLERS, beside=V1),
     Cell("an image as nested JSON, CNN 224x224", V1, "cnn", 9_000, clients=4, beside=V1),
     Cell("an image as flat JSON, CNN 224x224", V2, "cnn", 8_000, clients=4, beside=V2),
 )
@@ -66,12 +69,20 @@ def run() -> list[Figure]:
         found = _ours(folder, files, chosen)
         peers = _others(files, chosen)
         runtimes = {cell: floors.runtime_us(files[cell.model], cell.count) for cell in chosen}
+        together = {
+            cell: floors.runtime_us(files[cell.model], cell.count * CALLERS) / CALLERS
+            for cell in chosen
+            if cell.model == "mlp"  # a line costs nothing, an image the same alone
+        }
     echo = floors.echo_us()
     figures = []
     for cell in chosen:
         target = cell.target or runtimes[cell] / 0.9
         figures.append(Figure(cell.what, found[cell], "us", target, runtimes[cell], "onnxruntime, called directly"))
-        if cell.way == V1 and cell.model == "linear":
+        if cell in together:
+            beside = f"onnxruntime, called for {CALLERS} at once"
+            figures.append(Figure(cell.what, found[cell], "us", target, together[cell], beside))
+        if cell.way == V1 and cell.clients == CALLERS:
             figures.append(Figure(cell.what, found[cell], "us", target, echo, "echo on the same event loop"))
         for peer, costs in peers.items():
             if cell in costs:
