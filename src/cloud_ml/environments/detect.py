@@ -118,7 +118,7 @@ def read(folder: Path) -> Findings:
     classic: list[str] = []
     modern: list[str] = []
     unreadable: list[str] = []
-    for name, text in _sources(folder):
+    for name, text in sources(folder):
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")
@@ -140,7 +140,8 @@ def read(folder: Path) -> Findings:
     )
 
 
-def _sources(folder: Path) -> Iterator[tuple[str, bytes]]:
+def sources(folder: Path) -> Iterator[tuple[str, bytes]]:
+    """Names and texts of the Python files below ``folder``; links are not followed, huge files are passed over."""
     left = _ALL_BYTES
     files = (path for path in sorted(folder.rglob("*.py")) if path.is_file() and not path.is_symlink())
     for _, path in zip(range(_FILES), files, strict=False):

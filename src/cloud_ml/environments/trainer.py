@@ -19,6 +19,7 @@ from typing import Any
 
 from cloud_ml.environments import detect, inside, interpreter, process, wheels
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Sandbox
+from cloud_ml.environments.bytecode import compile_modules
 from cloud_ml.environments.files import digest_of, is_real_folder, make_once, read_json, write_json
 from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.removing import remove
@@ -90,6 +91,7 @@ class Workshop:
         (work / "site").mkdir()
         distribution = wheels.layout(work / "wheel", work / "site")
         remove(work / "wheel")
+        compile_modules(work / "site")
         report = asdict(distribution) | {"notices": [], "findings": asdict(detect.read(work / "site"))}
         write_json(work / "report.json", report)
 

@@ -136,6 +136,28 @@ def test_a_wheel_needs_no_build(bench: Bench) -> None:
     assert "six==1.0" in prepared.lock
 
 
+def test_a_wheel_is_compiled_once_for_all_jobs(bench: Bench) -> None:
+    wheel = bench.folder / "trainer-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("trainer/__init__.py", "")
+        archive.writestr("trainer/task.py", "import traceback\nprint(traceback.extract_stack()[-1].filename)\n")
+        archive.writestr("trainer/broken.py", "print(")
+        archive.writestr("trainer/deep.py", "x = " + "-" * 100_000 + "1")
+        archive.writestr("trainer-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: trainer\nVersion: 1.0\n")
+    prepared = bench.prepare(wheel, "trainer.task")
+    task = Path(prepared.site, "trainer", "task.py")
+    text = task.read_text()
+    task.write_text("raise AssertionError('compiled anew')")
+    assert bench.output(prepared, "-c", "import trainer.task").strip() == str(task), (
+        "not the place where it was compiled"
+    )
+    task.write_text(text)
+    compiled = {path.name.partition(".")[0] for path in task.parent.glob("__pycache__/*.pyc")}
+    assert compiled == {"__init__", "task"}
+    done = python(prepared.python, prepared.environment, "-c", "import trainer.broken", folder=bench.folder)
+    assert "SyntaxError" in done.stderr
+
+
 def test_without_a_trainer_there_is_the_bare_runtime(bench: Bench) -> None:
     prepared = bench.prepare(None, None, framework="python")
     assert bench.output(prepared, "-c", "import pip; print('bare')") == "bare\n"

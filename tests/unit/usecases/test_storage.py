@@ -1,11 +1,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
+from cloud_ml.domain.records import Summary
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, Unauthenticated
-from cloud_ml.state.base import Once
+from cloud_ml.state.base import Once, Page
 from support.platform import Served
 
 
@@ -21,6 +23,26 @@ def test_buckets_belong_to_organisations(served: Served) -> None:
     assert [bucket.name for bucket in storage.buckets("default")] == ["cloudml", "more-data"]
     assert [bucket.name for bucket in storage.buckets("other")] == ["others"]
     assert [bucket.name for bucket in storage.buckets(None)] == ["cloudml", "more-data", "others"]
+
+
+def test_who_asks_for_his_buckets_does_not_read_those_of_all(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each job that starts asks."""
+    storage, store = served.platform.storage, served.platform.store
+    for number in range(60):
+        storage.create_bucket(served.stranger.identity.organisation, f"theirs-{number:02}")
+    storage.create_bucket(served.admin.identity.organisation, "newest")
+    read, lines = store.list, []
+
+    def counted(*kind: Any, **asked: Any) -> Page[Summary]:
+        page = read(*kind, **asked)
+        lines.extend(page.items)
+        return page
+
+    monkeypatch.setattr(store, "list", counted)
+    assert [bucket.name for bucket in storage.buckets("default")] == ["cloudml", "newest"]
+    assert len(lines) < 30
+    assert len(storage.buckets("other")) == 61
+    assert len(storage.buckets(None)) == 63
 
 
 def test_a_bucket_is_made_once_and_a_repeat_is_success(served: Served) -> None:
