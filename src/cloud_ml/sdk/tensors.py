@@ -62,7 +62,7 @@ def predict_response(content: bytes) -> dict[str, Any]:
     """
     try:
         return dict(_output(value) for field, value in _fields(content) if field == 1)
-    except (IndexError, ValueError, TypeError, LookupError, struct.error) as error:
+    except (IndexError, ValueError, TypeError, AttributeError, LookupError, struct.error) as error:
         raise TransportError(f"the answer is no PredictResponse: {error}") from None
 
 
