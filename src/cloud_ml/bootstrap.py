@@ -213,6 +213,8 @@ def _gateway(settings: Settings) -> GatewayConfig:
         folder=str(settings.data_dir / "gateway"),
         version=cloud_ml.__version__,
         host=settings.gateway_host,
+        user=settings.engine.tenant_uid_base if os.geteuid() == 0 else 0,
+        replicas=str(Ledger(settings.data_dir / "engine").jobs),
         tls_cert=cert and str(Path(cert).absolute()),
         tls_key=key and str(Path(key).absolute()),
         certificate=certificates.digest(cert, key),

@@ -6,6 +6,7 @@ A request is a JSON document on a line and carries the folder's token; the answe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import select
@@ -77,6 +78,20 @@ class Resident:
                 said = log.read_bytes()[-500:].decode(errors="replace")
                 raise Unavailable(f"the {self.name} did not start: {said}")
         process.returncode = 0  # it outlives us on purpose: no warning about a child that still runs
+        _bury(process.pid)
+
+
+_started: set[int] = set()
+
+
+def _bury(child: int) -> None:
+    """Hear of the ends of those that were started before; one that was replaced would stay a zombie for ever."""
+    _started.add(child)
+    for pid in list(_started):
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(pid, os.WNOHANG) == (0, 0):
+                continue
+        _started.discard(pid)
 
 
 @dataclass(frozen=True)

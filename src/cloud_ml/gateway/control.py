@@ -37,7 +37,7 @@ class Control:
     def __init__(self, config: GatewayConfig, gateway: Gateway) -> None:
         self._config = config
         self._gateway = gateway
-        self._folder = Path(config.folder)
+        self._folder = Path()  # where the process is: above it, its user may pass nowhere
         self._token = ""
         self._lock = asyncio.Lock()
         self._listener: asyncio.AbstractServer | None = None
@@ -61,6 +61,10 @@ class Control:
         (self._folder / draft).replace(self._folder / SOCKET_NAME)
         self._inode = (self._folder / SOCKET_NAME).stat().st_ino
         self._listener = await asyncio.start_unix_server(self._serve, sock=made, limit=LINE_BYTES)
+
+    def remove(self) -> None:
+        """Leave no socket where nobody answers."""
+        (self._folder / SOCKET_NAME).unlink(missing_ok=True)
 
     def close(self) -> None:
         """Answer nobody any more."""

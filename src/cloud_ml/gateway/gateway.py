@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import os
 import socket
@@ -94,6 +95,8 @@ class Gateway:
             )
         except OSError as error:
             self.unbound[route.port] = os.strerror(error.errno or 0)
+            if error.errno == errno.EACCES:
+                self.unbound[route.port] += ": the gateway has no rights of root (net.ipv4.ip_unprivileged_port_start)"
             logger.warning("port %d of %s cannot be had: %s", route.port, route.name, self.unbound[route.port])
 
     def _listen(self, port: int) -> socket.socket:

@@ -9,14 +9,17 @@ import json
 import logging
 import os
 import signal
+import socket
+import ssl
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 import uvloop
 
 from cloud_ml import failpoints
-from cloud_ml.gateway import certificates
-from cloud_ml.gateway.config import LOCK_NAME, SOCKET_NAME, GatewayConfig
+from cloud_ml.gateway import certificates, opener, rights
+from cloud_ml.gateway.config import LOCK_NAME, GatewayConfig, Instruction
 from cloud_ml.gateway.control import Control, take_over, write_secret
 from cloud_ml.gateway.gateway import Gateway
 from cloud_ml.models import codec
@@ -25,16 +28,17 @@ _LOOK_S = 1.0
 _ALONE_S = 30.0
 
 
-async def serve(config: GatewayConfig) -> None:
+async def serve(
+    config: GatewayConfig, tls: ssl.SSLContext | None, sockets: Mapping[int, socket.socket], known: Instruction
+) -> None:
     """Serve until there is nothing to serve, or a successor takes over."""
-    loop, folder = asyncio.get_running_loop(), Path(config.folder)
-    tls = certificates.context(config.tls_cert, config.tls_key)  # before a predecessor leaves
-    sockets, known = await asyncio.to_thread(take_over, folder)
+    loop = asyncio.get_running_loop()
     gateway = Gateway(config, loop, tls)
     await gateway.follow(known, sockets)
     control = Control(config, gateway)
     await control.start()
-    write_secret(folder / LOCK_NAME, str(os.getpid()))  # whole or not at all
+    write_secret(Path(LOCK_NAME), str(os.getpid()))  # whole or not at all
+    opener.when_lost(loop, control.over.set)  # without it nobody can be asked
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, control.over.set)
     print("ready", flush=True)  # noqa: T201 - the server waits for this line
@@ -47,7 +51,7 @@ async def serve(config: GatewayConfig) -> None:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(control.over.wait(), _LOOK_S)
     if control.reachable:  # nobody has taken over
-        (folder / SOCKET_NAME).unlink(missing_ok=True)
+        control.remove()
     control.close()
     await gateway.drain(config.drain_s)
 
@@ -57,7 +61,13 @@ def main() -> None:
     failpoints.arm(os.environ)
     config = codec.decode(GatewayConfig, json.load(sys.stdin))
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
-    uvloop.run(serve(config))
+    os.chdir(config.folder)
+    tls = certificates.context(config.tls_cert, config.tls_key)  # before a predecessor leaves
+    alone = rights.can_give_up(config.user, Path(), Path(config.replicas))
+    inherited = take_over(Path())
+    if alone:
+        rights.give_up(config.user)
+    uvloop.run(serve(config, tls, *inherited))
 
 
 if __name__ == "__main__":

@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from cloud_ml.domain.services.routes import Backend
-from cloud_ml.domain.services.spec import SOCKET
-from cloud_ml.engines.local import doors
 from cloud_ml.errors import Unavailable
+from cloud_ml.gateway import opener
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import ClientLimits, Http2Client
 from cloud_ml.serving.turns import Turns
@@ -102,7 +101,7 @@ class Replica:
         task.add_done_callback(self._tasks.discard)
 
     async def _open(self, make: Callable[[], asyncio.Protocol]) -> asyncio.Protocol:
-        door = doors.connect(Path(self.backend.folder), SOCKET)
+        door = opener.connect(Path(self.backend.folder))
         try:
             _, made = await self._loop.create_unix_connection(make, sock=door)
         except BaseException:

@@ -198,7 +198,7 @@ class EngineSettings:
     thrash_s: float = 30.0
     """A task at its memory limit without progress for so long counts as out of memory."""
     tenant_uid_base: int = 1_600_000
-    """As root, jobs of organisation n run as user ``tenant_uid_base + n``."""
+    """As root, jobs of organisation n run as user ``tenant_uid_base + n``, and the gateway as ``tenant_uid_base``."""
     default_memory: str = ""
     """Memory limit of jobs that name none; empty means none."""
     default_disk: str = ""
