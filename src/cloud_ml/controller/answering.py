@@ -123,10 +123,10 @@ class Answering:
                         answer += more
         except (CloudMlError, OSError, TimeoutError, ValueError):
             return False, ""
-        return False, _told(answer)
+        return False, excuse(answer)
 
 
-def _told(answer: bytes) -> str:
+def excuse(answer: bytes) -> str:
     """What an answer says of why no version is ready. Replicas run what tenants bring: it is made fit for a line."""
     try:
         said = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]

@@ -6,6 +6,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from cloud_ml.auth.tokens import derived_key, make_token
+from cloud_ml.controller.answering import excuse
 from cloud_ml.domain.services.routes import CallingKey
 from cloud_ml.gateway.access import Access, bearer
 from cloud_ml.gateway.fronts import GrpcFront
@@ -130,9 +131,21 @@ def replica_head(data: bytes) -> None:
 
 
 @target(
+    "controller.answering",
+    seeds=[b'HTTP/1.1 503 No\r\n\r\n{"error": "no version of model \'m\' is ready: version 1: junk"}', b'\r\n\r\n{"error": 1}', b"\r\n\r\n[[1e999"],
+    words=["\r\n\r\n", '{"error": "', " is ready: ", '"}', "\\u001b", "\u202e", "[" * 2000],
+)  # fmt: skip
+def replica_excuse(data: bytes) -> None:
+    """Whatever a replica says of why it cannot answer is a line that may be shown, and no long one."""
+    found = excuse(data)
+    assert len(found) <= 500
+    assert found.isprintable()
+
+
+@target(
     "gateway.fronts",
     seeds=[b":path\n/a\ngrpc-timeout\n1S\nauthorization\nBearer x", b"grpc-timeout\n99999999n", b"grpc-timeout\n-1S", b"te\ntrailers\n:authority\nx"],
-    words=["grpc-timeout", "\n", "authorization", "Bearer ", "m", "\u00b2"],
+    words=["grpc-timeout", "\n", "authorization", "Bearer ", "m", "\u00b2", "cloudml-release"],
 )  # fmt: skip
 def call_head(data: bytes) -> None:
     """A head is understood or refused; the replica gets no token of it."""
@@ -143,3 +156,4 @@ def call_head(data: bytes) -> None:
         b"authorization" in b"".join(each) for each in fields if each[0] != b"authorization"
     )
     assert head.timeout_s >= 0
+    assert not head.asked or (b"cloudml-release", head.asked.encode("latin-1")) in fields

@@ -106,22 +106,26 @@ def test_a_candidate_that_does_not_answer_takes_no_call_and_says_why(
     refused = server.cli("models", "promote", "linear")
     assert (refused.code, "release 2, the candidate of linear/v1, does not answer" in refused.err) == (1, True)
     assert "INVALID_PROTOBUF" in server.cli("models", "describe", "linear").good().out
+    words = ("update", "linear", "-u", "fds://cloudml/nothing", "--canary", "50", "--watch")
+    failed = server.cli("models", *words, timeout_s=LIMIT_S)
+    assert (failed.code, "fds://cloudml/nothing has no model" in failed.err) == (3, True)
+    assert call(10) == {("1", 12.0): 10}
 
 
 def test_of_all_calls_exactly_the_share_whoever_dies(server: RealServer, ask: Asked, call: Caller) -> None:
     words = ("update", "linear", "-v", "v1", "-u", "fds://cloudml/better", "--canary", "25", "--watch")
     changed = server.cli("models", *words, timeout_s=LIMIT_S).good()
-    assert "candidate: release 3, 25 % of calls · Running · 1 of 1 replicas answer" in changed.err
-    split = {("1", 12.0): 30, ("3", 7.0): 10}
+    assert "candidate: release 4, 25 % of calls · Running · 1 of 1 replicas answer" in changed.err
+    split = {("1", 12.0): 30, ("4", 7.0): 10}
     assert call(40) == split
-    assert call(5, "candidate") == call(5, "3") == {("3", 7.0): 5}
+    assert call(5, "candidate") == call(5, "4") == {("4", 7.0): 5}
     assert call(5, "stable") == {("1", 12.0): 5}
     assert call(1, "2") == {(None, 400): 1}
     with grpc.insecure_channel(call.address) as channel:
         asked = channel.unary_unary(PREDICT, request_serializer=lambda each: each.SerializeToString())
         metadata = (("authorization", f"Bearer {call.token}"), ("cloudml-release", "candidate"))
         _, told = asked.with_call(predict_request(x=[1.0, 2.0]), metadata=metadata, timeout=20)
-        assert dict(told.initial_metadata())["cloudml-release"] == "3"
+        assert dict(told.initial_metadata())["cloudml-release"] == "4"
         assert over_grpc(channel, call.token) in ([12.0, 14.0], [7.0, 9.0])
     server.kill()
     assert call(40) == split, "the gateway goes on"
@@ -145,7 +149,7 @@ def test_each_release_is_counted(server: RealServer, ask: Asked, call: Caller) -
         return (stable, tried) if tried["requests"] else None
 
     stable, tried = eventually(told, "what the gateway counted")
-    assert (stable["release"], stable["share"], tried["release"], tried["share"]) == (1, 75, 3, 25)
+    assert (stable["release"], stable["share"], tried["release"], tried["share"]) == (1, 75, 4, 25)
     assert (tried["candidate"], tried["errors"], tried["seconds"] > 0) == (True, 0, True)
     table = server.cli("models", "metrics", "linear").good().out
     assert "candidate  25 %   1 of 1" in table
@@ -158,9 +162,9 @@ def test_each_release_is_counted(server: RealServer, ask: Asked, call: Caller) -
 def test_no_call_fails_while_it_is_promoted_and_taken_back(server: RealServer, ask: Asked, call: Caller) -> None:
     with calling(call.address, call.token) as load:
         promoted = server.cli("models", "promote", "linear", "--watch", timeout_s=LIMIT_S).good()
-        assert promoted.out == "linear v1 serves release 3 (Running)\n"
-        assert call(6) == {("3", 7.0): 6}
-        assert server.client().promote_model_service("linear", "v1", release=3).release == 3, "sent again"
+        assert promoted.out == "linear v1 serves release 4 (Running)\n"
+        assert call(6) == {("4", 7.0): 6}
+        assert server.client().promote_model_service("linear", "v1", release=4).release == 4, "sent again"
         ask("PATCH", "/linear/v1", {"access": "open"})
         server.cli("models", "rollback", "linear", "v1", "-W", timeout_s=LIMIT_S).good()
         assert call(6) == {("1", 12.0): 6}
@@ -168,7 +172,7 @@ def test_no_call_fails_while_it_is_promoted_and_taken_back(server: RealServer, a
         assert (service["spec"]["access"], service["release"], service["earlier"]) == ("open", 1, [])
         ask("PATCH", "/linear/v1", {"model_uri": "fds://cloudml/better", "canary": 100})
         ask.until("/linear/v1", candidate("Running"))
-        eventually(lambda: call(6) == {("4", 7.0): 6}, "all calls")
+        eventually(lambda: call(6) == {("5", 7.0): 6}, "all calls")
         (server.user_home / "data.json").write_text('{"x": [1.0]}')
         words = ("predict", "linear", "v1", "-d", "./data.json", "--release", "stable")
         for more in ((), ("--http",)):
@@ -180,5 +184,5 @@ def test_no_call_fails_while_it_is_promoted_and_taken_back(server: RealServer, a
     assert handle.wait(LIMIT_S).candidate is None
     said = [event.reason for event in handle.events()]
     assert [each for each in said if each in ("CanaryStarted", "Promoted", "RolledBack")] == [
-        "CanaryStarted", "CanaryStarted", "Promoted", "RolledBack", "CanaryStarted", "RolledBack",
+        "CanaryStarted", "CanaryStarted", "CanaryStarted", "Promoted", "RolledBack", "CanaryStarted", "RolledBack",
     ]  # fmt: skip

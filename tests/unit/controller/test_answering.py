@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cloud_ml.controller.answering import _told
+from cloud_ml.controller.answering import excuse
 
 HEAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\r\n"
 
@@ -25,4 +25,4 @@ HEAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\
     ],
 )
 def test_what_is_told(body: str, told: str) -> None:
-    assert _told(HEAD + body.encode()) == told
+    assert excuse(HEAD + body.encode()) == told
