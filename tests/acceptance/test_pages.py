@@ -14,6 +14,7 @@ import pytest
 from support.pages import ROOT, blocks
 from support.reader import Shell, missing, steps
 from support.server import RealServer, serving
+from support.serving import SLIDES_DATA, slides_model
 
 pytestmark = pytest.mark.xdist_group("pages")
 
@@ -84,6 +85,16 @@ PAGES = [
         skip=r"cloudml quota list|.* decline",
         known={"5f1c2ab39d04": r"\b[0-9a-f]{12}\b"},
     ),
+    Typed(
+        "docs/howto/models.md",
+        before=(
+            "cloudml storage cp export/model.onnx fds://cloudml/linear/1/model.onnx",
+            "cloudml storage cp export/model.onnx fds://cloudml/linear-better/1/model.onnx",
+        ),
+        skip=r"cloudml jobs submit",  # `test_models.py` does it with a trainer that exports
+        instead={"./export -r 2": "./export --save_mode -r 2", "curl": "curl --fail-with-body"},
+        known={"127.0.0.1:8600": r"answers at (\S+)"},
+    ),
 ]
 
 
@@ -103,6 +114,8 @@ def shell(server: RealServer, tmp_path: Path) -> Iterator[Shell]:
     for block in blocks("toml"):
         if block.text.startswith('job_name = "nightly"'):
             (tmp_path / "nightly.toml").write_text(block.text)
+    slides_model(tmp_path / "export")
+    (tmp_path / "data.json").write_text(SLIDES_DATA + "\n")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
     shell = Shell(tmp_path, server.environment(server.home, PATH=path, DATA=str(server.data)))

@@ -11,7 +11,7 @@ import click
 
 from cloud_ml.cli.completing import files, model_names, model_versions
 from cloud_ml.cli.model_names import named
-from cloud_ml.cli.output import echo_document, output_option
+from cloud_ml.cli.output import echo, echo_document, output_option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 
@@ -59,7 +59,6 @@ def predict(
     """
     from cloud_ml.sdk.inference import split_data
 
-    del output  # the answer is a document in any case; the option says which form
     if (model := name or model_name) is None:
         raise click.UsageError("missing: NAME. Usual is: cloudml models predict NAME VERSION -d data.json")
     values, types = split_data(_read(source))
@@ -75,7 +74,11 @@ def predict(
         answer = handle.predict(
             values, types=types, signature=signature, grpc=not http, release=release, timeout=timeout
         )  # fmt: skip
-    echo_document(answer)
+    if output is None:  # an output is a line: a column of a hundred rows is no screen that somebody scrolls through
+        lines = (f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in answer.items())
+        echo("{\n" + ",\n".join(lines) + "\n}")
+    else:
+        echo_document(answer)
 
 
 def _read(source: str) -> Any:
