@@ -66,6 +66,19 @@ async def test_events_are_waited_for(served: Served) -> None:
     assert nothing.json() == {"items": []}
 
 
+async def test_events_of_a_service_are_waited_for(served: Served) -> None:
+    model = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/m", "save_mode": True}
+    made = (await served.admin.call("POST", "/api/v1/models", model)).json()
+    path = "/api/v1/models/linear/v1/events"
+    seen = (await served.member.call("GET", path)).json()["items"][-1]["id"]
+    asked = asyncio.ensure_future(served.member.call("GET", f"{path}?after={seen}&wait=20"))
+    served.store.add_event(made["uid"], Event(served.clock(), "Said", "hello"))
+    answer = await asyncio.wait_for(asked, 5)
+    assert [event["message"] for event in answer.json()["items"]] == ["hello"]
+    assert (await served.member.call("GET", f"{path}?wait=61")).json()["field"] == "wait"
+    assert (await served.member.call("GET", f"{path}?after=9999&wait=0.01")).json() == {"items": []}
+
+
 async def test_a_job_is_watched_from_how_it_stands_to_its_end(served: Served) -> None:
     job = await served.submitted(job_name="linear")
     await served.submitted(job_name="other")

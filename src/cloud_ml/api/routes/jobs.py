@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import replace
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from cloud_ml.api import conditional, documents, streams
+from cloud_ml.api import conditional, documents, streams, waiting
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import JOB_BODY, answers, bytes_of, known
-from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
+from cloud_ml.api.waiting import Wait, check_wait
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.models import codec, common
-from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobTasks
+from cloud_ml.models.job import Job, JobEvents, JobPage, JobTasks
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.matching import EVERYTHING
 from cloud_ml.usecases import views
@@ -26,10 +25,7 @@ from cloud_ml.usecases.tasks import tasks_of
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED)
 
-Wait = Annotated[float, Query(ge=0, allow_inf_nan=False)]
 IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
-_EVENT_POLL_S = 1.0
-"""Sentences outside a transition raise no revision, so nothing wakes who waits for them."""
 _SHORT = 100
 """A page of so many lines is read, and written, in the event loop; longer ones, and those that are searched for, on a
 thread."""
@@ -110,7 +106,7 @@ async def describe(
     With ``wait``, the answer comes as soon as the job's revision is above ``revision`` (or above the
     present one), at the latest after so many seconds, as the job stands then.
     """
-    _check_wait(here, wait)
+    check_wait(here, wait)
     record = await _find(here, call, name, org_id)
     if wait:
         record = await here.hub.newer(
@@ -159,20 +155,11 @@ async def events(
 
     With ``wait``, the answer comes as soon as there is one, at the latest after so many seconds.
     """
-    _check_wait(here, wait)
+    check_wait(here, wait)
     record = await _find(here, call, name, org_id)
 
-    async def said() -> list[JobEvent]:
-        return [views.event(event) for event in await here.offload(here.jobs.events, record, after=after)]
-
-    items = await said()
-    loop = asyncio.get_running_loop()
-    until = loop.time() + wait
-    with here.hub.watch(record.key.uid) as watch:
-        while not items and (left := until - loop.time()) > 0 and not watch.closed:
-            await watch.wait(min(left, _EVENT_POLL_S))
-            items = await said()
-    return documents.answer(JobEvents(items=items))
+    found = await waiting.events(here, record.key.uid, lambda: here.jobs.events(record, after=after), wait)
+    return documents.answer(found)
 
 
 @router.get("/{name}/tasks", responses=answers(JobTasks))
@@ -214,11 +201,6 @@ async def logs(
         headers["cloudml-log-offset"] = str(selection.offset)
     chunks = here.logs.read(record, selection)
     return streams.text(chunks, headers) if follow else await streams.whole_text(chunks, headers)
-
-
-def _check_wait(here: Platform, wait: float) -> None:
-    if wait > (most := here.settings.long_poll_limit_s):
-        raise common.refuse("wait", wait, f"0 to {most} seconds")
 
 
 async def _find(here: Here, call: Call, name: str, org_id: str | None) -> JobRecord:

@@ -8,11 +8,12 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from cloud_ml.api import documents
+from cloud_ml.api import documents, waiting
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import answers, body_of, known
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
+from cloud_ml.api.waiting import Wait, check_wait
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services.decide import ServiceRecord
@@ -20,7 +21,7 @@ from cloud_ml.models import codec, common
 from cloud_ml.models.job import JobEvents
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import Service, ServicePage, ServiceUpdate
-from cloud_ml.usecases import service_views, views
+from cloud_ml.usecases import service_views
 
 router = APIRouter(prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED)
 
@@ -69,7 +70,7 @@ async def describe(
     name: str,
     version: str,
     *,
-    wait: Annotated[float, Query(ge=0)] = 0,
+    wait: Wait = 0,
     revision: int | None = None,
     org_id: str | None = None,
 ) -> Response:
@@ -78,8 +79,7 @@ async def describe(
     With ``wait``, the answer comes as soon as the service's revision is above ``revision`` (or above the present
     one), at the latest after so many seconds.
     """
-    if wait > (most := here.settings.long_poll_limit_s):
-        raise common.refuse("wait", wait, f"0 to {most} seconds")
+    check_wait(here, wait)
 
     def find() -> ServiceRecord:
         return here.services.find(here.identities.scope(call.caller, org_id), name, version)
@@ -158,15 +158,21 @@ async def events(
     version: str,
     *,
     after: Annotated[int, Query(ge=0, lt=2**62)] = 0,
+    wait: Wait = 0,
     org_id: str | None = None,
 ) -> Response:
-    """What was said about a service, oldest first, those with ``id > after``."""
+    """What was said about a service, oldest first, those with ``id > after``.
 
-    def said() -> JobEvents:
-        record: ServiceRecord = here.services.find(here.identities.scope(call.caller, org_id), name, version)
-        return JobEvents(items=[views.event(event) for event in here.services.events(record, after=after)])
+    With ``wait``, the answer comes as soon as there is one, at the latest after so many seconds.
+    """
+    check_wait(here, wait)
 
-    return documents.answer(await here.offload(said))
+    def find() -> ServiceRecord:
+        return here.services.find(here.identities.scope(call.caller, org_id), name, version)
+
+    record = await here.offload(find)
+    found = await waiting.events(here, record.key.uid, lambda: here.services.events(record, after=after), wait)
+    return documents.answer(found)
 
 
 async def _want(here: Here, call: Call, name: tuple[str, str], desired: Desired) -> Response:
