@@ -105,7 +105,7 @@ def test_what_there_is(client: triton.InferenceServerClient, echo: Running) -> N
     assert client.is_model_ready("echo")
     assert client.is_model_ready("echo", "2")
     assert not client.is_model_ready("other")
-    assert client.get_server_metadata()["name"] == "cloud-ml"
+    assert client.get_server_metadata()["name"] == "cloudml-serve"
     told = client.get_model_metadata("echo")
     assert told["name"] == "echo"
     assert {"name": "f", "datatype": "FP32", "shape": [-1, 2]} in told["inputs"]

@@ -64,7 +64,7 @@ class OpenInferenceDoor:
         return _About(self._table, choice, tell) if method == "GET" else None
 
     def _server(self, call: HttpCall, _body: bytes) -> None:
-        call.json(orjson.dumps({"name": "cloud-ml", "version": __version__, "extensions": EXTENSIONS}))
+        call.json(orjson.dumps({"name": "cloudml-serve", "version": __version__, "extensions": EXTENSIONS}))
 
     def _live(self, call: HttpCall, _body: bytes) -> None:
         call.json(b"")
