@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
-from cloud_ml.errors import CloudMlError, NotFound, TransportError, TryAgain, WaitTimedOut
+from cloud_ml.errors import AlreadyExists, CloudMlError, NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models.train_job import TrainJob
 from support import invariants
 from support.server import RealServer
@@ -38,6 +38,7 @@ class Load:
         self._stop = threading.Event()
         self._finish = threading.Event()
         self._open: list[tuple[str, str]] = []
+        self._sent: tuple[TrainJob, str] | None = None  # without an answer: one that runs for ever takes a place
         self._unchecked: set[str] = set()
         self._deleted: set[str] = set()
         self._orders: dict[str, tuple[int, int]] = defaultdict(lambda: (0, 0))
@@ -77,22 +78,23 @@ class Load:
         if len(self._open) >= self._most_open:
             self._stop.wait(0.1)
             return
-        kind = random.choice(_KINDS)
-        name = f"soak-{os.urandom(6).hex()}"
-        words = {"retried": ["fail"], "cancelled": ["forever"]}.get(kind, [])
-        job = TrainJob(
-            name,
-            "trainer.task",
-            self._uri,
-            job_args=[f"fds://cloudml/run-{name}", *words],
-            max_retries=int(kind == "retried"),
-        )
-        client.submit_train_job(job)
+        job, kind = self._sent = self._sent or self._made_up()
+        with contextlib.suppress(AlreadyExists):  # it had arrived, and only the answer was lost
+            client.submit_train_job(job)
+        self._sent, name = None, job.job_name
         with self._lock:
             self._open.append((name, kind))
             self._unchecked.add(name)
         self.done["submitted"] += 1
         self._stop.wait(random.expovariate(self._rate))
+
+    def _made_up(self) -> tuple[TrainJob, str]:
+        kind = random.choice(_KINDS)
+        name = f"soak-{os.urandom(6).hex()}"
+        words = {"retried": ["fail"], "cancelled": ["forever"]}.get(kind, [])
+        place = f"fds://cloudml/run-{name}"
+        retries = int(kind == "retried")
+        return TrainJob(name, "trainer.task", self._uri, job_args=[place, *words], max_retries=retries), kind
 
     def _collect(self, client: CloudMlClient) -> None:
         with self._lock:
