@@ -120,7 +120,9 @@ class Response:
             line = (await self._line()).decode("latin-1")
             if not line:
                 return found
-            name, _, value = line.partition(":")
+            name, colon, value = line.partition(":")
+            if not colon:
+                raise NotHttp(f"a header without a colon: {line[:40]!r}")
             name, value = name.strip().lower(), value.strip()
             if name == "content-length" and found.get(name, value) != value:
                 raise NotHttp("the content length is given twice")

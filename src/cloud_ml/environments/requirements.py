@@ -10,7 +10,8 @@ _NAME = re.compile(r"^\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(\[[^\]]
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _URL = re.compile(r"^@\s*([A-Za-z][A-Za-z0-9+.-]*):")
 _ADDRESS = re.compile(r"(https?|git\+\w+|ssh)://")
-_SECRET = re.compile(r"(://)[^/\s]*@")
+_SECRET = re.compile(r"(://)[^/ ]*@")
+"""Up to a space: other white space is shown as an escape, and would be a part of the secret then."""
 _REMOTE_SCHEMES = frozenset({"https", "http", "git+https", "git+http"})
 _FROM_OPERATOR = "; where packages come from is set by the operator of the server"
 _INSTEAD = dict.fromkeys(

@@ -121,7 +121,9 @@ class Response:
             line = self._line().decode("latin-1")
             if not line:
                 return found
-            name, _, value = line.partition(":")
+            name, colon, value = line.partition(":")
+            if not colon:
+                raise NotHttp(f"a header without a colon: {line[:40]!r}")
             name, value = name.strip().lower(), value.strip()
             if name == "content-length" and found.get(name, value) != value:
                 raise NotHttp("the content length is given twice")

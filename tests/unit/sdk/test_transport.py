@@ -229,7 +229,7 @@ def test_a_lost_answer_is_asked_for_again(connect: Connect) -> None:
 _GONE = b'{"error": true, "code": "not_found", "message": "there is no job j", "field": "job_name"}'
 GONE = b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(_GONE), _GONE)
 BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n"
-BUSY = b"HTTP/1.1 503 Service Unavailable\r\ncontent-length: 0\r\n\r\n"
+BUSY = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
 @pytest.mark.parametrize("first", [b"", BAD_GATEWAY])
