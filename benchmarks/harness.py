@@ -68,6 +68,10 @@ class Figure:
         )
 
 
+class NotHere(SystemExit):
+    """What a part needs is not on this machine: it is passed over, which is no failure."""
+
+
 def median(values: Sequence[float]) -> float:
     return statistics.median(values)
 

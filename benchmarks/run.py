@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import NoReturn
 
 import results
-from harness import Figure
+from harness import Figure, NotHere
 
 from cloud_ml.engines.local import proctree
 
@@ -39,6 +39,8 @@ LIMIT_S = float(os.environ.get("BENCH_LIMIT_S", "300"))
 _INSTALLS_S = 1200.0
 """More for parts that install peers when they run first. Each peer has a limit of its own there."""
 _ONE = "--one"
+_PASSED_OVER = 77
+"""The exit code of a part that is passed over, as test suites have it since Automake."""
 _FAREWELL_S = 40.0
 """So long may a part that was told to stop take to stop its servers."""
 
@@ -57,7 +59,10 @@ def main() -> int:
     failed, begin = [], time.monotonic()
     for name in chosen:
         print(f"{name} …", flush=True)
-        if found := _apart(name):
+        found = _apart(name)
+        if found is None:
+            print(f"  {name} is passed over", file=sys.stderr)
+        elif found:
             figures += found
         else:  # one that cannot be taken does not cost the others
             print(f"  {name} gives no figure", file=sys.stderr)
@@ -70,8 +75,11 @@ def main() -> int:
     return 1 if failed or (strict and not all(figure.met for figure in figures)) else 0
 
 
-def _apart(name: str) -> Sequence[Figure]:
-    """Run a part in a process of its own, and keep what it measured; nothing if it fails or takes too long."""
+def _apart(name: str) -> Sequence[Figure] | None:
+    """Run a part in a process of its own, and keep what it measured; nothing if it fails or takes too long.
+
+    ``None`` if this machine lacks what it needs.
+    """
     load, began = os.getloadavg()[0], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="cloudml-bench-") as folder:
         out = Path(folder) / "figures.json"
@@ -84,6 +92,8 @@ def _apart(name: str) -> Sequence[Figure]:
             ended = 1
         finally:
             _end(process)
+        if ended == _PASSED_OVER:
+            return None
         found = [Figure(**document) for document in json.loads(out.read_text())] if ended == 0 and out.exists() else []
     if found:
         results.write(name, found, load=load, took_s=time.monotonic() - began)
@@ -97,7 +107,7 @@ def _one(name: str, out: Path) -> int:
         found = importlib.import_module(name).run()
     except SystemExit as error:
         print(f"  {name}: {error}", file=sys.stderr)
-        return 1
+        return _PASSED_OVER if isinstance(error, NotHere) else 1
     out.write_text(json.dumps([dataclasses.asdict(figure) for figure in found]))
     return 0
 

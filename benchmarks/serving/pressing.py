@@ -9,6 +9,8 @@ import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness import NotHere
+
 from serving.asking import Question
 
 
@@ -24,7 +26,7 @@ def h2load() -> str:
     """The program."""
     found = shutil.which("h2load")
     if found is None:
-        raise SystemExit("there is no h2load: apt-get install nghttp2-client")
+        raise NotHere("there is no h2load: apt-get install nghttp2-client")
     return found
 
 
