@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from typing import Any
 
 import pytest
@@ -125,3 +126,15 @@ async def test_every_answer_documents_the_error(document: dict[str, Any]) -> Non
             if path.startswith("/api/"):
                 error = operation["responses"]["default"]["content"]["application/json"]["schema"]["$ref"]
                 assert error.endswith("/Error")
+
+
+async def test_no_number_is_too_large_to_be_refused(served: Served, document: dict[str, Any]) -> None:
+    asked = 0
+    for path, methods in document["paths"].items():
+        for parameter in methods.get("get", {}).get("parameters", ()):
+            if parameter["in"] == "query" and "integer" in str(parameter["schema"]):
+                for number in (10**31, -(10**31)):
+                    target = f"{re.sub('{.*?}', '1', path)}?{parameter['name']}={number}"
+                    assert 400 <= (await served.admin.call("GET", target)).status < 500, target
+                    asked += 1
+    assert asked > 10

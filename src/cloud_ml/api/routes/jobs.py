@@ -55,7 +55,7 @@ async def list_jobs(
     call: Signed,
     *,
     limit: Annotated[int, Query(ge=1)] = 50,
-    after: int | None = None,
+    after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     state: str | None = None,
     name: Annotated[str | None, Query(max_length=64)] = None,
     framework: Annotated[str | None, Query(max_length=128)] = None,

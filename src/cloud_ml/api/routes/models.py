@@ -45,7 +45,7 @@ async def list_services(
     call: Signed,
     *,
     limit: Annotated[int, Query(ge=1)] = 50,
-    after: int | None = None,
+    after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     name: Annotated[str | None, Query(max_length=63)] = None,
     org_id: str | None = None,
 ) -> Response:

@@ -8,7 +8,7 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Header
+from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
 from cloud_ml.api import streams
@@ -53,7 +53,7 @@ async def watch_job(
     name: str,
     *,
     last_event_id: LastEventId = None,
-    after: int | None = None,
+    after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     org_id: str | None = None,
 ) -> Response:
     """How a job stands, and then each change of it, as server-sent events; ends when it is gone."""
