@@ -2,9 +2,10 @@
 
 ::
 
-    python tests/fuzz/run.py [--seconds 20] [--workers 2] [target ...]
+    python tests/fuzz/run.py [--seconds 20] [--runs 0] [--workers 2] [target ...]
 
-What breaks a parser is added to ``tests/fuzz/corpus/<target>.txt``, where `make test` finds it from then on. What was
+With ``--runs`` each harness gets the same so many inputs every time, where the time is enough: a change is not held
+up by what luck finds beside it. What breaks a parser is added to ``tests/fuzz/corpus/<target>.txt``, where `make test` finds it from then on. What was
 learnt about coverage stays in ``.cache/fuzz`` and serves the next run. Exit code 1: something broke.
 """
 
@@ -24,9 +25,10 @@ WORK = ROOT / ".cache" / "fuzz"
 LONGEST = 4096
 SLOW_S = 10
 MEMORY_MB = 1024
+SEED = 2016
 
 
-def guided(name: str, module: str, seconds: float) -> None:
+def guided(name: str, module: str, seconds: float, runs: int) -> None:
     """Run one harness under libFuzzer; ends the process."""
     import atheris
 
@@ -44,12 +46,13 @@ def guided(name: str, module: str, seconds: float) -> None:
     options = [
         f"-max_total_time={max(1, round(seconds))}", f"-timeout={SLOW_S}", f"-rss_limit_mb={MEMORY_MB}",
         f"-max_len={LONGEST}", *words_option, f"-artifact_prefix={folder}/broke-", "-print_final_stats=1",
+        *([f"-runs={runs}", f"-seed={SEED}"] if runs else []),
     ]  # fmt: skip
     atheris.Setup([sys.argv[0], *options, str(folder / "corpus")], one.run)
     atheris.Fuzz()
 
 
-def by_chance(name: str, module: str, seconds: float) -> None:
+def by_chance(name: str, module: str, seconds: float, most: int) -> None:
     """Run one harness over changed inputs; the first that breaks it is left in its folder."""
     import random
 
@@ -58,8 +61,8 @@ def by_chance(name: str, module: str, seconds: float) -> None:
     one, folder = load(module)[name], WORK / name
     folder.mkdir(parents=True, exist_ok=True)
     known, until, runs = one.inputs(), time.monotonic() + seconds, 0
-    luck = random.Random()
-    while time.monotonic() < until:
+    luck = random.Random(SEED if most else None)
+    while time.monotonic() < until and (not most or runs < most):
         data = bytearray(luck.choice(known))
         for _ in range(luck.randint(0, 6)):
             at = luck.randint(0, len(data))
@@ -74,7 +77,7 @@ def by_chance(name: str, module: str, seconds: float) -> None:
     print(f"stat::number_of_executed_units: {runs}")
 
 
-def fuzzed(name: str, seconds: float) -> tuple[str, bool, str]:
+def fuzzed(name: str, seconds: float, runs: int) -> tuple[str, bool, str]:
     """One harness in a process of its own: its name, whether all is well, and what there is to say."""
     from fuzz.harness import TARGETS, escaped
 
@@ -83,8 +86,12 @@ def fuzzed(name: str, seconds: float) -> tuple[str, bool, str]:
         old.unlink()
     limit = seconds + 60 + 3 * SLOW_S
     command = [sys.executable, __file__, "--one", f"{module}/{name}", "--seconds", str(seconds)]
+    command += ["--runs", str(runs)]
+    variables = {**os.environ, "PYTHONHASHSEED": "0"} if runs else None
     try:
-        ran = subprocess.run(command, capture_output=True, text=True, errors="replace", timeout=limit, check=False)
+        ran = subprocess.run(
+            command, env=variables, capture_output=True, text=True, errors="replace", timeout=limit, check=False
+        )
         lines = (ran.stdout + ran.stderr).splitlines()
         code, told = ran.returncode, "\n".join(line for line in lines if "INFO: Instrumenting" not in line)
     except subprocess.TimeoutExpired:
@@ -110,6 +117,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Give every parser what nobody would write.")
     parser.add_argument("targets", nargs="*", help="all, if none is named")
     parser.add_argument("--seconds", type=float, default=float(os.environ.get("FUZZ_S", "20")), help="for each target")
+    parser.add_argument(
+        "--runs", type=int, default=int(os.environ.get("FUZZ_RUNS", "0")), help="at most so many, always the same"
+    )
     parser.add_argument("--workers", type=int, default=int(os.environ.get("WORKERS", "2")))
     parser.add_argument("--one", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -121,7 +131,7 @@ def main() -> int:
         run = by_chance
     if options.one:
         module, _, name = options.one.partition("/")
-        run(name, module, options.seconds)
+        run(name, module, options.seconds, options.runs)
         return 0
     from fuzz.harness import load
 
@@ -133,7 +143,7 @@ def main() -> int:
     broken = 0
     with ThreadPoolExecutor(options.workers) as pool:
         names = options.targets or sorted(known)
-        for name, well, told in pool.map(lambda one: fuzzed(one, options.seconds), names):
+        for name, well, told in pool.map(lambda one: fuzzed(one, options.seconds, options.runs), names):
             print(f"{'ok     ' if well else 'BROKEN '} {name}: {told}", flush=True)
             broken += not well
     return 1 if broken else 0

@@ -1,6 +1,6 @@
 """A real server, and requests made up from what it says of itself: `make test-api-fuzz`.
 
-``CLOUDML_FUZZ_S`` is how long it goes on.
+``CLOUDML_FUZZ_S`` is how long it goes on; with ``FUZZ_RUNS`` each operation gets the same requests every time instead.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import pytest
 from support.server import RealServer, serving, trainer
 
 SECONDS = int(os.environ.get("CLOUDML_FUZZ_S", "40"))
+EXAMPLES = 20
 SCHEMATHESIS = Path(sys.executable).parent / "schemathesis"
 CHECKS = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance"
 
@@ -28,6 +29,12 @@ def server(tmp_path: Path) -> Iterator[RealServer]:
         yield server
 
 
+def _extent() -> list[str]:
+    if os.environ.get("FUZZ_RUNS", "0") != "0":
+        return ["--generation-deterministic", "--seed", "2016", "--max-examples", str(EXAMPLES)]
+    return ["--max-time", str(SECONDS)]
+
+
 @pytest.mark.skipif(not SCHEMATHESIS.exists(), reason="schemathesis is not installed; make test-api-fuzz does it")
 @pytest.mark.timeout(SECONDS + 300)
 def test_the_server_is_what_it_says_and_never_at_fault(server: RealServer, tmp_path: Path) -> None:
@@ -37,7 +44,7 @@ def test_the_server_is_what_it_says_and_never_at_fault(server: RealServer, tmp_p
     ran = subprocess.run(
         [
             str(SCHEMATHESIS), "run", f"{server.endpoint}/api/v1/openapi.json",
-            "--url", server.endpoint, "--checks", CHECKS, "--max-time", str(SECONDS), "--continue-on-failure",
+            "--url", server.endpoint, "--checks", CHECKS, *_extent(), "--continue-on-failure",
             "--phases", "coverage,fuzzing", "--request-timeout", "20", "--suppress-health-check", "all",
             "--warnings", "off",
         ],
