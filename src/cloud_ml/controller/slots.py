@@ -51,8 +51,8 @@ class Slots:
         beside: list[Slots] | None = None,
         opened: bool = True,
     ) -> None:
-        self._lines_of_all = [] if beside is None else beside
-        self._lines_of_all.append(self)
+        self._of_all_kinds = [] if beside is None else beside
+        self._of_all_kinds.append(self)
         self._most = most
         self._memory = capacity.memory_bytes
         self._wake = wake
@@ -119,7 +119,7 @@ class Slots:
                     del self._held_by[org]
         waited = self._waiting.pop(uid, None) is not None
         if freed:
-            for line in self._lines_of_all:
+            for line in self._of_all_kinds:
                 line._wake_first()
         elif waited:
             self._wake_first()
@@ -162,7 +162,7 @@ class Slots:
         return line[0]
 
     def _excess(self, org: str, wanted: Amounts) -> Sequence[quotas.Excess]:
-        elsewhere = quotas.together([line._given(org) for line in self._lines_of_all if line is not self])
+        elsewhere = quotas.together([line._given(org) for line in self._of_all_kinds if line is not self])
         return quotas.excess(self._quota_of(org), wanted, self._given(org), elsewhere=elsewhere, kind=self._kind)
 
     def _given(self, org: str) -> Amounts:
