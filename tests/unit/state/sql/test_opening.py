@@ -133,6 +133,11 @@ def test_writes_are_synchronous_and_logged(store: SqlStateStore) -> None:
     assert pragma == {"journal_mode": "wal", "synchronous": full, "foreign_keys": 1, "busy_timeout": 5000}
 
 
+def test_those_who_read_keep_few_pages_each(store: SqlStateStore) -> None:
+    with store._database.reader.connect() as connection:
+        assert connection.exec_driver_sql("PRAGMA cache_size").scalar() == -512
+
+
 def test_servers_that_start_together_share_one_database(url: str, path: Path) -> None:
     stores = race([partial(SqlStateStore.open, url)] * 4)
     for number, store in enumerate(stores):

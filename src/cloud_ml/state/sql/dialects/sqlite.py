@@ -33,6 +33,8 @@ server from answering for long; their damage is told when it is met, and each ba
 _COMMON = ("foreign_keys = ON",)
 _WRITER = ("journal_mode = WAL", "synchronous = FULL", "journal_size_limit = 67108864")
 _READER = ("query_only = ON",)
+_FEW_PAGES = "cache_size = -512"
+"""Kilobytes: each of a dozen connections would come to hold 2 MB of what the system keeps in memory anyway."""
 
 
 def open_database(url: URL, *, create: bool, readers: int) -> Database:
@@ -147,7 +149,7 @@ def _open_writer(path: Path, *, name: str) -> tuple[Engine, str | None]:
 
 
 def _reader(path: Path, *, pool_size: int) -> Engine:
-    return _engine(path, pool_size=pool_size, pragmas=_READER, isolation_level="AUTOCOMMIT")
+    return _engine(path, pool_size=pool_size, pragmas=(*_READER, _FEW_PAGES), isolation_level="AUTOCOMMIT")
 
 
 def _check_file(path: Path) -> None:
