@@ -18,9 +18,10 @@ _WIDTH, _HEIGHT, _GAP = 900, 120, 40
 
 @dataclass(frozen=True)
 class Sample:
-    """``minutes`` since the start; memory in MB (proportional set size), of each kind of process by itself.
+    """``minutes`` since the start; memory in MB that no file is behind, of each kind of process by itself.
 
-    What supervisors take goes up and down with the jobs that run.
+    All of it, also where a child shares it: of a part of it there would be more whenever fewer jobs run. What
+    supervisors take goes up and down with the jobs.
     """
 
     minutes: float
@@ -94,7 +95,7 @@ def growth(samples: Sequence[Sample], name: str, warm_up: float = 0.2) -> Growth
 
 def _memory_mb(pid: int) -> float:
     with contextlib.suppress(OSError):
-        found = re.search(r"^Pss: +(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
+        found = re.search(r"^Anonymous: +(\d+) kB", Path(f"/proc/{pid}/smaps_rollup").read_text(), re.MULTILINE)
         return round(int(found[1]) / 1024, 2) if found else 0.0
     return 0.0
 
