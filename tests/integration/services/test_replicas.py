@@ -73,10 +73,14 @@ def test_a_service_without_a_model_says_so(server: RealServer, ask: Asked) -> No
 
 
 def test_commands_before_and_after_a_replica(server: RealServer, ask: Asked) -> None:
+    storage = server.client().storage
+    storage.upload(
+        server.folder / "linear" / "model.onnx", "fds://cloudml/hold"
+    )  # until its output is read: it goes with it
     service = {
         "model_name": "linear", "model_version": "v2", "model_uri": "fds://cloudml/linear",
-        "environment": {"COLOUR": "red"},
-        "prepare_command": "echo prepared as $COLOUR", "finish_command": "echo tidied",
+        "environment": {"COLOUR": "red"}, "prepare_command": "echo prepared as $COLOUR",
+        "finish_command": "echo tidied; while [ -e /storage/cloudml/hold ]; do sleep 0.1; done",
     }  # fmt: skip
     ask("POST", "", service)
     ask.until("/linear/v2", running(1))
@@ -85,8 +89,11 @@ def test_commands_before_and_after_a_replica(server: RealServer, ask: Asked) -> 
     while b"is ready" not in said:
         said += next(log)
     ask("POST", "/linear/v2/stop")
-    said += b"".join(log)
+    while b"tidied" not in said:
+        said += next(log)
     assert said.index(b"prepared as red") < said.index(b"is ready") < said.index(b"tidied")
+    storage.delete("fds://cloudml/hold")
+    ask.until("/linear/v2", lambda one: one["phase"] == "Stopped" and not one["replicas"])
     ask("DELETE", "/linear/v2")
 
 
