@@ -41,3 +41,11 @@ def running(count: int) -> Any:
         )
 
     return holds
+
+
+def deployed(server: RealServer, model: dict[str, Any]) -> str:
+    """The address of a service, made of this document, that answers."""
+    ask = Asked(server)
+    ask("POST", "", model)
+    found: str = ask.until(f"/{model['model_name']}/{model['model_version']}", running(1))["address"]
+    return found

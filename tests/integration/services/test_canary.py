@@ -18,7 +18,7 @@ import pytest
 from cloud_ml.errors import Conflict, InvalidRequest
 from support.calling import calling, over_grpc, token_of
 from support.server import RealServer, eventually, serving
-from support.services import Asked, running
+from support.services import Asked, deployed
 from support.serving import PREDICT, predict_request, save_linear
 
 pytestmark = pytest.mark.xdist_group("canary")
@@ -47,11 +47,7 @@ def ask(server: RealServer) -> Asked:
 
 @pytest.fixture(scope="module")
 def address(server: RealServer) -> str:
-    ask = Asked(server)
-    ask("POST", "", MODEL)
-    found = ask.until("/linear/v1", running(1))["address"]
-    assert isinstance(found, str)
-    return found
+    return deployed(server, MODEL)
 
 
 class Caller:

@@ -20,7 +20,7 @@ import pytest
 from cloud_ml.serving.protos import message
 from support.calling import Load, calling, over_grpc, over_http, token_of
 from support.server import RealServer, eventually, serving
-from support.services import Asked, running
+from support.services import Asked, deployed, running
 from support.serving import save_linear
 
 pytestmark = pytest.mark.xdist_group("gateway")
@@ -48,11 +48,7 @@ def ask(server: RealServer) -> Asked:
 
 @pytest.fixture(scope="module")
 def address(server: RealServer) -> str:
-    ask = Asked(server)
-    ask("POST", "", V1)
-    found = ask.until("/linear/v1", running(1))["address"]
-    assert isinstance(found, str)
-    return found
+    return deployed(server, V1)
 
 
 def status_of(address: str, token: str | None) -> tuple[str, int]:
