@@ -36,7 +36,11 @@ def run() -> list[Figure]:
         uri = upload(client, wheel(folder, "pass\n"))
         bucket = client.whoami().default_bucket
         client.storage.upload(large, f"fds://{bucket}/large")
-        return asyncio.run(_misbehave(server, uri, bucket))
+        first = asyncio.run(_misbehave(server, uri, bucket, "first"))
+        files = _files(server)  # connections to the database are kept from the first time that so many were needed
+        asyncio.run(_misbehave(server, uri, bucket, "second"))
+        left = Figure("files and connections that are left by a second time", max(0, _files(server) - files), "", 5)
+    return [*first, left]
 
 
 class _Bad(asyncio.Protocol):
@@ -68,12 +72,12 @@ class _Bad(asyncio.Protocol):
             self.cut_after = time.monotonic() - self._began
 
 
-async def _misbehave(server: Server, uri: str, bucket: str) -> list[Figure]:
+async def _misbehave(server: Server, uri: str, bucket: str, job: str) -> list[Figure]:
     sign, place, loop = Signer(KEY, SECRET), urlsplit(server.endpoint), asyncio.get_running_loop()
     wire = await connect(server.endpoint)
-    made = await ask(wire, sign.request("POST", "/api/v1/jobs", document("good", uri)))
+    made = await ask(wire, sign.request("POST", "/api/v1/jobs", document(job, uri)))
     assert made.status == 201, made.body
-    before, files = memory_mb(server.pids[:1]), _files(server)
+    before = memory_mb(server.pids[:1])
     head = sign.request("GET", "/api/v1/jobs")
     body = sign.request("POST", "/api/v1/jobs", document("never", uri))
     kinds = {
@@ -87,7 +91,7 @@ async def _misbehave(server: Server, uri: str, bucket: str) -> list[Figure]:
         bad[name] = [
             (await loop.create_connection(lambda s=said: _Bad(s), place.hostname, place.port))[1] for _ in range(EACH)
         ]
-    good = Kind("describe", [sign.request("GET", "/api/v1/jobs/good")], status(200))
+    good = Kind("describe", [sign.request("GET", f"/api/v1/jobs/{job}")], status(200))
     others = asyncio.create_task(paced(server.endpoint, good, 50, SECONDS))
     await asyncio.sleep(1.5)
     memory = memory_mb(server.pids[:1]) - before
@@ -108,7 +112,6 @@ async def _misbehave(server: Server, uri: str, bucket: str) -> list[Figure]:
         Figure(f"beside {4 * EACH} that misbehave: requests of others, p99", high(good.took), "ms", 100),
         Figure(f"memory of {4 * EACH} that misbehave", memory, "MB", 100),
         Figure(f"the last is hung up on, with a limit of {LIMIT_S} s", cut, "s", 3.0 * LIMIT_S),
-        Figure("files and connections that are left", max(0, _files(server) - files), "", 5),
     ]
 
 

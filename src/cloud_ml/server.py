@@ -20,6 +20,7 @@ import uvicorn
 from cloud_ml import failpoints
 from cloud_ml.api.app import create_app
 from cloud_ml.api.http1 import Bounds, bounded
+from cloud_ml.arenas import share_arenas
 from cloud_ml.bootstrap import Server, build, write_credentials
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.sdk import config as client_config
@@ -53,6 +54,7 @@ def run(
     Raises:
         CloudMlError: The server cannot start; says why and what to do.
     """
+    share_arenas()  # before there are threads
     own = settings.server
     _check_exposure(settings, "host", own.host, (own.tls_cert, own.tls_key), "")
     theme = "gateway." if settings.gateway_tls != (own.tls_cert, own.tls_key) else ""

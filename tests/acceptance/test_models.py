@@ -43,6 +43,14 @@ def test_the_line_of_the_slides(server: RealServer, served: str, more: tuple[str
     assert answer == {"keys_out": [[1], [2]], "predict": [[30.0], [70.0]]}
 
 
+def test_the_same_number_is_printed_over_both(server: RealServer, served: str) -> None:
+    (server.user_home / "tenth.json").write_text('{"keys": [[1], [2]], "X": [[0.1], [7.7]]}')
+    words = ("models", "predict", "linear", "v1", "-d", "./tenth.json")
+    grpc, http = (server.cli(*words, *more).good().out for more in ((), ("--http",)))
+    assert grpc == http
+    assert "00000" not in grpc, "as few digits as tell a float32"
+
+
 def test_types_are_found_out_and_values_that_do_not_fit_are_refused(server: RealServer, served: str) -> None:
     file = server.user_home / "untyped.json"
     file.write_text('{"keys": [[1]], "X": [[1]]}')

@@ -121,7 +121,7 @@ def test_a_killed_download_goes_on(
     process = start(server, way, "cp", "fds://cloudml/later.bin", str(folder))
     assert way.reached.wait(60)
     draft = folder / ".later.bin.cloudml-part"
-    eventually(lambda: draft.stat().st_size > SIZE // 2, "what came is written down")
+    eventually(lambda: draft.exists() and draft.stat().st_size > SIZE // 2, "what came is written down")
     process.send_signal(signal.SIGKILL)
     process.communicate()
     again = FlakyWay(server.port)

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from support.model_environments import environment, older_environment
+from support.server import serving
 from support.serving import PREDICT, Running, call, model_server, tensor_request
 
 SAVE = Path(__file__).parent / "models" / "save_session_bundle.py"
@@ -88,3 +89,17 @@ def test_what_is_no_bundle_is_told(tmp_path: Path) -> None:
     with model_server(*flags, python=environment(*PACKAGES)) as running:
         state = rest(running, "m")["model_version_status"][0]
     assert (state["state"], "export.meta cannot be read" in state["status"]["error_message"]) == ("END", True)
+
+
+def test_one_is_a_model_service_like_any_other(models: Path, told: Told, tmp_path: Path) -> None:
+    one = told["named"]
+    with serving(tmp_path) as server:
+        server.cli("framework", "prepare", "tensorflow", timeout_s=600).good()
+        words = ("deploy", "bundle", "v1", str(models / "named"), "-W")
+        server.cli("models", *words, timeout_s=300).good()
+        (server.user_home / "data.json").write_text(json.dumps({one["input"]: one["x"]}))
+        for more in ((), ("--http",)):
+            answer = server.cli("models", "predict", "bundle", "v1", "-d", "./data.json", *more).good().json()
+            assert list(answer) == [one["output"]]
+            np.testing.assert_allclose(answer[one["output"]], one["y"], 1e-5)
+        assert "float32 [?, 2]" in server.cli("models", "describe", "bundle", "v1").good().out

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import os
 import random
+import shutil
 import sys
 import tempfile
 import time
@@ -49,6 +50,8 @@ def main() -> int:
             load.start()
             kills = drive(server, load, watch)
             load.stop()
+            if load.wrong:
+                shutil.copy(server.folder / "server.log", OUT)
             left = sum(1 for _ in server.client().list_train_jobs())
     watch.write(OUT)
     return report(load, watch, kills, left)

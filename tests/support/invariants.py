@@ -45,6 +45,7 @@ while "wait" in sys.argv and not (place / "go").exists():
 sys.exit(3 if "fail" in sys.argv and attempt == "1" else 0)
 """
 _GROUPS_AHEAD = 8
+"""Four that are ready, and those of four supervisors that wait."""
 
 
 class Watcher(threading.Thread):

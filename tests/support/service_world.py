@@ -10,7 +10,7 @@ from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.services import spec as specs
-from cloud_ml.domain.services.decide import DropReplica, ForgetService, MakeReplica, decide
+from cloud_ml.domain.services.decide import DropReplica, ForgetService, MakeReplica, StopReplica, decide
 from cloud_ml.domain.services.releases import changed
 from cloud_ml.domain.services.status import SeenReplica, ServicePhase, ServiceStatus
 from cloud_ml.models.model_service import ModelService
@@ -30,6 +30,8 @@ class World:
             Key("model_service", "o", "m/v1", "u"), "me", 1, 1, NOW, NOW, specs.from_wire(service), ServiceStatus()
         )
         self.replicas: dict[int, SeenReplica] = {}
+        self.ended: dict[int, SeenReplica] = {}
+        self.keep_ended = 3
         self.gone = False
         self.made: list[int] = []
 
@@ -49,7 +51,8 @@ class World:
 
     def step(self) -> bool:
         """One look; false when nothing follows from it."""
-        decision = decide(self.record, list(self.replicas.values()), NOW)
+        seen = [*self.replicas.values(), *self.ended.values()]
+        decision = decide(self.record, seen, NOW, keep_ended=self.keep_ended)
         assert decision.status is None or not decision.actions
         if decision.status is not None:
             assert decision.status.next >= self.status.next
@@ -61,12 +64,18 @@ class World:
                 assert number not in self.made, "a number is used once"
                 self.made.append(number)
                 self.replicas[number] = SeenReplica(f"r{number}", number, action.wish.template, Phase.QUEUED)
+            elif isinstance(action, StopReplica):
+                each = self._by(self.replicas, action.uid)
+                self.replicas[each.number] = replace(each, leaving=True, ready=False)
+                if each.phase.terminal:
+                    self._ends(each.number)
             elif isinstance(action, DropReplica):
-                (number,) = [key for key, each in self.replicas.items() if each.uid == action.uid]
-                self.replicas[number] = replace(self.replicas[number], deleting=True, ready=False)
+                each = self._by(self.ended, action.uid)
+                self.ended[each.number] = replace(each, deleting=True)
             else:
                 assert isinstance(action, ForgetService)
                 assert not self.replicas
+                assert not self.ended
                 self.gone = True
         return bool(decision.actions) and not self.gone
 
@@ -77,12 +86,23 @@ class World:
         raise AssertionError("it does not come to rest")
 
     def answer(self, which: Callable[[SeenReplica], bool] = lambda _: True) -> None:
-        """Replicas that live and fit become ready; those that were dropped go."""
+        """Replicas that live and fit become ready; those that were stopped end, what was dropped goes."""
+        self.ended = {number: each for number, each in self.ended.items() if not each.deleting}
         for number, each in list(self.replicas.items()):
-            if each.deleting:
-                del self.replicas[number]
+            if each.leaving:
+                self._ends(number)
             elif not each.phase.terminal and which(each):
                 self.replicas[number] = replace(each, phase=Phase.RUNNING, ready=True)
+
+    def _ends(self, number: int) -> None:
+        each = self.replicas.pop(number)
+        phase = each.phase if each.phase.terminal else Phase.STOPPED
+        self.ended[number] = replace(each, phase=phase, leaving=True, ready=False, ended_at=NOW)
+
+    @staticmethod
+    def _by(found: dict[int, SeenReplica], uid: str) -> SeenReplica:
+        (each,) = [each for each in found.values() if each.uid == uid]
+        return each
 
     def ready(self) -> int:
         return sum(each.ready for each in self.replicas.values())
@@ -90,10 +110,10 @@ class World:
     def run(self) -> None:
         """Until nothing changes any more, every replica being well."""
         for _ in range(200):
-            before = (self.record, dict(self.replicas))
+            before = (self.record, dict(self.replicas), dict(self.ended))
             self.settle()
             self.answer()
-            if before == (self.record, self.replicas):
+            if before == (self.record, self.replicas, self.ended):
                 return
         raise AssertionError("it does not end")
 

@@ -9,6 +9,8 @@ from cloud_ml.sdk.messages import Request
 from support.server import RealServer, eventually
 
 LIMIT_S = 90.0
+_REPLICAS_S = 0.1
+"""What changes with a replica alone is no revision of its service."""
 
 
 class Asked:
@@ -22,8 +24,13 @@ class Asked:
         return self._transport.json(Request(method, f"/api/v1/models{target}", body=body))
 
     def until(self, name: str, holds: Any) -> Any:
+        """The service as soon as it is like that: asked for at each change, and now and then for its replicas' sake."""
+        seen = 0
+
         def look() -> Any:
-            service = self("GET", name)
+            nonlocal seen
+            service = self("GET", f"{name}?wait={_REPLICAS_S}&revision={seen}")
+            seen = service["revision"]
             return service if holds(service) else None
 
         return eventually(look, f"{name} as wanted", limit_s=LIMIT_S)

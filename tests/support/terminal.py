@@ -23,6 +23,12 @@ class Seen:
     seen: str
 
 
+def _as_a_shell_does() -> None:
+    """Whoever was started in the background ignores Ctrl-C, and so would all that it starts."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
+
+
 def on_a_terminal(
     command: Sequence[str],
     *,
@@ -40,7 +46,14 @@ def on_a_terminal(
     surroundings = {"TERM": "xterm", **environment}
     seen = b""
     with subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=surroundings, cwd=cwd, start_new_session=True
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=surroundings,
+        cwd=cwd,
+        start_new_session=True,
+        preexec_fn=_as_a_shell_does,  # noqa: PLW1509 - it takes no lock
     ) as process:
         os.close(theirs)
         while True:

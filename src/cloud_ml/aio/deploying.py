@@ -156,7 +156,15 @@ class AsyncModelServices:
         return await self._services.metrics(name, version)
 
     async def model_service_logs(
-        self, name: str, version: str, *, replica: int | None = None, follow: bool = False, lines: int | None = None
+        self,
+        name: str,
+        version: str,
+        *,
+        replica: int | None = None,
+        previous: bool = False,
+        follow: bool = False,
+        lines: int | None = None,
+        attempt: int | None = None,
     ) -> AsyncGenerator[bytes]:
         """The output of a replica in chunks; see ``AsyncServiceHandle.logs``.
 
@@ -165,7 +173,9 @@ class AsyncModelServices:
             InvalidRequest: There is no such replica.
         """
         service = await self.get_model_service(name, version)
-        async with aclosing(service.logs(replica=replica, follow=follow, lines=lines)) as chunks:
+        async with aclosing(
+            service.logs(replica=replica, previous=previous, follow=follow, lines=lines, attempt=attempt)
+        ) as chunks:
             async for chunk in chunks:
                 yield chunk
 

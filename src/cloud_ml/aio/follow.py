@@ -11,14 +11,44 @@ from __future__ import annotations
 import random
 from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
 from typing import Protocol
 
 from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.errors import TooMany, TransportError, TryAgain
-from cloud_ml.models.job import Job
 from cloud_ml.sdk.patience import PATIENCE
 from cloud_ml.sdk.pieces import LastLines
 from cloud_ml.sdk.retries import RetryPolicy
+
+
+class Writes(Protocol):
+    """What writes a log: a job, or a replica of a service."""
+
+    @property
+    def revision(self) -> int:
+        """Grows when it changes."""
+
+    @property
+    def phase(self) -> str:
+        """Where it stands."""
+
+    @property
+    def attempt(self) -> int:
+        """The attempt that writes."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it has ended."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """How a replica stands that writes a log; see ``Writes``."""
+
+    revision: int
+    phase: str
+    attempt: int = 1
+    finished: bool = False
 
 
 class AsyncLogSource(Protocol):
@@ -27,8 +57,8 @@ class AsyncLogSource(Protocol):
     async def open(self, *, follow: bool, offset: int = 0) -> AbstractAsyncContextManager[AsyncIterable[bytes]]:
         """The log without its first ``offset`` bytes; with ``follow`` until it can grow no more."""
 
-    async def job(self, newer_than: int | None = None) -> Job:
-        """The job as it stands; with a revision, after waiting a while for a newer one."""
+    async def job(self, newer_than: int | None = None) -> Writes:
+        """The job or replica as it stands; with a revision, after waiting a while for a newer one."""
 
 
 async def follow_log(

@@ -12,7 +12,7 @@ from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.aio.follow import follow_log
 from cloud_ml.aio.jobs import AsyncJobCalls
-from cloud_ml.aio.watching import follow_changes
+from cloud_ml.aio.watching import follow_changes, follow_events
 from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models.job import Job, JobEvent, JobTasks
 from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
@@ -104,6 +104,16 @@ class AsyncJobHandle:
     async def events(self, *, after: int = 0) -> list[JobEvent]:
         """What happened to the job, in order; only what came after the event with the id ``after``."""
         return await self._calls.events(self.uid, after=after)
+
+    async def watch_events(self, *, after: int = 0) -> AsyncGenerator[JobEvent]:
+        """What happened to the job and what happens, as it does, until it has ended; cut connections are made anew.
+
+        Only what came after the event with the id ``after``.
+        """
+        stream = follow_events(lambda at: self._calls.watch_events(self.uid, after=at), after=after or None)
+        async with aclosing(stream) as events:
+            async for event in events:
+                yield event
 
     async def watch(self) -> AsyncGenerator[Job]:
         """The job as it stands, and again after each change, until it has ended or is gone; nothing is polled.

@@ -18,8 +18,8 @@ from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, J
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.failures import GoneByNow
 from cloud_ml.sdk.filters import JobFilters
-from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, segment
-from cloud_ml.sdk.patience import QUIET_LOG_S, QUIET_WATCH_S
+from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, segment, watching
+from cloud_ml.sdk.patience import QUIET_LOG_S
 
 _PATH = "/api/v1/jobs"
 _ALL = JobFilters()
@@ -114,14 +114,12 @@ class AsyncJobCalls:
 
     async def watch(self, name: str | None = None, *, after: int | None = None) -> AsyncAnswer:
         """Changes of one job, or of all, as server-sent events; see ``watching.follow_changes``."""
-        request = Request(
-            "GET",
-            f"{_PATH}/-/watch" if name is None else f"{_job_path(name)}/watch",
-            query={"after": after},
-            headers={"Accept": "text/event-stream, application/json"},
-            read_timeout_s=QUIET_WATCH_S,
-        )
-        return await self.transport.send(request)
+        path = f"{_PATH}/-/watch" if name is None else f"{_job_path(name)}/watch"
+        return await self.transport.send(watching(path, after))
+
+    async def watch_events(self, name: str, *, after: int | None = None) -> AsyncAnswer:
+        """What is said about a job, as server-sent events; see ``watching.follow_events``."""
+        return await self.transport.send(watching(f"{_job_path(name)}/events/watch", after))
 
     async def cancel(self, name: str) -> Job:
         """End the job wherever it stands."""

@@ -74,8 +74,11 @@ class AsyncPredictions:
         signature: str | None = None,
         release: str | None = None,
         timeout: float = 60.0,
+        short: bool = False,
     ) -> dict[str, Any]:
         """What the model answers, by TensorFlow Serving's ``PredictionService``: the outputs by name.
+
+        With ``short`` a float32 is 29.955246, as over HTTP, and not 29.955245971679688: for people.
 
         Raises:
             InvalidRequest: The inputs do not fit; the message says what would.
@@ -89,7 +92,7 @@ class AsyncPredictions:
         answer = await in_thread(
             lambda: grpc.call(self._endpoint, tensors.METHOD, message, headers, timeout_s=timeout)
         )  # fmt: skip
-        return tensors.predict_response(answer)
+        return tensors.predict_response(answer, short=short)
 
     async def _single_output(self, signature: str | None, release: str | None, timeout: float) -> str:
         """The name of the only output of a signature, which REST leaves out; asked for once."""

@@ -6,13 +6,17 @@ import contextlib
 import random
 import time
 from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any
 
+from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.clock import sleep as pause
+from cloud_ml.aio.follow import Written, follow_log
 from cloud_ml.aio.predicting import AsyncPredictions, Inputs
 from cloud_ml.aio.services import AsyncServiceCalls
-from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
-from cloud_ml.models.job import JobEvent
+from cloud_ml.aio.watching import follow_events
+from cloud_ml.errors import InvalidRequest, NotFound, TransportError, TryAgain, WaitTimedOut
+from cloud_ml.models.job import FINISHED, JobEvent
 from cloud_ml.models.service import Service, ServiceLineage, ServiceMetrics, ServiceSignatures, ServiceUpdate
 from cloud_ml.sdk.inference import by_name, check_address, types_of
 from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
@@ -106,6 +110,7 @@ class AsyncServiceHandle:
         grpc: bool = False,
         release: str | None = None,
         timeout: float = 60.0,
+        short: bool = False,
     ) -> Any:
         """Ask the model, as TensorFlow Serving's APIs have it; over HTTP, or over gRPC with ``grpc``.
 
@@ -116,6 +121,8 @@ class AsyncServiceHandle:
             grpc: Ask over gRPC; nothing has to be installed for it.
             release: Who is to answer: ``stable``, ``candidate``, or the number of a release.
             timeout: Seconds.
+            short: Over gRPC, a float32 with as few digits as tell it (29.955246 and not 29.955245971679688), as HTTP
+                has them; a microsecond a value.
 
         Returns:
             The outputs by name; for rows a list of predictions.
@@ -130,7 +137,9 @@ class AsyncServiceHandle:
         columns = by_name(inputs)
         known = await self._types(columns, types or {}, signature)
         given = {**known, **(types or {})}
-        return await predictions.over_grpc(columns, given, signature=signature, release=release, timeout=timeout)
+        return await predictions.over_grpc(
+            columns, given, signature=signature, release=release, timeout=timeout, short=short
+        )  # fmt: skip
 
     async def signatures(self, *, release: str | None = None) -> ServiceSignatures:
         """What the model can be asked: its inputs and outputs; with ``release="candidate"`` what the candidate can.
@@ -155,10 +164,23 @@ class AsyncServiceHandle:
         """What happened to the service, in order; only what came after the event with the id ``after``."""
         return await self._calls.events(self.name, self.version, after=after)
 
+    async def watch_events(self, *, after: int = 0) -> AsyncGenerator[JobEvent]:
+        """What happened to the service and what happens, as it does, until it is gone; cut connections are made anew.
+
+        Only what came after the event with the id ``after``.
+        """
+        stream = follow_events(
+            lambda at: self._calls.watch_events(self.name, self.version, after=at), after=after or None
+        )  # fmt: skip
+        async with aclosing(stream) as events:
+            async for event in events:
+                yield event
+
     async def logs(
         self,
         *,
         replica: int | None = None,
+        previous: bool = False,
         follow: bool = False,
         lines: int | None = None,
         attempt: int | None = None,
@@ -166,17 +188,27 @@ class AsyncServiceHandle:
         """The output of a replica in chunks, as it was written.
 
         Args:
-            replica: Its number; otherwise one that runs.
-            follow: Go on until the replica is gone.
+            replica: Its number, also of one that has ended (``service.ended``); otherwise one that runs.
+            previous: The replica that ended last; it is meant as well where there is none now.
+            follow: Go on until the replica has ended, across cut connections.
             lines: Only the last so many lines of what there is now.
             attempt: Only this attempt, counted from 1; otherwise all, one behind the other.
         """
-        answer = await self._calls.log(
-            self.name, self.version, replica=replica, lines=lines, follow=follow, attempt=attempt
-        )  # fmt: skip
-        async with answer:
-            async for chunk in answer:
-                yield chunk
+        source = ReplicaLog(self._calls, self.name, self.version, replica, attempt, previous=previous)
+        if not follow:
+            async with await source.open(follow=False, lines=lines) as answer:
+                async for chunk in answer:
+                    yield chunk
+            return
+        begun = False
+        try:
+            async with aclosing(follow_log(source, lines=lines, attempt=attempt)) as chunks:
+                async for chunk in chunks:
+                    begun = True
+                    yield chunk
+        except (InvalidRequest, NotFound):
+            if not begun:
+                raise  # else it was deleted meanwhile, with its log
 
     async def update(self, **changes: Any) -> Service:
         """Change fields of the service (``replicas=2``); what makes replicas differ is rolled out one after the other.
@@ -260,6 +292,44 @@ class AsyncServiceHandle:
             await pause(min(delay_s, wait_s))
         else:
             self._failures = 0
+
+
+class ReplicaLog:
+    """The ``LogSource`` of one replica: the one that is meant at first, also when others have come."""
+
+    def __init__(
+        self,
+        calls: AsyncServiceCalls,
+        name: str,
+        version: str,
+        replica: int | None,
+        attempt: int | None,
+        *,
+        previous: bool,
+    ) -> None:
+        self._calls = calls
+        self._name = name
+        self._version = version
+        self._attempt = attempt
+        self._replica = replica
+        self._previous = previous
+
+    async def open(self, *, follow: bool, offset: int = 0, lines: int | None = None) -> AsyncAnswer:
+        """The output without its first ``offset`` bytes."""
+        answer = await self._calls.log(
+            self._name, self._version, replica=self._replica, previous=self._previous, lines=lines, follow=follow,
+            attempt=self._attempt, offset=offset,
+        )  # fmt: skip
+        self._replica, self._previous = int(answer.headers["cloudml-replica"]), False
+        return answer
+
+    async def job(self, newer_than: int | None = None) -> Written:
+        """How the replica stands."""
+        service = await self._calls.get(self._name, self._version, newer_than=newer_than, wait_s=LONG_POLL_S)
+        found = next((one for one in service.replicas if one.number == self._replica), None)
+        if found is None:
+            return Written(service.revision, "Stopped", finished=True)
+        return Written(service.revision, found.phase, found.attempt, finished=found.phase in FINISHED)
 
 
 def changed(changes: Mapping[str, Any]) -> ServiceUpdate:

@@ -22,7 +22,7 @@ from cloud_ml.models.service import (
     ServiceSummary,
     ServiceUpdate,
 )
-from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, segment
+from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, segment, watching
 from cloud_ml.sdk.patience import QUIET_LOG_S
 
 _PATH = "/api/v1/models"
@@ -101,6 +101,10 @@ class AsyncServiceCalls:
         request = Request("GET", f"{_path(name, version)}/events", query={"after": after or None})
         return codec.decode(JobEvents, await self.transport.json(request), ignore_unknown=True).items
 
+    async def watch_events(self, name: str, version: str, *, after: int | None = None) -> AsyncAnswer:
+        """What is said about a service, as server-sent events; see ``watching.follow_events``."""
+        return await self.transport.send(watching(f"{_path(name, version)}/events/watch", after))
+
     async def metrics(self, name: str, version: str) -> ServiceMetrics:
         """What replicas use and were asked."""
         document = await self.transport.json(Request("GET", f"{_path(name, version)}/metrics"))
@@ -126,15 +130,27 @@ class AsyncServiceCalls:
         version: str,
         *,
         replica: int | None = None,
+        previous: bool = False,
         lines: int | None = None,
         follow: bool = False,
         attempt: int | None = None,
+        offset: int = 0,
     ) -> AsyncAnswer:
-        """The output of a replica as a stream of bytes; the header ``cloudml-replica`` says which one it is."""
+        """The output of a replica as a stream of bytes, without the first ``offset``.
+
+        The header ``cloudml-replica`` says which one it is.
+        """
         request = Request(
             "GET",
             f"{_path(name, version)}/logs",
-            query={"replica": replica, "lines": lines, "follow": follow, "attempt": attempt},
+            query={
+                "replica": replica,
+                "previous": previous,
+                "lines": lines,
+                "follow": follow,
+                "attempt": attempt,
+                "offset": offset or None,
+            },
             headers={"Accept": "text/plain, application/json"},
             read_timeout_s=QUIET_LOG_S if follow else READ_TIMEOUT_S,
         )

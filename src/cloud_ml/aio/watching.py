@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
+from collections.abc import AsyncGenerator, AsyncIterable, Awaitable, Callable, Collection
+from contextlib import AbstractAsyncContextManager, aclosing
+from typing import TypeVar
 
 from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.errors import TooMany, TransportError, TryAgain
-from cloud_ml.models.job import JobChange
+from cloud_ml.models.job import JobChange, JobEvent
 from cloud_ml.sdk.patience import PATIENCE
 from cloud_ml.sdk.pieces import EventReader, document_of
 from cloud_ml.sdk.retries import RetryPolicy
 
+T = TypeVar("T")
 Open = Callable[[int | None], Awaitable[AbstractAsyncContextManager[AsyncIterable[bytes]]]]
 """Opens the stream behind an event, or where it begins."""
 
@@ -24,11 +26,43 @@ async def follow_changes(
     patience: RetryPolicy = PATIENCE,
     sleep: Callable[[float], Awaitable[None]] = pause,
 ) -> AsyncGenerator[JobChange]:
-    """Yield change after change, for as long as the caller wants.
+    """Yield change after change, for as long as the caller wants; ``after`` is a revision. See ``follow_stream``."""
+    stream = follow_stream(open_stream, JobChange, ("job", "gone"), after=after, patience=patience, sleep=sleep)
+    async with aclosing(stream) as changes:
+        async for change in changes:
+            yield change
+
+
+async def follow_events(
+    open_stream: Open,
+    *,
+    after: int | None = None,
+    patience: RetryPolicy = PATIENCE,
+    sleep: Callable[[float], Awaitable[None]] = pause,
+) -> AsyncGenerator[JobEvent]:
+    """Yield what is said about a job or a service, until there is no more; ``after`` is the id of an event."""
+    stream = follow_stream(open_stream, JobEvent, ("said",), after=after, patience=patience, sleep=sleep)
+    async with aclosing(stream) as events:
+        async for event in events:
+            yield event
+
+
+async def follow_stream(
+    open_stream: Open,
+    kind: type[T],
+    words: Collection[str],
+    *,
+    after: int | None,
+    patience: RetryPolicy,
+    sleep: Callable[[float], Awaitable[None]],
+) -> AsyncGenerator[T]:
+    """Yield the documents of a stream of events, however often it is cut, until it says that it ends.
 
     Args:
         open_stream: Asks the server.
-        after: Begin behind this revision.
+        kind: What the data of an event is.
+        words: The kinds of events that have it.
+        after: Begin behind the event of that number.
         patience: How many times in a row the server may fail before its error is handed on.
         sleep: Waits between tries.
 
@@ -42,10 +76,12 @@ async def follow_changes(
                 reader = EventReader()
                 async for chunk in chunks:
                     for event in reader.feed(chunk):
-                        change = document_of(JobChange, event.data) if event.kind in ("job", "gone") else None
+                        if event.kind == "end":
+                            return
+                        found = document_of(kind, event.data) if event.kind in words else None
                         failures = 0
-                        if change is not None:
-                            yield change
+                        if found is not None:
+                            yield found
                         # Kept only now: who is cut off while the caller works on an event gets the next one.
                         after = after if event.id is None else event.id
         except TooMany:  # it has been asked a few times, and whoever has too many knows best which to close

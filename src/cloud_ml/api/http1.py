@@ -48,7 +48,7 @@ class Patient(HttpToolsProtocol):
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._in_head = False
-        self._head_bytes = 0
+        self._head_bytes = self._fields_bytes = 0
         self._said: tuple[int, str, str] | None = None
         self._reading: asyncio.TimerHandle | None = None
         self._writing: asyncio.TimerHandle | None = None
@@ -83,7 +83,7 @@ class Patient(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins: it has to be complete in time."""
         super().on_message_begin()
-        self._in_head, self._head_bytes = True, 0
+        self._in_head, self._head_bytes, self._fields_bytes = True, 0, 0
         if self._reading is None:
             self._read_within(self.bounds.header_timeout_s)
 
@@ -97,7 +97,8 @@ class Patient(HttpToolsProtocol):
     def on_header(self, name: bytes, value: bytes) -> None:
         """Count headers and their bytes."""
         super().on_header(name, value)
-        size = len(self.url) + sum(len(one) + len(other) + 4 for one, other in self.headers)
+        self._fields_bytes += len(name) + len(value) + 4
+        size = len(self.url) + self._fields_bytes
         if len(self.headers) > self.bounds.header_count or size > self.bounds.header_bytes:
             self._said = self._too_much()
             raise _Refused

@@ -47,11 +47,13 @@ def each(names: Iterable[str], do: Callable[[str], None]) -> int:
 
 
 def explain(error: CloudMlError) -> str:
-    """The error as text: ``cloudml: message``, then the hint and the code."""
-    code = f"(code: {error.code})"
+    """The error as text: ``cloudml: message``, what is allowed where that does not say it, the hint, the code."""
+    lines = [f"cloudml: {error.message}"]
+    if error.allowed and error.allowed.removeprefix("one of ") not in error.message:
+        lines.append(f"allowed: {error.allowed}")
     if error.hint:
-        return f"cloudml: {error.message}\n  {error.hint} {code}"
-    return f"cloudml: {error.message} {code}"
+        lines.append(error.hint)
+    return "\n  ".join(lines) + f" (code: {error.code})"
 
 
 def _run(command: Callable[[], Any]) -> int:

@@ -140,15 +140,16 @@ def logs(
 
 @jobs.command()
 @click.argument("name", shell_complete=job_names)
+@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended. Ctrl-C ends the output.")
 @output_option()
 @pass_session
-def events(session: Session, name: str, output: str | None) -> None:
+def events(session: Session, name: str, *, follow: bool, output: str | None) -> int:
     """List what happened to a job, and why."""
-    found = session.client.train_job_events(name)
-    if echo_as(output, found, (event.reason for event in found)):
-        return
-    rows = [(local_time(event.at), event.type, event.reason, event.message) for event in found]
-    echo_table(("TIME", "TYPE", "REASON", "MESSAGE"), rows)
+    from cloud_ml.cli.telling import tell, tell_as_it_happens
+
+    if follow:
+        return tell_as_it_happens(session.client.get_train_job(name).watch_events(), output)
+    return tell(session.client.train_job_events(name), output)
 
 
 @jobs.command()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from cloud_ml.sdk.service_handles import ServiceHandle
 
 _EVENTS = 10
+_ENDED = 5
 
 
 @click.command()
@@ -51,6 +52,7 @@ def describe(session: Session, name: str, version: str | None, output: str | Non
     echo_facts(_facts(service, lineage, now), painted="State")
     _show_candidate(service, tried)
     _show_replicas(service)
+    _show_ended(service, now)
     if signatures is not None:
         _show_signatures(service, signatures)
     _show_origin(lineage)
@@ -119,6 +121,25 @@ def _show_replicas(service: Service) -> None:
         for one in service.replicas
     ]
     echo_table(("  NUMBER", "STATE", "RELEASE", "ATTEMPT", "", "MESSAGE"), rows)
+
+
+def _show_ended(service: Service, now: datetime) -> None:
+    if not (last := service.ended[-_ENDED:]):
+        return
+    where, number = f"{service.name} {service.version}", last[-1].number
+    echo(f"\nReplicas that have ended (what one said: cloudml models logs {where} --replica {number}):")
+    rows = [
+        (
+            f"  {one.number}",
+            one.phase,
+            str(one.release or "-"),
+            str(one.attempt),
+            f"{figures.span((now - one.finished_at).total_seconds())} ago" if one.finished_at else "-",
+            one.message or one.reason,
+        )
+        for one in last
+    ]
+    echo_table(("  NUMBER", "STATE", "RELEASE", "ATTEMPT", "ENDED", "MESSAGE"), rows)
 
 
 def _show_signatures(service: Service, found: ServiceSignatures) -> None:

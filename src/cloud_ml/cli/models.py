@@ -71,15 +71,17 @@ def list_models(session: Session, *, output: str | None, name: str | None, limit
 @models.command()
 @NAME
 @VERSION
+@click.option("-f", "--follow", is_flag=True, help="Go on until the service is gone. Ctrl-C ends the output.")
 @output_option()
 @pass_session
-def events(session: Session, name: str, version: str | None, output: str | None) -> None:
+def events(session: Session, name: str, version: str | None, *, follow: bool, output: str | None) -> int:
     """List what happened to a service, and why."""
-    found = session.client.model_service_events(*named(session, name, version))
-    if echo_as(output, found, (event.reason for event in found)):
-        return
-    rows = [(local_time(event.at), event.type, event.reason, event.message) for event in found]
-    echo_table(("TIME", "TYPE", "REASON", "MESSAGE"), rows)
+    from cloud_ml.cli.telling import tell, tell_as_it_happens
+
+    where = named(session, name, version)
+    if follow:
+        return tell_as_it_happens(session.client.get_model_service(*where).watch_events(), output)
+    return tell(session.client.model_service_events(*where), output)
 
 
 @models.command()

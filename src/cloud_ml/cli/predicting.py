@@ -67,12 +67,12 @@ def predict(
         answer = (
             at.over_http(values, signature=signature, release=release, timeout=timeout)
             if http
-            else at.over_grpc(values, types, signature=signature, release=release, timeout=timeout)
+            else at.over_grpc(values, types, signature=signature, release=release, timeout=timeout, short=True)
         )
     else:
         handle = session.client.get_model_service(*named(session, model, version or model_version))
         answer = handle.predict(
-            values, types=types, signature=signature, grpc=not http, release=release, timeout=timeout
+            values, types=types, signature=signature, grpc=not http, release=release, timeout=timeout, short=True
         )  # fmt: skip
     if output is None:  # an output is a line: a column of a hundred rows is no screen that somebody scrolls through
         lines = (f"  {json.dumps(key)}: {json.dumps(value, ensure_ascii=False)}" for key, value in answer.items())

@@ -14,7 +14,7 @@ from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.domain.services.routes import Backend, Route
-from cloud_ml.domain.services.scale import candidates_of
+from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.spec import TEMPLATE_LABEL
 from cloud_ml.engines.base import Doors
 
@@ -105,12 +105,17 @@ def route(service: ServiceRecord, backends: Collection[Backend] = (), *, port: i
 
 
 def _share(service: ServiceRecord, backends: Collection[Backend]) -> int:
-    """Percent of calls for the candidate: what was asked for, or as much of it as there are replicas of it."""
+    """Percent of calls for the candidate: what was asked for, or as much of it as there are replicas of it.
+
+    Where what is served lacks replicas as well, as both do while they grow, the candidate lacks what it has fewer.
+    """
     tried, wanted = service.spec.candidate, candidates_of(service.spec, service.status)
     if tried is None or not wanted:
         return 0
-    there = sum(each.release == tried.template for each in backends)
-    return tried.share * min(there, wanted) // wanted
+    there = min(wanted, sum(each.release == tried.template for each in backends))
+    count = replicas_of(service.spec, service.status)
+    serving = min(count, sum(each.release != tried.template for each in backends)) or count
+    return min(tried.share, tried.share * there * count // (wanted * serving))
 
 
 def _wanted(service: ServiceRecord) -> bool:

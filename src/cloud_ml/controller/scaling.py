@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from cloud_ml.controller.gateway import Gateway
 from cloud_ml.domain.services.decide import ServiceRecord
-from cloud_ml.domain.services.scale import Policy, Sample, policy_of, replicas_of, scaled
+from cloud_ml.domain.services.scale import RECENT_S, Policy, Sample, policy_of, replicas_of, scaled
 
 _LOOK_S = 1.0
 
@@ -79,7 +79,7 @@ class Scaling:
             if samples and figures.busy_s < samples[-1].busy_s:
                 samples.clear()  # another gateway counts from the beginning
             samples.append(Sample(now, figures.busy_s, figures.quiet_s))
-            while len(samples) > 2 and now - samples[1].at_s > self._down_s:
+            while len(samples) > 2 and now - samples[1].at_s > max(self._down_s, RECENT_S):
                 samples.popleft()
             if scaled(policy, current, samples) != current:
                 self._changed(uid)

@@ -130,6 +130,7 @@ class Services:
                 clock=self._clock,
                 offload=self._offload,
                 fence=fence,
+                keep_ended=self._serving.kept_replicas,
             ),
         )
         on_replicas = crew(

@@ -61,6 +61,7 @@ class Slots:
         self._opened = opened
         self._held: dict[str, Amounts] = {}
         self._held_by: dict[str, dict[str, Amounts]] = {}
+        self._sums: dict[str, Amounts] = {}  # of what organisations hold, as far as they were asked for
         self._lines: dict[str, list[_Turn]] = {}
         self._waiting: dict[str, Amounts] = {}
 
@@ -115,8 +116,10 @@ class Slots:
         freed = self._held.pop(uid, None) is not None
         if freed:
             for org, held in list(self._held_by.items()):
-                if held.pop(uid, None) is not None and not held:
-                    del self._held_by[org]
+                if held.pop(uid, None) is not None:
+                    self._sums.pop(org, None)
+                    if not held:
+                        del self._held_by[org]
         waited = self._waiting.pop(uid, None) is not None
         if freed:
             for line in self._of_all_kinds:
@@ -133,6 +136,7 @@ class Slots:
     def _hold(self, uid: str, org: str, amounts: Amounts) -> None:
         self._held[uid] = amounts
         self._held_by.setdefault(org, {})[uid] = amounts
+        self._sums.pop(org, None)
 
     def _wake_first(self) -> None:
         uid = self._first()
@@ -166,7 +170,11 @@ class Slots:
         return quotas.excess(self._quota_of(org), wanted, self._given(org), elsewhere=elsewhere, kind=self._kind)
 
     def _given(self, org: str) -> Amounts:
-        return quotas.together(list(self._held_by.get(org, {}).values()))
+        if (held := self._held_by.get(org)) is None:
+            return quotas.NOTHING
+        if org not in self._sums:
+            self._sums[org] = quotas.together(list(held.values()))
+        return self._sums[org]
 
     def _fits(self, wanted: Amounts) -> bool:
         taken = sum(amounts.memory_bytes or 0 for amounts in self._held.values())

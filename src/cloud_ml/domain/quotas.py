@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
@@ -118,7 +118,12 @@ def asked(spec: JobSpec) -> Amounts:
 
 def together(amounts: Sequence[Amounts]) -> Amounts:
     """The sum; what nobody named counts as nothing."""
-    return Amounts(**{one.name: sum(getattr(amount, one.name) or 0 for amount in amounts) for one in fields(Amounts)})
+    return Amounts(
+        cpu_millis=sum(amount.cpu_millis or 0 for amount in amounts),
+        memory_bytes=sum(amount.memory_bytes or 0 for amount in amounts),
+        gpus=sum(amount.gpus or 0 for amount in amounts),
+        count=sum(amount.count or 0 for amount in amounts),
+    )
 
 
 def excess(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -114,9 +115,9 @@ class _Made:
     def interpreter(self) -> Interpreter:
         return Interpreter(Path(self.python), Path(self.prefix), self.version)
 
-    @property
-    def sites(self) -> list[Path]:
-        return [Path(folder) for folder in self.site_folders]
+    @functools.cached_property
+    def sites(self) -> tuple[Path, ...]:
+        return tuple(Path(folder) for folder in self.site_folders)
 
 
 @dataclass(frozen=True)

@@ -146,7 +146,7 @@ def read(environ: Mapping[str, str] | None = None, files: Iterable[Path] | None 
         cert=cert if cert and Path(cert).exists() else None,
         no_index=values.get("no-index", "").strip().lower() in _TRUE,
         proxy=values.get("proxy", "").strip() or None,
-        kept={name: value for name, value in environ.items() if name in _KEPT or name.startswith("UV_")},
+        kept={name: environ[name] for name in environ if name in _KEPT or name.startswith("UV_")},
     )
 
 

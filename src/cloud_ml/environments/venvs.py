@@ -1,130 +1,41 @@
-"""Virtual environments that a job left as they were, kept for the next one that needs the same.
-
-Making one and removing it again is twenty changes of a file system, most of what a short job costs there. A kept
-one is taken and given back by renaming, so nobody ever has it together with somebody else.
-"""
+"""Virtual environments that a job left as they were, kept for the next one that needs the same."""
 
 from __future__ import annotations
 
-import contextlib
-import itertools
-import os
-import stat
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from cloud_ml.environments.files import digest_of
 from cloud_ml.environments.interpreter import Interpreter
-from cloud_ml.environments.removing import remove
+from cloud_ml.environments.kept import Kept
 from cloud_ml.environments.venv import make_venv
 
-_SHELVES, _PER_SHELF = 32, 4
 _FORMAT = 1
-_LONGEST = 1 << 20
-_numbers = itertools.count()
-
-_Facts = Mapping[str, tuple[object, ...]]
 
 
 class Venvs:
     """The virtual environment of one job, from the tenant's shelves or new.
 
     Args:
-        folder: The tenant's shelves, on the file system of the jobs' folders; out of reach of jobs.
+        folder: The tenant's shelves; see ``Kept``.
         own: Gives a new one to the user of the tenant's jobs.
     """
 
     def __init__(self, folder: Path, own: Callable[[Path], None]) -> None:
-        self._folder = folder
+        self._kept = Kept(folder)
         self._own = own
-        self._shelf: Path | None = None
-        self._facts: _Facts = {}
 
     def make(self, target: Path, interpreter: Interpreter, sites: Sequence[Path]) -> None:
         """Have ``target`` become an environment like one that ``make_venv`` makes."""
-        self._shelf = self._folder / digest_of(
-            _FORMAT, str(interpreter.path), interpreter.version, list(map(str, sites))
-        )
-        if not self._taken(self._shelf, target):
+
+        def fresh(target: Path) -> None:
             target.mkdir(mode=0o700, exist_ok=True)
             make_venv(target, interpreter, sites)
             self._own(target)
-        self._facts = dict(_look(target))
+
+        shelf = digest_of(_FORMAT, str(interpreter.path), interpreter.version, list(map(str, sites)))
+        self._kept.take(shelf, target, fresh)
 
     def give_back(self, target: Path) -> None:
-        """Keep ``target`` if no process of the job, which are all gone, has changed anything in it; else remove it."""
-        with contextlib.suppress(OSError):
-            if self._shelf is not None and _unchanged(target, self._facts) and self._room_on(self._shelf):
-                target.rename(self._shelf / _name())
-                return
-        remove(target)
-
-    def _taken(self, shelf: Path, target: Path) -> bool:
-        try:
-            kept = os.listdir(shelf)  # noqa: PTH208
-        except OSError:
-            return False
-        for name in kept:
-            with contextlib.suppress(OSError):  # another job was quicker
-                (shelf / name).rename(target)
-                return True
-        return False
-
-    def _room_on(self, shelf: Path) -> bool:
-        try:
-            return len(os.listdir(shelf)) < _PER_SHELF  # noqa: PTH208
-        except FileNotFoundError:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            others = [one for one in self._folder.iterdir() if not one.name.startswith(".")]
-            if len(others) >= _SHELVES:
-                _discard(min(others, key=lambda one: one.stat().st_mtime))
-            shelf.mkdir(exist_ok=True, mode=0o700)
-            return True
-
-
-def clear(folder: Path) -> None:
-    """Remove all that is kept, whatever is taken or given back meanwhile."""
-    for shelf in folder.glob("*/*"):
-        _discard(shelf)
-
-
-def _discard(shelf: Path) -> None:
-    """Out of everybody's sight first: what is half removed must not be taken."""
-    aside = shelf if shelf.name.startswith(".") else shelf.with_name(f".{_name()}")
-    with contextlib.suppress(OSError):
-        if aside != shelf:
-            shelf.rename(aside)
-        remove(aside)
-
-
-def _name() -> str:
-    return f"{os.getpid()}-{os.times().elapsed:.2f}-{next(_numbers)}"
-
-
-def _look(folder: Path) -> Iterator[tuple[str, tuple[object, ...]]]:
-    """All that can differ in ``folder``, and when it last did, which no user can set; a folder before what is in it.
-
-    Times alone would do if they were not as coarse as the ticks of a clock.
-    """
-    waiting = [str(folder)]
-    while waiting:
-        path = waiting.pop()
-        facts = os.lstat(path)
-        content: bytes | str = b""
-        if stat.S_ISLNK(facts.st_mode):
-            content = os.readlink(path)  # noqa: PTH115
-        elif stat.S_ISREG(facts.st_mode) and facts.st_size <= _LONGEST:
-            content = Path(path).read_bytes()
-        yield path, (facts.st_ino, facts.st_mode, facts.st_uid, facts.st_nlink, facts.st_ctime_ns, content)
-        if stat.S_ISDIR(facts.st_mode):
-            waiting += [entry.path for entry in os.scandir(path)]
-
-
-def _unchanged(folder: Path, before: _Facts) -> bool:
-    """Looks no further than the first difference: a job may have installed much."""
-    count = 0
-    for path, facts in _look(folder):
-        if before.get(path) != facts:
-            return False
-        count += 1
-    return count == len(before)
+        """Keep ``target`` if nothing in it was changed; else remove it."""
+        self._kept.give_back(target)

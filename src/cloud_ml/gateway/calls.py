@@ -14,6 +14,7 @@ from cloud_ml.gateway.replica import Replica
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.frames import literal
+from cloud_ml.serving.http2.stream import Received
 
 if TYPE_CHECKING:
     from cloud_ml.gateway.services import Service
@@ -82,11 +83,12 @@ def _final(*, too_large: bool, broken: bool) -> Refusal | None:
     return answers.TOO_LARGE if too_large else answers.BROKEN if broken else None
 
 
-class GrpcCall(Call):
-    """A call over HTTP/2, whose answer is passed on when it is whole."""
+class _Http2Call(Call):
+    """A call over HTTP/2: a stream of the caller's, and the client to the replica once there is one."""
 
-    __slots__ = ("_body", "_client", "_connection", "_head", "_stream", "_timeout")
     streams = False
+    """Whether it is told of the answer piece by piece."""
+    __slots__ = ("_client", "_connection", "_head", "_stream")
 
     def __init__(
         self,
@@ -94,26 +96,19 @@ class GrpcCall(Call):
         connection: Http2Connection[Any],
         stream: int,
         head: bytes,
-        body: bytes,
         *,
-        timeout: bytes,
         deadline: float,
         safe: bool,
-        asked: str = "",
+        asked: str,
     ) -> None:
         super().__init__(service, deadline, safe=safe, asked=asked)
         self._connection = connection
         self._stream = stream
         self._head = head
-        self._body = body
-        self._timeout = timeout
         self._client: Http2Client | None = None
 
     def waits(self) -> bool:
         return self._connection.waits(self._stream)
-
-    def refuse(self, refusal: Refusal) -> None:
-        self._connection.answer(self._stream, answers.grpc_block(refusal))
 
     def send(self, replica: Replica) -> None:
         replica.grpc(self)
@@ -121,8 +116,54 @@ class GrpcCall(Call):
     def over(self, client: Http2Client | Http1Client) -> None:
         """There is a connection."""
         assert isinstance(client, Http2Client)
-        if not self.service.goes(self):
-            return
+        if self.service.goes(self):
+            self._begin(client)
+
+    def cancel(self) -> None:
+        if self._client is not None:
+            self._client.cancel(self)
+
+    def began(self, head: bytes) -> None:
+        """The replica answers; told of what ``streams``."""
+
+    def piece(self, data: bytes) -> None:
+        """A piece of the answer; told of what ``streams``."""
+
+    @abc.abstractmethod
+    def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
+        """The answer is over."""
+
+    @abc.abstractmethod
+    def _begin(self, client: Http2Client) -> None:
+        """Ask the replica."""
+
+
+class GrpcCall(_Http2Call):
+    """A call whose answer is passed on when it is whole."""
+
+    __slots__ = ("_body", "_timeout")
+
+    def __init__(
+        self,
+        service: Service,
+        connection: Http2Connection[Any],
+        stream: int,
+        head: bytes,
+        body: Received,
+        *,
+        timeout: bytes,
+        deadline: float,
+        safe: bool,
+        asked: str = "",
+    ) -> None:
+        super().__init__(service, connection, stream, head, deadline=deadline, safe=safe, asked=asked)
+        self._body = body
+        self._timeout = timeout
+
+    def refuse(self, refusal: Refusal) -> None:
+        self._connection.answer(self._stream, answers.grpc_block(refusal))
+
+    def _begin(self, client: Http2Client) -> None:
         self._client = client
         head = self._head
         if self._timeout:
@@ -130,26 +171,15 @@ class GrpcCall(Call):
             head += literal("grpc-timeout", left.decode())
         client.call(head, self._body, self)
 
-    def cancel(self) -> None:
-        if self._client is not None:
-            self._client.cancel(self)
-
-    def began(self, head: bytes) -> None:
-        """Not told: see ``streams``."""
-
-    def piece(self, data: bytes) -> None:
-        """Not told: see ``streams``."""
-
     def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
-        """The answer is whole."""
         self.service.done(self, well=_WELL in (trailers or head))
         self._connection.answer(self._stream, head + grpc_mark(self.release), (size, body), trailers)
 
 
-class StreamCall(Call):
+class StreamCall(_Http2Call):
     """A call that is passed on piece by piece, both ways: see ``serving.http2.stream.Sink``. It is tried once."""
 
-    __slots__ = ("_begun", "_client", "_connection", "_early", "_ended", "_head", "_number", "_stream")
+    __slots__ = ("_begun", "_early", "_ended", "_number")
     streams = True
     lasting = True
 
@@ -163,32 +193,18 @@ class StreamCall(Call):
         deadline: float,
         asked: str = "",
     ) -> None:
-        super().__init__(service, deadline, safe=False, asked=asked)
-        self._connection = connection
-        self._stream = stream
-        self._head = head
+        super().__init__(service, connection, stream, head, deadline=deadline, safe=False, asked=asked)
         self._early = b""
         self._ended = False
         self._begun = False
-        self._client: Http2Client | None = None
         self._number = 0
-
-    def waits(self) -> bool:
-        return self._connection.waits(self._stream)
 
     def refuse(self, refusal: Refusal) -> None:
         self._connection.finish(
             self._stream, answers.grpc_trailers(refusal) if self._begun else answers.grpc_block(refusal)
         )
 
-    def send(self, replica: Replica) -> None:
-        replica.grpc(self)
-
-    def over(self, client: Http2Client | Http1Client) -> None:
-        """There is a connection."""
-        assert isinstance(client, Http2Client)
-        if not self.service.goes(self):
-            return
+    def _begin(self, client: Http2Client) -> None:
         self._number = client.begin(self._head, self)
         if not self._number:
             self.failed(refused=False)
@@ -211,21 +227,14 @@ class StreamCall(Call):
             self.cancel()
             self.refuse(answers.TOO_MANY)
 
-    def cancel(self) -> None:
-        if self._client is not None:
-            self._client.cancel(self)
-
     def began(self, head: bytes) -> None:
-        """The replica answers."""
         self._begun = True
         self._connection.begin(self._stream, head + grpc_mark(self.release))
 
     def piece(self, data: bytes) -> None:
-        """A piece of the answer."""
         self._connection.push(self._stream, data)
 
     def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
-        """The answer is over."""
         self.service.done(self)
         self._connection.finish(self._stream, trailers if self._begun else head + grpc_mark(self.release))
 

@@ -17,7 +17,7 @@ from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
-from cloud_ml.serving.http2.stream import Sink
+from cloud_ml.serving.http2.stream import Received, Sink
 
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _RELEASE = HEADER.encode()
@@ -91,7 +91,11 @@ class GrpcFront:
         head.block = b"".join(parts)
         return head
 
-    def serve(self, connection: Http2Connection[GrpcHead], stream: int, head: GrpcHead, body: bytes) -> None:
+    def length(self, head: GrpcHead, begun: memoryview) -> int:
+        """See ``serving.http2.connection.Service``: a message has its length before it, and a byte before that."""
+        return int.from_bytes(begun[1:5], "big") + 5 if len(begun) >= 5 else 0
+
+    def serve(self, connection: Http2Connection[GrpcHead], stream: int, head: GrpcHead, body: Received) -> None:
         """See ``serving.http2.connection.Service``."""
         service = self._service
         refusal = head.refusal or service.refusal(head.token)

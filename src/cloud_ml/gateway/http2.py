@@ -18,7 +18,7 @@ from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.frames import ConnectionFault
 from cloud_ml.serving.http2.headers import LONGEST, REMEMBERED, WatchedTable
 from cloud_ml.serving.http2.outgoing import Outgoing
-from cloud_ml.serving.http2.stream import Stream
+from cloud_ml.serving.http2.stream import Received, Stream
 from cloud_ml.serving.turns import Turns
 
 _DROPPED = {
@@ -89,7 +89,7 @@ class Http2Client(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._answers = _Answers(limits.head_bytes)
         self._calls: dict[int, _Call] = {}
-        self._ahead: deque[tuple[bytes, bytes, Caller]] = deque()
+        self._ahead: deque[tuple[bytes, Received, Caller]] = deque()
         self._forgotten: dict[int, None] = {}
         self._next = 1
         self._most = 100  # until the replica says another number
@@ -127,7 +127,7 @@ class Http2Client(asyncio.Protocol):
 
     # --- calls out ---
 
-    def call(self, head: bytes, body: bytes, caller: Caller) -> None:
+    def call(self, head: bytes, body: Received, caller: Caller) -> None:
         """Send a whole request; ``head`` is a block of headers that needs no table. Only while ``open``."""
         if len(self._calls) >= self._most:
             self._ahead.append((head, body, caller))

@@ -20,6 +20,7 @@ _CPU = re.compile(r"[0-9]+(\.[0-9]{1,2})?")
 _MEMORY = re.compile(r"([0-9]+(?:\.[0-9]{1,2})?)([KMG])")
 _LONGEST_S = 100 * 366 * 86400
 _DURATION = re.compile(r"(?:(\d+)d)?(?:(\d+)h)?(?:(\d+)m)?(?:(\d+)s)?")
+_NOT_IN_KEYS = re.compile(r"[\x00-\x1f\\\x7f]")
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
@@ -217,7 +218,7 @@ def check_key(field: str, key: str, *, whole: str | None = None) -> str:
         bad = any(part in ("", ".", "..") or len(part.encode()) > 255 for part in parts) or len(key.encode()) > 1024
     except UnicodeEncodeError:  # lone surrogates: JSON lets them through, no path can hold them
         bad = True
-    if bad or any(ord(c) < 32 or c in "\\\x7f" for c in key):
+    if bad or _NOT_IN_KEYS.search(key):
         raise refuse(
             field,
             whole if whole is not None else key,

@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+FINISHED = ("Succeeded", "Failed", "Stopped")
+"""Phases after which nothing follows, of a job and of a replica."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class JobUsage:
@@ -57,7 +60,7 @@ class Job:
     @property
     def finished(self) -> bool:
         """Whether nothing can follow any more."""
-        return self.phase in ("Succeeded", "Failed", "Stopped")
+        return self.phase in FINISHED
 
     @property
     def succeeded(self) -> bool:

@@ -29,6 +29,23 @@ class Replica:
 
 
 @dataclass(frozen=True, kw_only=True)
+class EndedReplica:
+    """A replica that is no more, of which the output is kept. ``reason`` says how its last attempt ended."""
+
+    number: int
+    uid: str
+    phase: str
+    attempt: int = 1
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    signal: str | None = None
+    release: int = 0
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
 class ServiceCandidate:
     """A release that is tried beside the stable one: ``share`` percent of calls go to it once it answers.
 
@@ -65,7 +82,8 @@ class Service:
     ``phase`` is the platform's word and ``state`` that of the original wire; ``address`` is ``host:port`` for gRPC
     and HTTP, empty while there is none; ``tls`` says whether it speaks TLS. ``spec`` holds the fields that were given.
     ``release`` is the number of what is served, whose replicas ``wanted`` and ``ready`` count; ``earlier`` are those
-    that a rollback leads to, the latest last.
+    that a rollback leads to, the latest last. ``ended`` are replicas that are no more and whose output is kept, the
+    latest last.
     """
 
     uid: str
@@ -90,6 +108,7 @@ class Service:
     release: int = 0
     candidate: ServiceCandidate | None = None
     earlier: list[EarlierRelease] = field(default_factory=list)
+    ended: list[EndedReplica] = field(default_factory=list)
 
     @property
     def url(self) -> str:

@@ -153,7 +153,15 @@ class ModelServices:
         return self._services.metrics(name, version)
 
     def model_service_logs(
-        self, name: str, version: str, *, replica: int | None = None, follow: bool = False, lines: int | None = None
+        self,
+        name: str,
+        version: str,
+        *,
+        replica: int | None = None,
+        previous: bool = False,
+        follow: bool = False,
+        lines: int | None = None,
+        attempt: int | None = None,
     ) -> Generator[bytes]:
         """The output of a replica in chunks; see ``ServiceHandle.logs``.
 
@@ -162,7 +170,9 @@ class ModelServices:
             InvalidRequest: There is no such replica.
         """
         service = self.get_model_service(name, version)
-        with closing(service.logs(replica=replica, follow=follow, lines=lines)) as chunks:
+        with closing(
+            service.logs(replica=replica, previous=previous, follow=follow, lines=lines, attempt=attempt)
+        ) as chunks:
             yield from chunks
 
     def predict(

@@ -16,7 +16,7 @@ from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.follow import follow_log
 from cloud_ml.sdk.jobs import JobCalls
 from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
-from cloud_ml.sdk.watching import follow_changes
+from cloud_ml.sdk.watching import follow_changes, follow_events
 
 
 class JobHandle:
@@ -105,6 +105,15 @@ class JobHandle:
     def events(self, *, after: int = 0) -> list[JobEvent]:
         """What happened to the job, in order; only what came after the event with the id ``after``."""
         return self._calls.events(self.uid, after=after)
+
+    def watch_events(self, *, after: int = 0) -> Generator[JobEvent]:
+        """What happened to the job and what happens, as it does, until it has ended; cut connections are made anew.
+
+        Only what came after the event with the id ``after``.
+        """
+        stream = follow_events(lambda at: self._calls.watch_events(self.uid, after=at), after=after or None)
+        with closing(stream) as events:
+            yield from events
 
     def watch(self) -> Generator[Job]:
         """The job as it stands, and again after each change, until it has ended or is gone; nothing is polled.

@@ -124,6 +124,8 @@ class Response:
             name, colon, value = line.partition(":")
             if not colon:
                 raise NotHttp(f"a header without a colon: {line[:40]!r}")
+            if "\r" in line:  # RFC 9112, section 2.2: others take it for the end of a line
+                raise NotHttp(f"a carriage return inside a header: {line[:40]!r}")
             name, value = name.strip().lower(), value.strip()
             if name == "content-length" and found.get(name, value) != value:
                 raise NotHttp("the content length is given twice")

@@ -9,6 +9,7 @@ from typing import Any
 from urllib.parse import quote
 
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.sdk.patience import QUIET_WATCH_S
 from cloud_ml.sdk.progress import Progress, counted
 from cloud_ml.sdk.retries import is_repeatable
 
@@ -83,6 +84,14 @@ class Request:
     def repeatable(self) -> bool:
         """Whether it may be sent again after it may have been carried out."""
         return self.same_twice or is_repeatable(self.method, idempotency_key=self.idempotency_key)
+
+
+def watching(path: str, after: int | None) -> Request:
+    """A request for server-sent events, from behind that of a number."""
+    return Request(
+        "GET", path, query={"after": after}, headers={"Accept": "text/event-stream, application/json"},
+        read_timeout_s=QUIET_WATCH_S,
+    )  # fmt: skip
 
 
 def head_of(host: str, request: Request, target: str, headers: Mapping[str, str]) -> bytes:

@@ -7,16 +7,20 @@ import contextlib
 import random
 import time
 from collections.abc import Generator, Mapping
+from contextlib import closing
 from typing import Any
 
-from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
-from cloud_ml.models.job import JobEvent
+from cloud_ml.errors import InvalidRequest, NotFound, TransportError, TryAgain, WaitTimedOut
+from cloud_ml.models.job import FINISHED, JobEvent
 from cloud_ml.models.service import Service, ServiceLineage, ServiceMetrics, ServiceSignatures, ServiceUpdate
+from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.clock import sleep as pause
+from cloud_ml.sdk.follow import Written, follow_log
 from cloud_ml.sdk.inference import by_name, check_address, types_of
 from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
 from cloud_ml.sdk.predicting import Inputs, Predictions
 from cloud_ml.sdk.services import ServiceCalls
+from cloud_ml.sdk.watching import follow_events
 
 
 class ServiceHandle:
@@ -107,6 +111,7 @@ class ServiceHandle:
         grpc: bool = False,
         release: str | None = None,
         timeout: float = 60.0,
+        short: bool = False,
     ) -> Any:
         """Ask the model, as TensorFlow Serving's APIs have it; over HTTP, or over gRPC with ``grpc``.
 
@@ -117,6 +122,8 @@ class ServiceHandle:
             grpc: Ask over gRPC; nothing has to be installed for it.
             release: Who is to answer: ``stable``, ``candidate``, or the number of a release.
             timeout: Seconds.
+            short: Over gRPC, a float32 with as few digits as tell it (29.955246 and not 29.955245971679688), as HTTP
+                has them; a microsecond a value.
 
         Returns:
             The outputs by name; for rows a list of predictions.
@@ -131,7 +138,9 @@ class ServiceHandle:
         columns = by_name(inputs)
         known = self._types(columns, types or {}, signature)
         given = {**known, **(types or {})}
-        return predictions.over_grpc(columns, given, signature=signature, release=release, timeout=timeout)
+        return predictions.over_grpc(
+            columns, given, signature=signature, release=release, timeout=timeout, short=short
+        )  # fmt: skip
 
     def signatures(self, *, release: str | None = None) -> ServiceSignatures:
         """What the model can be asked: its inputs and outputs; with ``release="candidate"`` what the candidate can.
@@ -156,10 +165,22 @@ class ServiceHandle:
         """What happened to the service, in order; only what came after the event with the id ``after``."""
         return self._calls.events(self.name, self.version, after=after)
 
+    def watch_events(self, *, after: int = 0) -> Generator[JobEvent]:
+        """What happened to the service and what happens, as it does, until it is gone; cut connections are made anew.
+
+        Only what came after the event with the id ``after``.
+        """
+        stream = follow_events(
+            lambda at: self._calls.watch_events(self.name, self.version, after=at), after=after or None
+        )  # fmt: skip
+        with closing(stream) as events:
+            yield from events
+
     def logs(
         self,
         *,
         replica: int | None = None,
+        previous: bool = False,
         follow: bool = False,
         lines: int | None = None,
         attempt: int | None = None,
@@ -167,16 +188,26 @@ class ServiceHandle:
         """The output of a replica in chunks, as it was written.
 
         Args:
-            replica: Its number; otherwise one that runs.
-            follow: Go on until the replica is gone.
+            replica: Its number, also of one that has ended (``service.ended``); otherwise one that runs.
+            previous: The replica that ended last; it is meant as well where there is none now.
+            follow: Go on until the replica has ended, across cut connections.
             lines: Only the last so many lines of what there is now.
             attempt: Only this attempt, counted from 1; otherwise all, one behind the other.
         """
-        answer = self._calls.log(
-            self.name, self.version, replica=replica, lines=lines, follow=follow, attempt=attempt
-        )  # fmt: skip
-        with answer:
-            yield from answer
+        source = ReplicaLog(self._calls, self.name, self.version, replica, attempt, previous=previous)
+        if not follow:
+            with source.open(follow=False, lines=lines) as answer:
+                yield from answer
+            return
+        begun = False
+        try:
+            with closing(follow_log(source, lines=lines, attempt=attempt)) as chunks:
+                for chunk in chunks:
+                    begun = True
+                    yield chunk
+        except (InvalidRequest, NotFound):
+            if not begun:
+                raise  # else it was deleted meanwhile, with its log
 
     def update(self, **changes: Any) -> Service:
         """Change fields of the service (``replicas=2``); what makes replicas differ is rolled out one after the other.
@@ -260,6 +291,44 @@ class ServiceHandle:
             pause(min(delay_s, wait_s))
         else:
             self._failures = 0
+
+
+class ReplicaLog:
+    """The ``LogSource`` of one replica: the one that is meant at first, also when others have come."""
+
+    def __init__(
+        self,
+        calls: ServiceCalls,
+        name: str,
+        version: str,
+        replica: int | None,
+        attempt: int | None,
+        *,
+        previous: bool,
+    ) -> None:
+        self._calls = calls
+        self._name = name
+        self._version = version
+        self._attempt = attempt
+        self._replica = replica
+        self._previous = previous
+
+    def open(self, *, follow: bool, offset: int = 0, lines: int | None = None) -> Answer:
+        """The output without its first ``offset`` bytes."""
+        answer = self._calls.log(
+            self._name, self._version, replica=self._replica, previous=self._previous, lines=lines, follow=follow,
+            attempt=self._attempt, offset=offset,
+        )  # fmt: skip
+        self._replica, self._previous = int(answer.headers["cloudml-replica"]), False
+        return answer
+
+    def job(self, newer_than: int | None = None) -> Written:
+        """How the replica stands."""
+        service = self._calls.get(self._name, self._version, newer_than=newer_than, wait_s=LONG_POLL_S)
+        found = next((one for one in service.replicas if one.number == self._replica), None)
+        if found is None:
+            return Written(service.revision, "Stopped", finished=True)
+        return Written(service.revision, found.phase, found.attempt, finished=found.phase in FINISHED)
 
 
 def changed(changes: Mapping[str, Any]) -> ServiceUpdate:

@@ -22,7 +22,7 @@ from cloud_ml.models.service import (
     ServiceUpdate,
 )
 from cloud_ml.sdk.answers import Answer
-from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, segment
+from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, segment, watching
 from cloud_ml.sdk.patience import QUIET_LOG_S
 from cloud_ml.sdk.transport import Transport
 
@@ -101,6 +101,10 @@ class ServiceCalls:
         request = Request("GET", f"{_path(name, version)}/events", query={"after": after or None})
         return codec.decode(JobEvents, self.transport.json(request), ignore_unknown=True).items
 
+    def watch_events(self, name: str, version: str, *, after: int | None = None) -> Answer:
+        """What is said about a service, as server-sent events; see ``watching.follow_events``."""
+        return self.transport.send(watching(f"{_path(name, version)}/events/watch", after))
+
     def metrics(self, name: str, version: str) -> ServiceMetrics:
         """What replicas use and were asked."""
         document = self.transport.json(Request("GET", f"{_path(name, version)}/metrics"))
@@ -126,15 +130,27 @@ class ServiceCalls:
         version: str,
         *,
         replica: int | None = None,
+        previous: bool = False,
         lines: int | None = None,
         follow: bool = False,
         attempt: int | None = None,
+        offset: int = 0,
     ) -> Answer:
-        """The output of a replica as a stream of bytes; the header ``cloudml-replica`` says which one it is."""
+        """The output of a replica as a stream of bytes, without the first ``offset``.
+
+        The header ``cloudml-replica`` says which one it is.
+        """
         request = Request(
             "GET",
             f"{_path(name, version)}/logs",
-            query={"replica": replica, "lines": lines, "follow": follow, "attempt": attempt},
+            query={
+                "replica": replica,
+                "previous": previous,
+                "lines": lines,
+                "follow": follow,
+                "attempt": attempt,
+                "offset": offset or None,
+            },
             headers={"Accept": "text/plain, application/json"},
             read_timeout_s=QUIET_LOG_S if follow else READ_TIMEOUT_S,
         )

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cloud_ml.errors import InvalidRequest, TransportError
+from cloud_ml.sdk.shortest import shortest
 
 METHOD = "/tensorflow.serving.PredictionService/Predict"
 
@@ -32,6 +33,8 @@ TYPES: Mapping[str, _Type] = {
     "uint32": _Type(22, "I", 16), "uint64": _Type(23, "Q", 17),
 }  # fmt: skip
 _BFLOAT16 = 14
+_SINGLE = (1, 19, _BFLOAT16)
+"""Types whose values are no more than single precision."""
 _BY_NUMBER = {one.number: (name, one) for name, one in TYPES.items()}
 _OTHER_NAMES = {"float": "float32", "double": "float64", "half": "float16", "int": "int32", "str": "string",
                 "object": "string", "bytes": "string"}  # fmt: skip
@@ -54,14 +57,14 @@ def predict_request(
     return _bytes(1, spec) + b"".join(entries)
 
 
-def predict_response(content: bytes) -> dict[str, Any]:
-    """The outputs of a ``PredictResponse``, by name.
+def predict_response(content: bytes, *, short: bool = False) -> dict[str, Any]:
+    """The outputs of a ``PredictResponse``, by name; ``short`` is as in ``shortest``.
 
     Raises:
         TransportError: It is none.
     """
     try:
-        return dict(_output(value) for field, value in _fields(content) if field == 1)
+        return dict(_output(value, short=short) for field, value in _fields(content) if field == 1)
     except (IndexError, ValueError, TypeError, AttributeError, LookupError, struct.error) as error:
         raise TransportError(f"the answer is no PredictResponse: {error}") from None
 
@@ -142,7 +145,7 @@ def _to_bytes(value: Any) -> bytes:
     return value.encode()
 
 
-def _output(entry: bytes) -> tuple[str, Any]:
+def _output(entry: bytes, *, short: bool) -> tuple[str, Any]:
     parts = dict(_fields(entry))
     number, shape, content, single = 0, list[int](), b"", list[Any]()
     for field, value in _fields(parts[2]):
@@ -156,6 +159,8 @@ def _output(entry: bytes) -> tuple[str, Any]:
             single.append((field, value))
     count = math.prod(shape)
     values = _values(number, content, single)
+    if short and number in _SINGLE:
+        values = list(shortest(values))
     if len(values) == 1 < count:  # TensorFlow writes equal values once
         values *= count
     if len(values) != count:

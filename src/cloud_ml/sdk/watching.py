@@ -4,16 +4,18 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Generator, Iterable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Generator, Iterable
+from contextlib import AbstractContextManager, closing
+from typing import TypeVar
 
 from cloud_ml.errors import TooMany, TransportError, TryAgain
-from cloud_ml.models.job import JobChange
+from cloud_ml.models.job import JobChange, JobEvent
 from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.patience import PATIENCE
 from cloud_ml.sdk.pieces import EventReader, document_of
 from cloud_ml.sdk.retries import RetryPolicy
 
+T = TypeVar("T")
 Open = Callable[[int | None], AbstractContextManager[Iterable[bytes]]]
 """Opens the stream behind an event, or where it begins."""
 
@@ -25,11 +27,41 @@ def follow_changes(
     patience: RetryPolicy = PATIENCE,
     sleep: Callable[[float], None] = pause,
 ) -> Generator[JobChange]:
-    """Yield change after change, for as long as the caller wants.
+    """Yield change after change, for as long as the caller wants; ``after`` is a revision. See ``follow_stream``."""
+    stream = follow_stream(open_stream, JobChange, ("job", "gone"), after=after, patience=patience, sleep=sleep)
+    with closing(stream) as changes:
+        yield from changes
+
+
+def follow_events(
+    open_stream: Open,
+    *,
+    after: int | None = None,
+    patience: RetryPolicy = PATIENCE,
+    sleep: Callable[[float], None] = pause,
+) -> Generator[JobEvent]:
+    """Yield what is said about a job or a service, until there is no more; ``after`` is the id of an event."""
+    stream = follow_stream(open_stream, JobEvent, ("said",), after=after, patience=patience, sleep=sleep)
+    with closing(stream) as events:
+        yield from events
+
+
+def follow_stream(
+    open_stream: Open,
+    kind: type[T],
+    words: Collection[str],
+    *,
+    after: int | None,
+    patience: RetryPolicy,
+    sleep: Callable[[float], None],
+) -> Generator[T]:
+    """Yield the documents of a stream of events, however often it is cut, until it says that it ends.
 
     Args:
         open_stream: Asks the server.
-        after: Begin behind this revision.
+        kind: What the data of an event is.
+        words: The kinds of events that have it.
+        after: Begin behind the event of that number.
         patience: How many times in a row the server may fail before its error is handed on.
         sleep: Waits between tries.
 
@@ -43,10 +75,12 @@ def follow_changes(
                 reader = EventReader()
                 for chunk in chunks:
                     for event in reader.feed(chunk):
-                        change = document_of(JobChange, event.data) if event.kind in ("job", "gone") else None
+                        if event.kind == "end":
+                            return
+                        found = document_of(kind, event.data) if event.kind in words else None
                         failures = 0
-                        if change is not None:
-                            yield change
+                        if found is not None:
+                            yield found
                         # Kept only now: who is cut off while the caller works on an event gets the next one.
                         after = after if event.id is None else event.id
         except TooMany:  # it has been asked a few times, and whoever has too many knows best which to close

@@ -16,12 +16,13 @@ import numpy as np
 
 from cloud_ml.serving.errors import ModelFailed, Overloaded, ServingError, TooLate
 from cloud_ml.serving.pace import Pace
+from cloud_ml.serving.portions import Portions
 from cloud_ml.serving.runtimes.base import Array, Model
 from cloud_ml.serving.signatures import Shape, Signature
 from cloud_ml.serving.tallies import Tally
 from cloud_ml.serving.turns import Turns
 
-Values = bytes | memoryview | Array
+Values = bytes | bytearray | memoryview | Array
 """A tensor of a request: an array, or its bytes."""
 
 
@@ -133,6 +134,7 @@ class Batcher:
         self._oldest = 0.0  # when the first of those that wait came
         self._running = False
         self._pace = Pace()
+        self._portions = Portions(workshop.policy.inline_s)
         self.runs = 0
         self.rows = 0
         self.tally = Tally()
@@ -183,6 +185,8 @@ class Batcher:
         batch: list[Request] = []
         now, rows = self._loop.time(), 0
         limit = self._policy.max_batch_rows if self._signature.batched else 1
+        if self._portions.limits:
+            limit = min(limit, self._portions.limits.get(tails, limit))
         for taken, request in enumerate(group):
             if batch and (rows + request.rows > limit or not self._signature.batched):
                 del group[:taken]
@@ -225,6 +229,7 @@ class Batcher:
     def _call(self, batch: _Batch) -> Outcome:
         """One call of the model. Whatever it raises becomes an error for those who wait."""
         rows = filled = batch.rows
+        taken = time.perf_counter()
         try:
             inputs = [self._input(place, batch) for place in range(len(batch.tails))]
             if self._policy.allowed_rows and rows and self._signature.batched:
@@ -239,12 +244,22 @@ class Batcher:
             raise
         except Exception as error:
             raise ModelFailed(f"the model failed: {type(error).__name__}: {error}"[:2000]) from error
-        self._pace.add(batch.tails, rows, took)
+        self._learn(batch.tails, rows, took, begun - taken)
         self.runs += 1
         self.rows += rows
         self.tally.run_s.add(took)
         self.tally.rows.add(rows)
         return outcome
+
+    def _learn(self, tails: tuple[Shape, ...], rows: int, took: float, copying: float) -> None:
+        """What a run says of those to come: whether they need a thread, and how many rows go well together.
+
+        ``copying`` is how long it took to bring the rows to one place.
+        """
+        self._pace.add(tails, rows, took)
+        inline_s = self._policy.inline_s
+        if tails in self._portions.limits or (took > inline_s and self._pace.least(tails, rows) > inline_s):
+            self._portions.ran(tails, rows, took + copying)
 
     def _outcome(self, outputs: Sequence[Array], rows: int, filled: int) -> Outcome:
         """What came back, if it can be split: as many rows as went in, without those that only filled up."""

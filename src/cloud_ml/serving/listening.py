@@ -44,8 +44,8 @@ class Greeting(asyncio.Protocol):
             return
         assert self._transport is not None
         connection = (self._http2 if data[:4] == PREFACE[:4] else self._http1)()
-        self._alive.forget(self)
         self._alive.add(connection)
+        self._alive.forget(self)  # not before: with nobody alive for a moment, an end would not wait for the answer
         self._transport.set_protocol(cast("asyncio.BaseProtocol", connection))
         connection.connection_made(self._transport)
         connection.data_received(data)

@@ -41,6 +41,7 @@ _LEAST = {
     "trainers.url_timeout_s": 1,
     "trainers.url_parallel": 1,
     "engine.log_limit_bytes": 4096,
+    "engine.kept_attempts": 1,
     "engine.usage_period_s": 0.1,
     "engine.disk_period_s": 0.1,
     "engine.network_connections": 1,

@@ -191,6 +191,8 @@ class EngineSettings:
     """How long one run of an installer or a package build may take."""
     log_limit_bytes: int = 64 * MIB
     """Most that is kept of one task's output; past it the middle is dropped and marked."""
+    kept_attempts: int = 5
+    """Attempts of a replica of a model service whose output is kept, the latest: it starts again each time it ends."""
     usage_period_s: float = 5.0
     """How often cpu and memory of a task are noted."""
     max_processes: int = 4096
@@ -322,6 +324,9 @@ class GatewaySettings:
     """How long there must be fewer calls before autoscaling takes a replica away."""
     kept_releases: int = 5
     """Earlier releases of a service that are kept for `models rollback`."""
+    kept_replicas: int = 10
+    """Replicas of a service that have ended and whose output `models logs` still shows, the latest; 0 keeps none. Each
+    has at most `engine.kept_attempts` times `engine.log_limit_bytes` of it."""
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 
-from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.jobs.reasons import Reason
-from cloud_ml.domain.jobs.spec import Desired, JobSpec
+from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.quotas import QuotaOf, QuotaSpec
-from cloud_ml.domain.records import Event, EventType, Record, Summary
+from cloud_ml.domain.records import Event, EventType, Summary
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, name_of, service_tag
@@ -28,6 +27,7 @@ from cloud_ml.usecases import admission, usage
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.replicas import Replicas, sorted_out
 from cloud_ml.usecases.storage import Storage
 
 NOT_OFFERED = {
@@ -136,11 +136,11 @@ class ModelServices:
             )
         return found
 
-    def replicas(self, record: ServiceRecord) -> Sequence[Record[JobSpec, JobStatus]]:
-        """The replicas there are, the oldest first."""
+    def replicas(self, record: ServiceRecord) -> Replicas:
+        """The replicas there are, and those that have ended and of which the output is kept."""
         page = self._store.list(REPLICA, match=Match(tags=(service_tag(record.key.uid),)), limit=1000)
         found = (self._store.get(REPLICA, line.key.uid) for line in page.items)
-        return sorted((one for one in found if one is not None), key=lambda one: one.created_at)
+        return sorted_out([one for one in found if one is not None])
 
     def events(self, record: ServiceRecord, *, after: int = 0) -> Sequence[Event]:
         """What was said about the service, those with ``id > after``."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.services.decide import ServiceRecord
@@ -45,21 +47,17 @@ class Releasing:
             NotFound: There is no such service.
             Conflict: There is no candidate, it is another one, or it does not answer.
         """
-        permit(caller, Operation.RUN_JOBS)
-        record = self._services.find(scope, *name)
+        record = self._found(scope, name, caller)
         served = record.status.serving_template
         after = promoted(record.spec, served=served, keep=self._keep, release=release)
         if after != record.spec:
             _check_answers(record)
         said = f"release {after.template} is served instead of {record.spec.template}, promoted by {caller.user}"
-        return self._store.change_spec(
-            MODEL_SERVICE,
-            record.key.uid,
-            lambda spec: promoted(spec, served=served, keep=self._keep, release=after.template),
-            now=self._clock(),
-            events=[Event(self._clock(), "Promoted", said)],
-            once=once,
-        )
+
+        def change(spec: ServiceSpec) -> ServiceSpec:
+            return promoted(spec, served=served, keep=self._keep, release=after.template)
+
+        return self._changed(record, change, "Promoted", said, once)
 
     def rollback(
         self,
@@ -76,19 +74,31 @@ class Releasing:
             NotFound: There is no such service.
             Conflict: There is no candidate and no earlier release.
         """
-        permit(caller, Operation.RUN_JOBS)
-        record = self._services.find(scope, *name)
+        record = self._found(scope, name, caller)
         after = rolled_back(record.spec, release=release)
         goes = _going(record.spec)
         said = f"release {goes} goes, release {after.template} is served; by {caller.user}"
-        return self._store.change_spec(
-            MODEL_SERVICE,
-            record.key.uid,
-            lambda spec: rolled_back(spec, release=goes if release is None else release),
-            now=self._clock(),
-            events=[Event(self._clock(), "RolledBack", said)],
-            once=once,
-        )
+
+        def change(spec: ServiceSpec) -> ServiceSpec:
+            return rolled_back(spec, release=goes if release is None else release)
+
+        return self._changed(record, change, "RolledBack", said, once)
+
+    def _found(self, scope: str | None, name: tuple[str, str], caller: Identity) -> ServiceRecord:
+        permit(caller, Operation.RUN_JOBS)
+        return self._services.find(scope, *name)
+
+    def _changed(
+        self,
+        record: ServiceRecord,
+        change: Callable[[ServiceSpec], ServiceSpec],
+        reason: str,
+        said: str,
+        once: Once | None,
+    ) -> ServiceRecord:
+        now = self._clock()
+        events = [Event(now, reason, said)]
+        return self._store.change_spec(MODEL_SERVICE, record.key.uid, change, now=now, events=events, once=once)
 
 
 def meant(record: ServiceRecord, release: str) -> Release:

@@ -5,17 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.domain.services.routes import Answered, Figures
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.spec import TEMPLATE_LABEL
 from cloud_ml.engines.base import Doors, Engine
 from cloud_ml.errors import InvalidRequest, Unavailable
+from cloud_ml.models.common import refuse
 from cloud_ml.models.service import (
     CallMetrics,
     ModelSignature,
@@ -41,6 +44,34 @@ NOT_TOLD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """What reading the answer of a replica may end in that is no model server of ours."""
 
 
+@dataclass(frozen=True)
+class Replicas:
+    """The replicas of a service: those there are, the oldest first, and those that have ended, the latest last."""
+
+    items: Sequence[JobRecord] = ()
+    ended: Sequence[JobRecord] = ()
+
+    @property
+    def heard(self) -> Sequence[JobRecord]:
+        """Those whose output is meant where none is named: those there are, else the one that ended last."""
+        return self.items or self.ended[-1:]
+
+
+def sorted_out(records: Iterable[JobRecord]) -> Replicas:
+    """Replicas of a service, told apart by whether they have ended as they were asked to."""
+    items: list[JobRecord] = []
+    ended: list[JobRecord] = []
+    for one in records:
+        (ended if one.status.phase.terminal and _asked_to_end(one) else items).append(one)
+    items.sort(key=lambda one: one.created_at)
+    ended.sort(key=lambda one: (one.status.finished_at or one.updated_at, number_of(one)))
+    return Replicas(items, ended)
+
+
+def _asked_to_end(replica: JobRecord) -> bool:
+    return replica.spec.desired is Desired.STOPPED or replica.delete_requested_at is not None
+
+
 def number_of(replica: JobRecord) -> int:
     """The number of a replica, which no other of its service ever has."""
     return int(replica.key.name.rpartition("-")[2])
@@ -51,20 +82,36 @@ def release_of(replica: JobRecord) -> int:
     return int((replica.spec.submitted.labels or {}).get(TEMPLATE_LABEL, "0"))
 
 
-def chosen(service: ServiceRecord, replicas: Sequence[JobRecord], number: int | None) -> JobRecord:
-    """The replica of that number; of none, one that is not about to be replaced, and runs if one does.
+def chosen(
+    service: ServiceRecord, replicas: Replicas, number: int | None = None, *, previous: bool = False
+) -> JobRecord:
+    """The replica of that number, or with ``previous`` the one that ended last.
+
+    Of neither, one that is not about to be replaced, and runs if one does; where there is none, the one that ended
+    last.
 
     Raises:
-        InvalidRequest: There is none of that number.
+        InvalidRequest: There is none of that number, or none at all.
     """
-    if number is None and replicas:
-        return min(replicas, key=lambda one: (not _is_current(service, one), one.status.phase is not Phase.RUNNING))
-    found = next((one for one in replicas if number_of(one) == number), None)
-    if found is None:
-        there = ", ".join(str(number_of(one)) for one in replicas) or "none: the service has no replica now"
+    if previous and number is not None:
+        raise refuse("previous", "true", "nothing together with replica")
+    meant = replicas.ended[-1:] if previous else replicas.heard
+    if number is not None:
+        meant = [one for one in (*replicas.items, *replicas.ended) if number_of(one) == number]
+    if not meant:
         what = f"replica is {number}; there is no such replica" if number is not None else "there is no replica now"
-        raise InvalidRequest(f"{what} of {service.key.name}", field="replica", value=number, allowed=there)
-    return found
+        what = "no replica has ended" if previous else what
+        raise InvalidRequest(
+            f"{what} of {service.key.name}", field="previous" if previous else "replica", value=number,
+            allowed=_numbers(replicas),
+        )  # fmt: skip
+    return min(meant, key=lambda one: (not _is_current(service, one), one.status.phase is not Phase.RUNNING))
+
+
+def _numbers(replicas: Replicas) -> str:
+    there = ", ".join(str(number_of(one)) for one in replicas.items) or "none: the service has no replica now"
+    ended = ", ".join(str(number_of(one)) for one in replicas.ended)
+    return f"{there}; of those that have ended {ended}" if ended else there
 
 
 async def metrics_of(

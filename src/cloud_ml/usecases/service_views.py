@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -18,6 +17,7 @@ from cloud_ml.domain.services.status import WIRE_STATES, CandidateStatus, Servic
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import (
     EarlierRelease,
+    EndedReplica,
     Replica,
     Service,
     ServiceCandidate,
@@ -25,16 +25,15 @@ from cloud_ml.models.service import (
     ServiceSummary,
 )
 from cloud_ml.usecases.identities import Organisation
-from cloud_ml.usecases.replicas import release_of
+from cloud_ml.usecases.replicas import Replicas, number_of, release_of
 from cloud_ml.usecases.views import original_time
 
 
-def service(
-    record: ServiceRecord, replicas: Sequence[Record[JobSpec, JobStatus]] = (), host: str = "", *, tls: bool = False
-) -> Service:
+def service(record: ServiceRecord, replicas: Replicas | None = None, host: str = "", *, tls: bool = False) -> Service:
     """A service as the modern surface answers it. ``host`` is where the gateway is reached."""
     name, _, version = record.key.name.partition("/")
     status = record.status
+    replicas = replicas or Replicas()
     return Service(
         uid=record.key.uid,
         name=name,
@@ -53,7 +52,8 @@ def service(
         wanted=replicas_of(record.spec, status),
         ready=status.ready,
         deleting=record.delete_requested_at is not None,
-        replicas=[_replica(each, record.spec) for each in replicas],
+        replicas=[_replica(each, record.spec) for each in replicas.items],
+        ended=[_ended(each) for each in replicas.ended],
         spec=submitted(record.spec.submitted),
         release=record.spec.template,
         candidate=_candidate(record),
@@ -176,7 +176,7 @@ def _replica(record: Record[JobSpec, JobStatus], spec: ServiceSpec) -> Replica:
     release = release_of(record)
     tried = spec.candidate is not None and release == spec.candidate.template
     return Replica(
-        number=int(record.key.name.rpartition("-")[2]),
+        number=number_of(record),
         uid=record.key.uid,
         phase=status.phase.value,
         ready=status.phase.value == "Running",
@@ -187,4 +187,21 @@ def _replica(record: Record[JobSpec, JobStatus], spec: ServiceSpec) -> Replica:
         runtime=status.runtime,
         release=release,
         candidate=tried,
+    )
+
+
+def _ended(record: Record[JobSpec, JobStatus]) -> EndedReplica:
+    status = record.status
+    return EndedReplica(
+        number=number_of(record),
+        uid=record.key.uid,
+        phase=status.phase.value,
+        attempt=status.attempt,
+        reason=status.reason,
+        message=status.message,
+        exit_code=status.exit_code,
+        signal=status.signal,
+        release=release_of(record),
+        started_at=status.started_at,
+        finished_at=status.finished_at,
     )

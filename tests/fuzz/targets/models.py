@@ -79,13 +79,14 @@ def grpc_answers(data: bytes) -> None:
 
 @target(
     "sdk.tensors",
-    seeds=[_ANSWER, b"\x0a\x0b\x0a\x01y\x12\x06\x08\x07\x42\x02hi", b"\x0a\x0e\x0a\x01y\x12\x09\x08\x09\x52\x05\x80\x80\x80\x80\x7f",
+    "sdk.shortest",
+    seeds=[_ANSWER, b"\x0a\x0f\x0a\x01y\x12\x0a\x08\x01\x12\x00\x22\x04\x9a\x99\x99=", b"\x0a\x0b\x0a\x01y\x12\x06\x08\x07\x42\x02hi", b"\x0a\x0e\x0a\x01y\x12\x09\x08\x09\x52\x05\x80\x80\x80\x80\x7f",
            b"\x0a\x10\x0a\x01y\x12\x0b\x08\x01\x12\x07\x12\x05\x08\xff\xff\xff\x7f", b"\x12\x04text"],
 )  # fmt: skip
 def predictions(data: bytes) -> None:
     """Outputs are plain values, or the answer is refused; it costs no more than it has values."""
     try:
-        found = tensors.predict_response(data)
+        found = [tensors.predict_response(data, short=short) for short in (False, True)]
     except TransportError:
         return
     json.dumps(found)

@@ -235,4 +235,6 @@ def answer_bytes(data: bytes) -> None:
             other.begin()
             if other.chunked != ("chunked" in other.headers.get("transfer-encoding", "")):
                 continue  # it does not trim what stands behind the word
+            if other.status < 200:
+                continue  # of what only precedes an answer it knows 100 alone: RFC 9110, section 15.2
             assert (other.status, other.read()) == found[:2]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Callable
 from typing import Any, cast
+from unittest.mock import patch
 
 import numpy as np
 from google.protobuf.message import DecodeError
@@ -14,9 +16,10 @@ from cloud_ml.serving.codecs import infer_request, json_documents, json_numbers,
 from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.http1.chunks import Chunks
 from cloud_ml.serving.http1.heads import CHUNKED, HeadFault, read_head
+from cloud_ml.serving.http2 import connection as http2_connection
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
-from cloud_ml.serving.http2.stream import Budget, Limits
+from cloud_ml.serving.http2.stream import Budget, Limits, Received
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.turns import Turns
@@ -131,9 +134,30 @@ class _Ground:
     """A loop whose turns end at once, and a transport that keeps nothing."""
 
     closed = False
+    protocol: Any = None
 
     def __init__(self) -> None:
         self.time = lambda: 0.0
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
+
+    def get_protocol(self) -> Any:
+        return self.protocol
+
+    def is_reading(self) -> bool:
+        return False
+
+    def feed(self, data: bytes) -> None:
+        """Give bytes to who wants them now, as a transport does."""
+        while data and not self.closed:
+            if not isinstance(self.protocol, asyncio.BufferedProtocol):
+                self.protocol.data_received(data)
+                return
+            room = self.protocol.get_buffer(-1)
+            size = min(len(room), len(data))
+            room[:size], data = data[:size], data[size:]
+            self.protocol.buffer_updated(size)
 
     def call_soon(self, call: Callable[[], None]) -> None:
         call()
@@ -155,11 +179,14 @@ class _Echo:
     def understand(self, fields: list[tuple[bytes, bytes]]) -> bytes:
         return dict(fields)[b":path"]
 
-    def serve(self, connection: Http2Connection[bytes], stream: int, head: bytes, body: bytes) -> None:
+    def length(self, head: bytes, begun: memoryview) -> int:
+        return int.from_bytes(begun[1:5], "big") + 5
+
+    def serve(self, connection: Http2Connection[bytes], stream: int, head: bytes, body: Received) -> None:
         if head == b"/parts":
             connection.listen(stream, body)
         else:
-            connection.answer(stream, b"\x88", (len(body), (body,)), b"\x88")
+            connection.answer(stream, b"\x88", (len(body), (bytes(body),)), b"\x88")
 
     def sink(self, connection: Http2Connection[bytes], stream: int, head: bytes) -> Any:
         return _Parts(connection, stream) if head == b"/parts" else None
@@ -185,6 +212,9 @@ _PARTS = b"\x83\x86\x44\x06/parts"
         frames.frame(1, 4, 1, _HEAD) + frames.frame(0, 1, 1, b"body") + frames.frame(6, 0, 0, bytes(8)),
         frames.frame(1, 4, 1, _PARTS) + frames.frame(0, 0, 1, b"one") + frames.frame(0, 1, 1, b"two"),
         frames.settings({4: 1}) + frames.frame(1, 0xD, 1, b"\x02" + _HEAD + b"--") + frames.window_update(1, 9),
+        frames.frame(1, 4, 1, _HEAD)
+        + frames.frame(0, 1, 1, b"\0\0\0\x0f\x37" + bytes(3895))
+        + frames.frame(1, 5, 3, _HEAD),
         frames.frame(1, 1, 1, _HEAD[:4]) + frames.frame(9, 4, 1, _HEAD[4:]) + frames.frame(3, 0, 1, bytes(4)),
     ],
     words=["/echo", "/parts", "\x00\x00\x04\x08", "\x00\x00\x04\x03", "\x00\x00\x00\x04\x01"],
@@ -194,11 +224,12 @@ def model_frames(data: bytes) -> None:
     for pieces in cuts(frames.PREFACE + frames.settings({}) + data):
         ground = cast("Any", _Ground())
         limits = Limits(MOST, lambda _stream: (), streams=8, resets=50, budget=(budget := Budget()))
-        connection = Http2Connection(_Echo(), limits, Turns(ground))
+        connection = ground.protocol = Http2Connection(_Echo(), limits, Turns(ground))
         connection.connection_made(ground)
         for piece in pieces:
+            with patch.object(http2_connection, "LONG", 16):  # as if long bodies were short
+                ground.feed(piece)
             if not ground.closed:
-                connection.data_received(piece)
                 connection.tick(0.0)
         assert budget.held >= 0
         connection.connection_lost(None)

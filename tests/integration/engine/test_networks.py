@@ -40,7 +40,11 @@ from support.gangs import gang_of, printed, run, shell, when
 from support.machine import end_engine, spawner_pid
 from support.outside import Outside, listening, outside, within
 
-pytestmark = [pytest.mark.anyio, pytest.mark.skipif(shutil.which("ip") is None, reason="iproute2 is not installed")]
+pytestmark = [
+    pytest.mark.anyio,
+    pytest.mark.skipif(shutil.which("ip") is None, reason="iproute2 is not installed"),
+    pytest.mark.xdist_group("networks"),
+]
 
 UNREACHABLE = "EHOSTUNREACH"
 _IP_TRANSPARENT = 19

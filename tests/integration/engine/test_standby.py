@@ -57,7 +57,7 @@ async def test_its_death_before_it_has_its_gang_is_told_at_once(
     async with asyncio.timeout(30):
         assert await news == gang.key.job_uid
     await changes.aclose()
-    assert [path.name for path in engine._ledger.reports.iterdir()] == []
+    await _until(lambda: not list(engine._ledger.reports.iterdir()))  # the news is heard before its file is gone
     seen, log = await run(engine, gang)
     assert (seen.succeeded, log) == (True, "hello\n")
 
@@ -82,6 +82,17 @@ async def test_it_keeps_nothing_of_the_gangs_that_it_has_served(engine: LocalEng
         assert await _standby(engine) == waiting  # else others would serve too, and one too many would be let go
     # What differs between two moments of its rest is less than what it would have kept of each gang.
     await _until(lambda: all(now - then < served // 2 for now, then in zip(_belongings(waiting), before, strict=True)))
+
+
+async def test_the_temporary_folder_is_empty_for_each_gang(engine: LocalEngine, spawner: int) -> None:
+    """One that a gang left empty is used again; one with something in it is not."""
+    look = 'ls -A "$TMPDIR"; ls -id "$TMPDIR" | cut -d" " -f1'
+    said = []
+    for line in (look, f'{look}; touch "$TMPDIR/left"', look):
+        await _standby(engine)  # what the gang before had is given back by then
+        said.append((await run(engine, shell(line)))[1].split())
+    assert said[0] == said[1]
+    assert [len(words) for words in said] == [1, 1, 1]
 
 
 async def test_another_one_waits_while_it_serves(engine: LocalEngine, spawner: int) -> None:

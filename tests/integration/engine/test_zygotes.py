@@ -159,13 +159,19 @@ async def test_one_serves_one_gang_and_nothing_of_the_import_is_shared(engine: L
 
 
 async def test_the_end_of_the_gang_is_the_end_of_everything_in_it(engine: LocalEngine, trainer: Any) -> None:
+    """Of the supervisor's processes there may be new ones: it gets a seat for its next gang at once."""
     await run(engine, trainer())
-    supervisor = await _waits(engine)
-    code = "import subprocess; subprocess.Popen(['sleep', '600'], start_new_session=True); sys.exit(3)"
+    await _waits(engine)
+    code = """import subprocess
+left = subprocess.Popen(['sleep', '600'], start_new_session=True)
+while b'sleep' not in open(f'/proc/{left.pid}/cmdline', 'rb').read(): pass
+print('CLOUDML_GANG=' in open(f'/proc/{left.pid}/environ').read() and 'it sleeps')
+sys.exit(3)"""
     gang = trainer(code)
     seen, log = await run(engine, gang)
     assert "imported" in seen.stages, log
-    assert (seen.processes[0].exit_code, list(proctree.descendants(supervisor))) == (3, [])
+    assert (seen.processes[0].exit_code, "it sleeps\n" in log) == (3, True), log
+    assert proctree.marked(f"CLOUDML_GANG={gang.key}") == []
 
 
 async def test_its_limits_are_the_gangs_when_that_begins(engine: LocalEngine, trainer: Any) -> None:
@@ -185,7 +191,7 @@ async def test_one_that_waits_is_held_to_its_limits(engine: LocalEngine, finding
     supervisor = await _waits(engine)
     hierarchy = cgroups.restore(dict(findings.config.cgroups))
     assert hierarchy is not None
-    inside = max(proctree.descendants(supervisor))
+    inside = _innermost(supervisor)
     groups = [hierarchy.group(name) for name in hierarchy.names()]
     group = next(group for group in groups if inside in group.processes())
     doors = [Path(door).parent for door in group.doors()]
@@ -200,7 +206,7 @@ async def test_one_that_waits_is_held_to_its_limits(engine: LocalEngine, finding
 async def test_one_that_is_killed_costs_the_next_gang_only_time(engine: LocalEngine, trainer: Any) -> None:
     await run(engine, trainer())
     supervisor = await _waits(engine)
-    os.kill(max(proctree.descendants(supervisor)), signal.SIGKILL)
+    os.kill(_innermost(supervisor), signal.SIGKILL)
     await _until(lambda: process_start(supervisor) is None)
     seen, log = await run(engine, trainer())
     assert seen.succeeded, log
@@ -209,7 +215,7 @@ async def test_one_that_is_killed_costs_the_next_gang_only_time(engine: LocalEng
 async def test_one_that_stops_answering_costs_the_next_gang_only_time(engine: LocalEngine, trainer: Any) -> None:
     await run(engine, trainer())
     supervisor = await _waits(engine)
-    os.kill(max(proctree.descendants(supervisor)), signal.SIGSTOP)
+    os.kill(_innermost(supervisor), signal.SIGSTOP)
     seen, log = await run(engine, trainer())
     assert (seen.succeeded, "imported" in seen.stages) == (True, False), log
 
@@ -305,6 +311,12 @@ async def _waits(engine: LocalEngine, than: Sequence[int] = ()) -> int:
             if zygotes:
                 return int(min(zygotes))
             await asyncio.sleep(0.1)  # it is made when nobody asks anything
+
+
+def _innermost(supervisor: int) -> int:
+    """The interpreter below its sandbox."""
+    *_, last = proctree.descendants(supervisor)
+    return last
 
 
 def _offer(

@@ -30,7 +30,12 @@ LIMIT_S = 90.0
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
-    with serving(tmp_path_factory.mktemp("server"), CLOUDML_GATEWAY_PORTS=f"{FIRST}-{FIRST + 9}") as up:
+    with serving(
+        tmp_path_factory.mktemp("server"),
+        CLOUDML_GATEWAY_PORTS=f"{FIRST}-{FIRST + 9}",
+        CLOUDML_GATEWAY_TARGET_IN_FLIGHT=0.02,
+        CLOUDML_GATEWAY_SCALE_DOWN_S=1,
+    ) as up:
         storage = up.client().storage
         for name, intercept in (("linear", 10.0), ("better", 5.0)):
             model = save_linear(up.folder / name, intercept=intercept)
@@ -182,3 +187,30 @@ def test_no_call_fails_while_it_is_promoted_and_taken_back(server: RealServer, a
     assert [each for each in said if each in ("CanaryStarted", "Promoted", "RolledBack")] == [
         "CanaryStarted", "CanaryStarted", "CanaryStarted", "Promoted", "RolledBack", "CanaryStarted", "RolledBack",
     ]  # fmt: skip
+
+
+def test_both_scale_while_one_is_tried_and_a_promotion_loses_nothing(server: RealServer, ask: Asked) -> None:
+    address = deployed(server, MODEL | {"model_version": "v2", "max_replicas": 3})
+    ask("PATCH", "/linear/v2", {"model_uri": "fds://cloudml/better", "canary": 50})
+    ask.until("/linear/v2", candidate("Running"))
+
+    def counted() -> list[int]:
+        return [each["requests"] for each in ask("GET", "/linear/v2/metrics")["releases"]]
+
+    def halves() -> bool:
+        before = counted()
+        now = eventually(lambda: sum(found := counted()) > sum(before) + 200 and found, "more calls")
+        stable, tried = (after - then for after, then in zip(now, before, strict=True))
+        return abs(stable - tried) <= 2
+
+    def both(one: Any) -> bool:
+        return (one["ready"], one["wanted"]) == (3, 3) and one["candidate"]["ready"] == one["candidate"]["wanted"] == 2
+
+    with calling(address, token_of(server.credentials), pause_s=0.0) as load:
+        ask.until("/linear/v2", both)
+        eventually(halves, "each has its half of the next calls")
+        server.cli("models", "promote", "linear", "v2", "--watch", timeout_s=LIMIT_S).good()
+        promoted = ask.until("/linear/v2", lambda one: one["ready"] == one["wanted"] == 3)
+        assert {each["release"] for each in promoted["replicas"]} == {promoted["release"]} == {2}
+    assert load.failed == []
+    ask("DELETE", "/linear/v2")

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any
 
 import grpc
+import numpy as np
 import pytest
 
 from cloud_ml.serving.protos import message
 from support.calling import Load, calling, over_grpc, over_http, token_of
 from support.server import RealServer, eventually, serving
 from support.services import Asked, deployed, running
-from support.serving import save_linear
+from support.serving import predict, predict_request, save_linear
 
 pytestmark = pytest.mark.xdist_group("gateway")
 
@@ -99,6 +100,15 @@ def test_who_may_call(server: RealServer, ask: Asked, address: str) -> None:
     eventually(lambda: status_of(address, None) == ("OK", 200), "open to all")
     ask("PATCH", "/linear/v1", {"access": "key"})
     eventually(lambda: status_of(address, None) == ("UNAUTHENTICATED", 401), "closed again")
+
+
+def test_what_is_long_comes_whole_both_ways(server: RealServer, address: str) -> None:
+    numbers = np.arange(1_000_000, dtype=np.float32)
+    bearer = (("authorization", f"Bearer {token_of(server.credentials)}"),)
+    with grpc.insecure_channel(address, options=[("grpc.max_receive_message_length", -1)]) as channel:
+        for size in (300_000, 2, len(numbers), 100_000):
+            found = predict(channel, predict_request(x=numbers[:size]), metadata=bearer, timeout=30)["y"]
+            np.testing.assert_array_equal(found, numbers[:size] * 2 + 10)
 
 
 def test_tools_learn_of_methods_through_it(server: RealServer, address: str) -> None:

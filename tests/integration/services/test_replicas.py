@@ -13,6 +13,8 @@ from support.server import RealServer, eventually, serving
 from support.services import Asked, running
 from support.serving import save_linear
 
+pytestmark = pytest.mark.xdist_group("replicas")
+
 
 @pytest.fixture(scope="module")
 def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:

@@ -16,6 +16,8 @@ from tritonclient.utils import InferenceServerException
 from integration.serving.test_rest import ask
 from support.serving import Running, model_server, save, save_linear
 
+pytestmark = pytest.mark.xdist_group("echo")
+
 INFER = "/v2/models/echo/infer"
 TYPES = {"f": (TensorProto.FLOAT, "FP32"), "i": (TensorProto.INT64, "INT64"), "s": (TensorProto.STRING, "BYTES"),
          "b": (TensorProto.BOOL, "BOOL"), "h": (TensorProto.FLOAT16, "FP16")}  # fmt: skip

@@ -13,13 +13,17 @@ from http.client import HTTPSConnection
 from pathlib import Path
 
 import grpc
+import numpy as np
 import pytest
 
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.tls import tls_context
-from support.serving import PREDICT, Running, model_server, predict_request, save_linear
+from support.serving import PREDICT, Running, model_server, predict, predict_request, save_linear
 
-pytestmark = pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl to make a certificate")
+pytestmark = [
+    pytest.mark.skipif(shutil.which("openssl") is None, reason="there is no openssl to make a certificate"),
+    pytest.mark.xdist_group("model-server-tls"),
+]
 
 
 def certificate(folder: Path, name: str) -> tuple[str, str]:
@@ -60,10 +64,16 @@ def mutual(tmp_path_factory: pytest.TempPathFactory, pairs: dict[str, tuple[str,
         yield running
 
 
-def ask(running: Running, pairs: dict[str, tuple[str, str]], who: str) -> bytes:
+@contextlib.contextmanager
+def connected(running: Running, pairs: dict[str, tuple[str, str]], who: str) -> Iterator[grpc.Channel]:
     key, made = (each.encode() for each in pairs[who])
     credentials = grpc.ssl_channel_credentials(pairs["server"][1].encode(), key, made)
     with grpc.secure_channel(f"localhost:{running.port}", credentials) as channel:
+        yield channel
+
+
+def ask(running: Running, pairs: dict[str, tuple[str, str]], who: str) -> bytes:
+    with connected(running, pairs, who) as channel:
         answer: bytes = channel.unary_unary(PREDICT)(predict_request(x=[1.0]).SerializeToString(), timeout=20)
         return answer
 
@@ -73,6 +83,15 @@ def test_who_has_the_right_certificate_is_answered(mutual: Running, pairs: dict[
     with pytest.raises(grpc.RpcError) as caught:
         ask(mutual, pairs, "stranger")
     assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
+
+
+def test_long_messages_come_whole(mutual: Running, pairs: dict[str, tuple[str, str]]) -> None:
+    """They are read straight from what was deciphered to where the model takes them."""
+    numbers = np.arange(300_000, dtype=np.float32)
+    with connected(mutual, pairs, "client") as channel:
+        for size in (len(numbers), 3, 100_000, len(numbers)):
+            (answer,) = predict(channel, predict_request(x=numbers[:size]), timeout=20).values()
+            np.testing.assert_array_equal(answer, numbers[:size] * 2 + 10)
 
 
 def test_who_speaks_both_gets_http1(mutual: Running, pairs: dict[str, tuple[str, str]], tmp_path: Path) -> None:

@@ -28,7 +28,7 @@ from cloud_ml.engines.local.exposure import Exposure
 from cloud_ml.engines.local.launch import tenant_fence
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import Findings, probe
-from cloud_ml.engines.local.spawner import SOCKET_NAME
+from cloud_ml.engines.local.spawner.requests import SOCKET_NAME
 from cloud_ml.engines.local.tools import ToolSandbox
 from cloud_ml.environments.base import Bind
 from cloud_ml.settings import EngineSettings

@@ -11,6 +11,7 @@ import pytest
 
 from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.records import Event
+from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.settings import ApiSettings, KeySettings
 from cloud_ml.usecases import feed
 from support.asgi import Exchange
@@ -77,6 +78,41 @@ async def test_events_of_a_service_are_waited_for(served: Served) -> None:
     assert [event["message"] for event in answer.json()["items"]] == ["hello"]
     assert (await served.member.call("GET", f"{path}?wait=61")).json()["field"] == "wait"
     assert (await served.member.call("GET", f"{path}?after=9999&wait=0.01")).json() == {"items": []}
+
+
+@pytest.mark.parametrize("what", ["job", "service"])
+async def test_events_come_as_they_are_said_and_are_taken_up_again(served: Served, what: str) -> None:
+    if what == "job":
+        made, path = await served.submitted(job_name="linear"), "/api/v1/jobs/linear"
+    else:
+        model = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/m", "save_mode": True}
+        made, path = (await served.admin.call("POST", "/api/v1/models", model)).json(), "/api/v1/models/linear/v1"
+    before = (await served.member.call("GET", f"{path}/events")).json()["items"]
+    async with served.member.open(f"{path}/events/watch") as exchange:
+        stream = events(exchange)
+        assert [await following(stream) for _ in before] == [("said", one["id"], one) for one in before]
+        served.store.add_event(made["uid"], Event(served.clock(), "Said", "hello"))
+        kind, number, said = await following(stream)
+        assert (kind, number, said["message"]) == ("said", said["id"], "hello")
+    served.store.add_event(made["uid"], Event(served.clock(), "Said", "again"))
+    async with served.member.open(f"{path}/events/watch?after={number}") as exchange:
+        stream = events(exchange)
+        assert (await following(stream))[2]["message"] == "again"
+        served.store.delete(feed.TRAIN_JOB if what == "job" else MODEL_SERVICE, made["uid"], fence=None)
+        assert await following(stream) == ("end", None, {})
+        with pytest.raises(StopAsyncIteration):
+            await following(stream)
+    gone = await served.member.call("GET", f"{path}/events/watch")
+    assert gone.status == 404
+
+
+async def test_events_of_a_job_end_with_it(served: Served) -> None:
+    job = await served.submitted(job_name="linear")
+    async with served.member.open(f"/api/v1/jobs/{job['uid']}/events/watch") as exchange:
+        stream = events(exchange)
+        assert (await following(stream))[2]["reason"] == "Submitted"
+        served.move(job["uid"], Phase.STOPPED)
+        assert (await following(stream))[0] == "end"
 
 
 async def test_a_job_is_watched_from_how_it_stands_to_its_end(served: Served) -> None:

@@ -9,12 +9,12 @@ from typing import Any, cast
 
 import pytest
 
-from cloud_ml.controller.entrances import Entrances
+from cloud_ml.controller.entrances import Entrances, route
 from cloud_ml.controller.ports import Ports
 from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.decide import ServiceRecord
-from cloud_ml.domain.services.routes import Route
+from cloud_ml.domain.services.routes import Backend, Route
 from cloud_ml.domain.services.status import ServiceStatus
 from cloud_ml.models.model_service import ModelService
 
@@ -86,3 +86,16 @@ async def test_a_route_says_who_may_call_and_whether_anybody_is_to_answer() -> N
     assert gateway.routes["a"] == Route(10, "o", "m/a", open=True, wanted=False)
     await here.show(replace(service("a", 10), delete_requested_at=NOW), [], wait=False)
     assert not gateway.routes["a"].wanted
+
+
+@pytest.mark.parametrize(
+    ("stable", "tried", "share"), [(4, 2, 50), (5, 2, 50), (4, 1, 25), (2, 1, 50), (1, 1, 50), (4, 0, 0), (0, 1, 25)]
+)
+def test_a_candidate_has_its_share_unless_it_lacks_more_replicas_than_what_is_served(
+    stable: int, tried: int, share: int
+) -> None:
+    made = service("a", 10, replicas=4)
+    candidate = specs.Candidate(2, made.spec.submitted, 50)
+    releases = [1] * stable + [2] * tried
+    backends = [Backend(f"u{number}", "", release=release) for number, release in enumerate(releases)]
+    assert route(replace(made, spec=replace(made.spec, candidate=candidate)), backends).share == share

@@ -90,7 +90,7 @@ def test_a_candidate_that_is_rolled_back_goes_at_once_and_the_others_stay() -> N
     world.replicas[silent] = replace(world.replicas[silent], ready=False)
     roll_back(world)
     world.settle()
-    assert {number for number, each in world.replicas.items() if not each.deleting} == stable, "it stands in for nobody"
+    assert {number for number, each in world.replicas.items() if not each.leaving} == stable, "it stands in for nobody"
     world.run()
     assert templates(world) == [1, 1]
     attempt(world, 50, **BETTER)

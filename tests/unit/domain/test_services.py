@@ -96,9 +96,21 @@ def test_a_saved_service_waits_and_a_deleted_one_is_forgotten_last() -> None:
     world.delete()
     world.settle()
     assert not world.gone
-    world.answer()
-    world.settle()
+    world.run()
     assert world.gone
+
+
+def test_so_many_that_have_ended_are_kept_the_latest() -> None:
+    world = running(1)
+    for memory in range(1, 6):
+        world.change(memory_limit=f"{memory}00M")
+        world.run()
+    assert sorted(world.ended) == [3, 4, 5]
+    world.keep_ended = 1
+    world.want(Desired.STOPPED)
+    world.run()
+    assert sorted(world.ended) == [6]
+    assert world.status.phase is ServicePhase.STOPPED, "what is kept does not count as a replica"
 
 
 STEPS = st.lists(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import shutil
 from contextlib import aclosing
 from pathlib import Path
 
@@ -105,6 +106,31 @@ async def test_nothing_is_held_when_the_last_one_has_gone(attempt: Attempt) -> N
     assert descriptors() == before
     looking = [task for task in asyncio.all_tasks() if task.get_name().startswith("log of")]
     assert all(task.cancelling() for task in looking)
+
+
+async def test_who_comes_when_the_job_is_being_deleted_makes_nothing_anew(attempt: Attempt) -> None:
+    attempt.log.write(b"before\n")
+    attempt.ledger.claim(KEY)
+    attempt.ledger.forget(KEY.job_uid)
+    attempt.end()
+    async with asyncio.timeout(PATIENCE_S):
+        assert await attempt.follow() == b""
+    assert not list(attempt.ledger.jobs.iterdir())
+
+
+async def test_who_comes_before_the_attempt_is_claimed_hears_all(attempt: Attempt) -> None:
+    shutil.rmtree(attempt.folder)
+    heard: asyncio.Queue[bytes] = asyncio.Queue()
+    async with asyncio.timeout(PATIENCE_S):
+        early = asyncio.create_task(attempt.follow(heard))
+        while not attempt.folder.exists():
+            await asyncio.sleep(0)
+        log = LogWriter(attempt.folder, "master-0", 64 << 20)
+        log.write(b"one\n")
+        assert await heard.get() == b"one\n"
+        log.close()
+        attempt.end()
+        assert await early == b"one\n"
 
 
 async def test_where_no_watch_can_be_had_the_log_is_looked_at(

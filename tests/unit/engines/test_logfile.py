@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from pathlib import Path
 
 import pytest
@@ -214,3 +215,21 @@ def test_the_last_lines_of_a_log_of_many_blocks(tmp_path: Path, wanted: int) -> 
     reader = LogReader(tmp_path, "master-0")
     reader.skip_to_last_lines(wanted)
     assert whole(reader, 1 << 20) == lines(min(wanted, 50_000), max(0, 50_000 - wanted))
+
+
+def test_a_log_that_goes_while_it_is_looked_for_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "logs"
+    real = os.listdir
+
+    def listed(path: Path) -> list[str]:
+        names = real(path)
+        shutil.rmtree(path)
+        return names
+
+    for looks in (lambda reader: reader.read(), lambda reader: reader.skip_to_last_lines(2)):
+        folder.mkdir()
+        LogWriter(folder, "master-0", 1 << 20).write(b"one\ntwo\n")
+        with monkeypatch.context() as patched:
+            patched.setattr("os.listdir", listed)
+            assert not looks(LogReader(folder, "master-0"))
+        assert not folder.exists()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.environments import venvs
+from cloud_ml.environments import kept
 from cloud_ml.environments.interpreter import own
 from cloud_ml.environments.venvs import Venvs
 
@@ -115,7 +115,7 @@ def test_a_few_are_kept_of_each_kind_and_of_few_kinds(tenant: Tenant) -> None:
 def test_all_can_be_cleared(tenant: Tenant) -> None:
     made, first = tenant.job("first")
     made.give_back(first)
-    venvs.clear(tenant.folder)
+    kept.clear(tenant.folder)
     assert not list((tenant.folder / "venvs").iterdir())
     assert tenant.job("second")[1].is_dir()
 

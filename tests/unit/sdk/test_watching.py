@@ -10,10 +10,10 @@ import pytest
 
 from cloud_ml.errors import Forbidden, TransportError
 from cloud_ml.models import codec
-from cloud_ml.models.job import Job, JobChange
+from cloud_ml.models.job import Job, JobChange, JobEvent
 from cloud_ml.sdk.pieces import EventReader, ServerEvent
 from cloud_ml.sdk.retries import RetryPolicy
-from cloud_ml.sdk.watching import follow_changes
+from cloud_ml.sdk.watching import follow_changes, follow_events
 
 NOW = datetime(2026, 1, 31, tzinfo=UTC)
 PATIENCE = RetryPolicy(attempts=3)
@@ -80,3 +80,15 @@ def test_a_server_that_stays_away_is_told() -> None:
     with pytest.raises(TransportError):
         next(follow_changes(play, after=9, patience=PATIENCE, sleep=lambda _: None))
     assert play.opened == [9] * 3
+
+
+def test_what_is_said_is_told_once_over_cuts_until_the_stream_says_that_it_ends() -> None:
+    def said(number: int) -> bytes:
+        event = JobEvent(id=number, at=NOW, type="Normal", reason="Said", message=f"{number}")
+        return f"id: {number}\nevent: said\ndata: {json.dumps(codec.encode(event))}\n\n".encode()
+
+    end = b"event: end\ndata: {}\n\n"
+    play = Play([(said(1) + said(2), TransportError("cut")), (b": nothing new\n\n", None), (said(3) + end, None)])
+    found = list(follow_events(play, after=0, patience=PATIENCE, sleep=lambda _: None))
+    assert [event.message for event in found] == ["1", "2", "3"]
+    assert play.opened == [0, 2, 2]

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -188,6 +189,26 @@ def test_too_many_are_told_at_once() -> None:
             batcher.submit(Caller([3]).request, ((),))
         assert [await caller.answer for caller in callers] == [[2], [4]]
         assert await answers(batcher, [Caller([3])]) == [[6]]
+
+    trial(steps)
+
+
+def test_rows_that_gain_nothing_together_run_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def steps(make: Callable[..., Batcher]) -> None:
+        now = 0.0
+
+        def look(made: np.ndarray) -> Any:
+            nonlocal now
+            now += 0.0025 * len(made)
+            return [made]
+
+        monkeypatch.setattr("cloud_ml.serving.batching.time", SimpleNamespace(perf_counter=lambda: now))
+        model = Doubler(look)
+        batcher = make(model, inline_s=0.001)
+        for _ in range(20):
+            assert await answers(batcher, [Caller([row]) for row in range(8)]) == [[2 * row] for row in range(8)]
+        assert model.seen[0] == 8
+        assert model.seen[-8:] == [1] * 8
 
     trial(steps)
 

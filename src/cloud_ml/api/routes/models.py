@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from cloud_ml.api import documents, waiting
+from cloud_ml.api import documents, openapi, sse, telling, waiting
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import answers, body_of, known
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
+from cloud_ml.api.sse import After, LastEventId
 from cloud_ml.api.waiting import Wait, check_wait
-from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.models import codec, common
@@ -22,6 +21,7 @@ from cloud_ml.models.job import JobEvents
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import Service, ServicePage, ServiceUpdate
 from cloud_ml.usecases import service_views
+from cloud_ml.usecases.replicas import Replicas
 
 router = APIRouter(prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED)
 
@@ -175,6 +175,29 @@ async def events(
     return documents.answer(found)
 
 
+@router.get("/{name}/{version}/events/watch", responses=openapi.events())
+async def watch_events(
+    here: Here,
+    call: Signed,
+    name: str,
+    version: str,
+    *,
+    last_event_id: LastEventId = None,
+    after: After = None,
+    org_id: str | None = None,
+) -> Response:
+    """What is said about a service, as server-sent events, until it is gone.
+
+    Each is a ``JobEvent`` under its id; the stream begins behind ``Last-Event-ID``, else behind ``after``, else with
+    the first. One of the kind ``end`` says that there will be no more; without it, ask again from the last id.
+    """
+
+    def find() -> ServiceRecord:
+        return here.services.find(here.identities.scope(call.caller, org_id), name, version)
+
+    return telling.of_service(here, await here.offload(find), sse.place(last_event_id, after) or 0)
+
+
 async def _want(here: Here, call: Call, name: tuple[str, str], desired: Desired) -> Response:
     record = await here.offload(here.services.want, call.org, name, call.caller, desired, once=call.once)
     return documents.answer(_shown(here, record))
@@ -185,5 +208,5 @@ async def _with_replicas(here: Platform, record: ServiceRecord) -> Response:
     return documents.answer(_shown(here, record, await here.offload(here.services.replicas, record)))
 
 
-def _shown(here: Platform, record: ServiceRecord, replicas: Sequence[JobRecord] = ()) -> Service:
+def _shown(here: Platform, record: ServiceRecord, replicas: Replicas | None = None) -> Service:
     return service_views.service(record, replicas, here.services_host, tls=here.services_tls)

@@ -12,11 +12,11 @@ from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import answers, bytes_of
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
-from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.models.service import ServiceLineage, ServiceMetrics, ServiceSignatures
 from cloud_ml.usecases import releasing, replicas
 from cloud_ml.usecases.logs import Selection
+from cloud_ml.usecases.replicas import Replicas
 
 router = APIRouter(prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED)
 
@@ -29,6 +29,7 @@ async def logs(
     version: str,
     *,
     replica: Annotated[int | None, Query(ge=1, lt=2**31)] = None,
+    previous: bool = False,
     lines: int | None = None,
     follow: bool = False,
     attempt: int | None = None,
@@ -37,10 +38,11 @@ async def logs(
 ) -> Response:
     """The output of a replica as it was written, by its number; without one, of a replica that runs.
 
-    With ``follow``, as it comes, until the replica is gone. ``Cloudml-Replica`` says which one it is.
+    With ``previous``, or where there is no replica, of the one that ended last: those in ``ended`` of the service can
+    still be read. With ``follow``, as it comes, until the replica is gone. ``Cloudml-Replica`` says which one it is.
     """
     service, found = await find(here, call, name, version, org_id)
-    one = replicas.chosen(service, found, replica)
+    one = replicas.chosen(service, found, replica, previous=previous)
     headers = {"cloudml-replica": str(replicas.number_of(one))}
     chunks = here.logs.read(one, Selection(None, attempt, lines, follow, offset))
     return streams.text(chunks, headers) if follow else await streams.whole_text(chunks, headers)
@@ -51,7 +53,7 @@ async def metrics(here: Here, call: Signed, name: str, version: str, org_id: str
     """What each replica uses now and was asked since it started, and what callers got from each release."""
     service, found = await find(here, call, name, version, org_id)
     figures = here.service_figures().get(service.key.uid)
-    return documents.answer(await replicas.metrics_of(service, found, here.engine, figures))
+    return documents.answer(await replicas.metrics_of(service, found.items, here.engine, figures))
 
 
 @router.get("/{name}/{version}/signatures", responses=answers(ServiceSignatures))
@@ -64,7 +66,7 @@ async def signatures(
     """
     service, found = await find(here, call, name, version, org_id)
     number = releasing.meant(service, release).template if release else None
-    return documents.answer(await replicas.signatures_of(service, found, here.engine, number))
+    return documents.answer(await replicas.signatures_of(service, found.items, here.engine, number))
 
 
 @router.get("/{name}/{version}/lineage", responses=answers(ServiceLineage))
@@ -85,11 +87,11 @@ async def lineage(
 
 async def find(
     here: Platform, call: Call, name: str, version: str, org_id: str | None
-) -> tuple[ServiceRecord, list[JobRecord]]:
-    """A service and its replicas, the oldest first."""
+) -> tuple[ServiceRecord, Replicas]:
+    """A service and its replicas."""
 
-    def look() -> tuple[ServiceRecord, list[JobRecord]]:
+    def look() -> tuple[ServiceRecord, Replicas]:
         record = here.services.find(here.identities.scope(call.caller, org_id), name, version)
-        return record, list(here.services.replicas(record))
+        return record, here.services.replicas(record)
 
     return await here.offload(look)

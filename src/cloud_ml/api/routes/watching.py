@@ -3,29 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from typing import Annotated, Any
 
-from fastapi import APIRouter, Header, Query
+from fastapi import APIRouter
 from starlette.responses import Response
 
-from cloud_ml.api import streams
+from cloud_ml.api import sse, streams, telling
 from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import events
 from cloud_ml.api.routes import CHECKED, Here
+from cloud_ml.api.sse import After, LastEventId
 from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.models import codec, common
 from cloud_ml.models.job import JobChange
 from cloud_ml.usecases import views
 from cloud_ml.usecases.feed import Sighting
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED)
-
-_MOST = 2**62
-_AGAIN_MS = 1000
-LastEventId = Annotated[str | None, Header(max_length=40)]
 
 
 @router.get("/-/watch", responses=events())
@@ -39,7 +33,7 @@ async def watch_jobs(
     again from the last id. Who is slow is told the newest state of what changed, not each step.
     """
     scope = await here.offload(here.identities.scope, call.caller, org_id)
-    start = _place(last_event_id, after)
+    start = sse.place(last_event_id, after)
     if start is None:
         start = await here.offload(here.store.revision)
     seen = here.feed.watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
@@ -53,7 +47,7 @@ async def watch_job(
     name: str,
     *,
     last_event_id: LastEventId = None,
-    after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
+    after: After = None,
     org_id: str | None = None,
 ) -> Response:
     """How a job stands, and then each change of it, as server-sent events; ends when it is gone."""
@@ -62,7 +56,7 @@ async def watch_job(
         return here.jobs.find(here.identities.scope(call.caller, org_id), name)
 
     job = await here.offload(find)
-    start = _place(last_event_id, after)
+    start = sse.place(last_event_id, after)
     seen = here.feed.watch(
         job.key.org, uid=job.key.uid, after=job.revision if start is None else start,
         heartbeat_s=here.settings.heartbeat_s,
@@ -70,6 +64,28 @@ async def watch_job(
     first = Sighting(job.revision, job.key.uid, job.key.org, job.key.name, job) if start is None else None
     messages = _messages(seen, start or 0, here.settings.stream_limit_s, first=first, to_the_end=True)
     return streams.events(messages)
+
+
+@router.get("/{name}/events/watch", responses=events())
+async def watch_events(
+    here: Here,
+    call: Signed,
+    name: str,
+    *,
+    last_event_id: LastEventId = None,
+    after: After = None,
+    org_id: str | None = None,
+) -> Response:
+    """What is said about a job, as server-sent events, until it has ended.
+
+    Each is a ``JobEvent`` under its id; the stream begins behind ``Last-Event-ID``, else behind ``after``, else with
+    the first. One of the kind ``end`` says that there will be no more; without it, ask again from the last id.
+    """
+
+    def find() -> JobRecord:
+        return here.jobs.find(here.identities.scope(call.caller, org_id), name)
+
+    return telling.of_job(here, await here.offload(find), sse.place(last_event_id, after) or 0)
 
 
 async def _messages(
@@ -80,15 +96,15 @@ async def _messages(
     first: Sighting | None = None,
     to_the_end: bool = False,
 ) -> AsyncGenerator[bytes]:
-    """Events as they stand on the wire; the first line makes proxies and clients see that the stream is open."""
+    """Events as they stand on the wire."""
     loop = asyncio.get_running_loop()
     over = loop.time() + limit_s
-    yield f"retry: {_AGAIN_MS}\n".encode() + (b"\n" if first else f"id: {start}\nevent: ready\ndata: {{}}\n\n".encode())
+    yield sse.AGAIN + (b"\n" if first else f"id: {start}\nevent: ready\ndata: {{}}\n\n".encode())
     if first is not None:
         yield _message(first)
     async with aclosing(seen):
         async for one in seen:
-            yield b": nothing new\n\n" if one is None else _message(one)
+            yield sse.NOTHING_NEW if one is None else _message(one)
             if loop.time() > over or (to_the_end and one is not None and one.job is None):
                 return
 
@@ -101,16 +117,4 @@ def _message(one: Sighting) -> bytes:
         org=one.org,
         job=None if one.job is None else views.job(one.job),
     )
-    document: Any = json.dumps(codec.encode(change), separators=(",", ":"))
-    kind = "gone" if one.job is None else "job"
-    return f"id: {one.revision}\nevent: {kind}\ndata: {document}\n\n".encode()
-
-
-def _place(last_event_id: str | None, after: int | None) -> int | None:
-    if last_event_id:
-        if not (last_event_id.isascii() and last_event_id.isdigit() and int(last_event_id) < _MOST):
-            raise common.refuse("Last-Event-ID", last_event_id, "the id of an event of this stream")
-        return int(last_event_id)
-    if after is not None and not 0 <= after < _MOST:
-        raise common.refuse("after", after, "the revision of a list or an event")
-    return after
+    return sse.message("gone" if one.job is None else "job", one.revision, change)

@@ -119,7 +119,7 @@ async def delete(here: Here, call: Signed, name: str, version: str, org_id: str 
 async def logs(
     here: Here, call: Signed, request: Request, name: str, version: str, *, org_id: str | None = None
 ) -> Response:
-    """``{"logs": text}`` of a replica: of one that runs, or of the one at a place, counted from 0."""
+    """``{"logs": text}`` of a replica: of one that runs (or ended last), or of the one at a place, counted from 0."""
     service, found = await find(here, call, name, version, org_id)
     if request.query_params.get("proxy"):
         return documents.answer(
@@ -127,9 +127,9 @@ async def logs(
         )
     number: int | None = None
     if (place := request.query_params.get("replica")) is not None:
-        index = common.check_count("replica", place, least=0, most=max(len(found) - 1, 0))
-        number = replicas.number_of(found[index]) if found else 0
-    elif not found:
+        index = common.check_count("replica", place, least=0, most=max(len(found.heard) - 1, 0))
+        number = replicas.number_of(found.heard[index]) if found.heard else 0
+    elif not found.heard:
         return documents.answer({"logs": ""})
     chunks = here.logs.read(replicas.chosen(service, found, number), Selection())
     return streams.text_in_json("logs", chunks)
@@ -150,7 +150,7 @@ async def events(here: Here, call: Signed, name: str, version: str, org_id: str 
 async def metrics(here: Here, call: Signed, name: str, version: str, org_id: str | None = None) -> Response:
     """What the replicas of a service use now, together: percent of one core, bytes."""
     service, found = await find(here, call, name, version, org_id)
-    return documents.answer(service_views.model_metrics(await replicas.metrics_of(service, found, here.engine)))
+    return documents.answer(service_views.model_metrics(await replicas.metrics_of(service, found.items, here.engine)))
 
 
 def _change(body: bytes) -> ServiceUpdate:

@@ -11,7 +11,7 @@ from cloud_ml.controller.reconcilers import Looked
 from cloud_ml.controller.scaling import Scaling
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.reasons import Reason
-from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.records import Event, Record
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.decide import (
@@ -19,6 +19,7 @@ from cloud_ml.domain.services.decide import (
     MakeReplica,
     ServiceAction,
     ServiceRecord,
+    StopReplica,
     decide,
 )
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, service_tag
@@ -46,8 +47,10 @@ class ModelServiceReconciler:
         clock: Clock,
         offload: Offload,
         fence: Fence,
+        keep_ended: int = 0,
     ) -> None:
         self._store = store
+        self._keep_ended = keep_ended
         self._answering = answering
         self._entrances = entrances
         self._scaling = scaling
@@ -76,9 +79,11 @@ class ModelServiceReconciler:
                 said = Event(self._clock(), "Scaled", f"{scale} replicas for what is asked of it")
                 await self._commit(service, replace(service.status, scale=scale), [said])
                 continue
-            decision = decide(service, [self._seen(each) for each in records], self._clock())
+            decision = decide(
+                service, [self._seen(each) for each in records], self._clock(), keep_ended=self._keep_ended
+            )
             if decision.status is None:
-                leaving = any(isinstance(action, DropReplica) for action in decision.actions)
+                leaving = any(isinstance(action, StopReplica) for action in decision.actions)
                 await self._entrances.show(service, records, wait=leaving)  # first no calls, then the end
                 for action in decision.actions:
                     await self._offload(self._perform, service, action)
@@ -123,7 +128,9 @@ class ModelServiceReconciler:
             reason=status.reason,
             message=status.message or self._answering.why_not(record.key.uid),
             ready=status.phase is Phase.RUNNING and self._answering.ready(record.key.uid),
+            leaving=record.delete_requested_at is not None or record.spec.desired is Desired.STOPPED,
             deleting=record.delete_requested_at is not None,
+            ended_at=status.finished_at,
         )
 
     def _perform(self, service: ServiceRecord, action: ServiceAction) -> None:
@@ -142,11 +149,19 @@ class ModelServiceReconciler:
                 events=[Event(now, Reason.SUBMITTED, f"replica {action.wish.number} of {service.key.name}")],
                 idempotency_key=f"replica {name}",
             )
+        elif isinstance(action, StopReplica):
+            event = Event(now, Reason.CANCEL_REQUESTED, f"{service.key.name} does not need it any more")
+            self._store.change_spec(REPLICA, action.uid, _stopped, now=now, events=[event])
         elif isinstance(action, DropReplica):
-            event = Event(now, Reason.DELETE_REQUESTED, f"{service.key.name} does not need it any more")
-            self._store.request_delete(REPLICA, action.uid, now=now, events=[event])
+            later = "there are later ones whose output is kept"
+            why = later if service.delete_requested_at is None else f"{service.key.name} is deleted"
+            self._store.request_delete(REPLICA, action.uid, now=now, events=[Event(now, Reason.DELETE_REQUESTED, why)])
         else:
             self._store.delete(MODEL_SERVICE, uid, fence=self._fence)
+
+
+def _stopped(spec: JobSpec) -> JobSpec:
+    return spec.with_desired(Desired.STOPPED)
 
 
 def replica_name(service_uid: str, wish: Wish) -> str:

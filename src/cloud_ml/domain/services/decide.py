@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import Desired
@@ -20,6 +20,7 @@ from cloud_ml.domain.services.status import CandidateStatus, SeenReplica, Servic
 from cloud_ml.domain.services.wishes import stable_numbers, wishes
 
 ServiceRecord = Record[ServiceSpec, ServiceStatus]
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True)
@@ -30,8 +31,15 @@ class MakeReplica:
 
 
 @dataclass(frozen=True)
+class StopReplica:
+    """Ask for the end of a replica that is wished no more. What it said stays."""
+
+    uid: str
+
+
+@dataclass(frozen=True)
 class DropReplica:
-    """Ask for the end of a replica that is wished no more."""
+    """Remove a replica that has ended, with its log."""
 
     uid: str
 
@@ -41,7 +49,7 @@ class ForgetService:
     """Remove the record: every replica is gone."""
 
 
-ServiceAction = MakeReplica | DropReplica | ForgetService
+ServiceAction = MakeReplica | StopReplica | DropReplica | ForgetService
 
 
 @dataclass(frozen=True)
@@ -54,16 +62,21 @@ class ServiceDecision:
     look_again: datetime | None = None
 
 
-def decide(service: ServiceRecord, replicas: Sequence[SeenReplica], now: datetime) -> ServiceDecision:
+def decide(
+    service: ServiceRecord, replicas: Sequence[SeenReplica], now: datetime, *, keep_ended: int = 0
+) -> ServiceDecision:
     """Decide the next step of a service.
 
     Args:
         service: The record as committed.
         replicas: Every replica that carries its label.
         now: The time of the look.
+        keep_ended: How many replicas that have ended are kept for what they said, the latest.
     """
     status = service.status
     wanted = wishes(service.spec, status, replicas, deleting=service.delete_requested_at is not None)
+    ended = [replica for replica in replicas if replica.ended]
+    replicas = [replica for replica in replicas if not replica.ended]
     stable = stable_numbers(wanted)
     serving = [replica for replica in replicas if replica.number in stable]
     phase, reason, message = _stands(service, replicas, serving)
@@ -77,16 +90,25 @@ def decide(service: ServiceRecord, replicas: Sequence[SeenReplica], now: datetim
     )  # fmt: skip
     if moved != status:
         return ServiceDecision(status=moved, events=_said(service, moved, now))
-    return _act(service, replicas, now)
+    return _act(service, replicas, ended, now, keep_ended)
 
 
-def _act(service: ServiceRecord, replicas: Sequence[SeenReplica], now: datetime) -> ServiceDecision:
-    status = service.status
+def _act(
+    service: ServiceRecord,
+    replicas: Sequence[SeenReplica],
+    ended: Sequence[SeenReplica],
+    now: datetime,
+    keep_ended: int,
+) -> ServiceDecision:
+    status, deleting = service.status, service.delete_requested_at is not None
     wished = {wish.number for wish in status.wishes}
     there = {replica.number for replica in replicas}
     actions: list[ServiceAction] = [MakeReplica(wish) for wish in status.wishes if wish.number not in there]
-    actions += [DropReplica(each.uid) for each in replicas if each.number not in wished and not each.deleting]
-    if not replicas and not actions and service.delete_requested_at is not None:
+    actions += [StopReplica(each.uid) for each in replicas if each.number not in wished and not each.leaving]
+    latest = sorted(ended, key=lambda each: (each.ended_at or _LONG_AGO, each.number), reverse=True)
+    too_many = latest[0 if deleting else keep_ended :]
+    actions += [DropReplica(each.uid) for each in too_many if not each.deleting]
+    if not replicas and not ended and not actions and deleting:
         return ServiceDecision(actions=[ForgetService()])
     return ServiceDecision(actions=actions, look_again=now + timedelta(seconds=5) if actions else None)
 
@@ -106,7 +128,7 @@ def _candidate(service: ServiceRecord, others: Sequence[SeenReplica]) -> Candida
     found = CandidateStatus(candidate.template)
     if not count or service.delete_requested_at is not None:
         return replace(found, phase=ServicePhase.STOPPED)
-    mine = [each for each in others if each.template == candidate.template and not each.deleting]
+    mine = [each for each in others if each.template == candidate.template and not each.leaving]
     ready = sum(each.ready for each in mine)
     trouble = next((each for each in mine if each.hopeless), None) or next(
         (each for each in mine if each.message and not each.ready), None

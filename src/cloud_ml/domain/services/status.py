@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from enum import StrEnum
 
 from cloud_ml.domain.jobs.phases import Phase
@@ -82,7 +83,11 @@ class ServiceStatus:
 
 @dataclass(frozen=True)
 class SeenReplica:
-    """A replica as its record and its door tell. ``ready``: it answers that its model is loaded."""
+    """A replica as its record and its door tell.
+
+    ``ready``: it answers that its model is loaded. ``leaving``: it was asked to end; ``deleting``: its record and its
+    log are to go, too.
+    """
 
     uid: str
     number: int
@@ -91,7 +96,14 @@ class SeenReplica:
     reason: str = ""
     message: str = ""
     ready: bool = False
+    leaving: bool = False
     deleting: bool = False
+    ended_at: datetime | None = None
+
+    @property
+    def ended(self) -> bool:
+        """Whether it has gone as it was asked to: only its log is left."""
+        return self.leaving and self.phase.terminal
 
     @property
     def hopeless(self) -> bool:

@@ -74,4 +74,4 @@ def _broken(new: Sequence[Wish], seen: Seen) -> bool:
 
 def _spent(replica: SeenReplica | None) -> bool:
     """Whether another takes the place of a replica. One that is hopeless keeps it, or it would be tried for ever."""
-    return replica is not None and (replica.deleting or (replica.phase.terminal and not replica.hopeless))
+    return replica is not None and (replica.leaving or (replica.phase.terminal and not replica.hopeless))

@@ -67,6 +67,7 @@ class LocalConfig:
     node: str = "local"
     tool_timeout_s: float = 1800.0
     log_limit_bytes: int = 64 * 2**20
+    kept_attempts: int = 5
     usage_period_s: float = 5.0
     thrash_s: float = 30.0
     max_processes: int = 4096

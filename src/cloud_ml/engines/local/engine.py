@@ -25,8 +25,8 @@ from cloud_ml.engines.local.network import HOST, TENANT
 from cloud_ml.engines.local.network import tenants as networks
 from cloud_ml.engines.local.probe import Findings
 from cloud_ml.engines.local.runtimes import LocalRuntimes
-from cloud_ml.engines.local.spawner import SOCKET_NAME, TOKEN_NAME
-from cloud_ml.environments import evict, venvs
+from cloud_ml.engines.local.spawner.requests import SOCKET_NAME, TOKEN_NAME
+from cloud_ml.environments import evict, kept
 from cloud_ml.environments.files import clear_leftovers
 from cloud_ml.errors import Conflict, Unavailable
 from cloud_ml.models import codec
@@ -55,7 +55,7 @@ class LocalEngine(Engine):
         self._ledger = Ledger(self._root)
         self._followers = Followers(self._ledger, self._is_over)
         self._spawner = Resident(
-            "spawner", "cloud_ml.engines.local.spawner", self._root, SOCKET_NAME, "spawner.log",
+            "spawner", "cloud_ml.engines.local.spawner.main", self._root, SOCKET_NAME, "spawner.log",
             "the spawner cannot start the attempt", _LIMIT, _ANSWER_LIMIT_S,
         )  # fmt: skip
         self._line: Line | None = None
@@ -67,7 +67,7 @@ class LocalEngine(Engine):
         self._ledger.create()
         await asyncio.to_thread(Etc(self._config.etc, leave=self._config.network.kept_in_etc).create)
         await asyncio.to_thread(self._ledger.prune)
-        await asyncio.to_thread(venvs.clear, self._ledger.venvs)
+        await asyncio.to_thread(kept.clear, self._ledger.venvs)
         await asyncio.to_thread(clear_leftovers, Path(self._config.environments_home))
         await asyncio.to_thread(evict.clear_leftovers, Path(self._config.environments_home))
         async with self._lock:
@@ -140,8 +140,10 @@ class LocalEngine(Engine):
         streams = []
         for attempt in self._ledger.attempts(job_uid):
             folder = self._ledger.log_folder(GangKey(job_uid, attempt))
-            names = sorted(path.stem for path in folder.glob("*.log") if ".tail-" not in path.name)
-            streams += [(attempt, name) for name in names]
+            with contextlib.suppress(FileNotFoundError):
+                files = os.listdir(folder)  # noqa: PTH208 - for each answer
+                heads = [file[: -len(".log")] for file in files if file.endswith(".log") and ".tail-" not in file]
+                streams += [(attempt, name) for name in sorted(heads)]
         return streams
 
     async def logs(

@@ -71,9 +71,10 @@ class Followers:
 
     def _begin(self, key: GangKey, process: str) -> _Tail:
         folder = self._ledger.log_folder(key)
-        folder.mkdir(parents=True, exist_ok=True)
         tail = self._tails[key, process] = _Tail(key, process, folder, self._is_over)
-        with contextlib.suppress(OSError):  # no more watches to be had: it is looked at every second
+        with contextlib.suppress(OSError):  # no more watches to be had, or the folder is gone: looked at every second
+            if self._ledger.gate(key) is None:  # later, whoever has the gate makes it, and removes it with the job
+                folder.mkdir(parents=True, exist_ok=True)
             if self._watch is None:
                 self._watch = linux.Watch()
                 self._reports = self._watch.arrivals(self._ledger.reports)

@@ -7,7 +7,7 @@
     <root>/ledger/stops/<gang>          a wish to stop it: seconds of grace
     <root>/jobs/<job>/work              the working folder, kept over attempts
     <root>/jobs/<job>/<attempt>/        venv, tmp, logs, usage of one attempt
-    <root>/venvs/<tenant>/              virtual environments that wait for their next job
+    <root>/venvs/<tenant>/              virtual environments, and empty folders, that wait for their next job
 
 ``gates`` is the check-in of the engine's contract: a claim and a tombstone race for the same name, so
 exactly one of them exists, whoever crashes where. No lock is ever held.

@@ -25,7 +25,7 @@ _TAIL_FILES = 8
 _MARK_PERIOD_S = 1.0
 _MARKS_PER_PERIOD = 4096
 _MARK = re.compile(rb"(\d{1,12}\.\d{1,6}) (\d{1,18})")
-_TAIL = re.compile(r"\d{20}")
+_TAIL = re.compile(r"\.tail-(\d{20})\.log")
 _BLOCK_BYTES = 64 * 1024
 
 
@@ -205,13 +205,15 @@ def _marks(path: Path) -> list[tuple[float, int]]:
 
 
 def _parts(folder: Path, name: str) -> list[_Part]:
-    head = folder / f"{name}.log"
-    if not head.exists():
+    try:
+        files = os.listdir(folder)  # noqa: PTH208 - several times for each answer, where a glob takes most of its time
+    except (FileNotFoundError, NotADirectoryError):
         return []
-    prefix = f"{name}.tail-"
-    found = ((path.name[len(prefix) : -len(".log")], path) for path in folder.glob(f"{prefix}*.log"))
-    tails = (_Part(int(start), path) for start, path in found if _TAIL.fullmatch(start))
-    return [_Part(0, head), *sorted(tails)]
+    if f"{name}.log" not in files:
+        return []
+    found = ((_TAIL.fullmatch(file.removeprefix(name)), file) for file in files if file.startswith(name))
+    tails = (_Part(int(start[1]), folder / file) for start, file in found if start)
+    return [_Part(0, folder / f"{name}.log"), *sorted(tails)]
 
 
 def _newlines_backwards(part: _Part, *, skip_last: bool) -> Iterator[int]:

@@ -103,6 +103,7 @@ def probe(
         node=socket.gethostname(),
         tool_timeout_s=settings.tool_timeout_s,
         log_limit_bytes=settings.log_limit_bytes,
+        kept_attempts=settings.kept_attempts,
         usage_period_s=settings.usage_period_s,
         thrash_s=settings.thrash_s,
         max_processes=settings.max_processes,

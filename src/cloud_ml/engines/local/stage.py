@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cloud_ml.engines.base import Gang, ProcessPlan
@@ -24,6 +24,7 @@ from cloud_ml.engines.local.zygotes.zygote import Job, Zygote
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared
 from cloud_ml.environments.build import prepare
 from cloud_ml.environments.catalog import Catalog
+from cloud_ml.environments.kept import Kept
 from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.removing import remove
 from cloud_ml.environments.venvs import Venvs
@@ -91,18 +92,28 @@ class Stage:
         self._leases = Leases()
         self._own_network = None if ahead.networks is None else (ahead.networks, str(gang.tenant))
         self.attempt_folder = ledger.attempt_folder(gang.key)
-        self._venvs = Venvs(ledger.venvs / str(gang.tenant), self._own_tree)
+        shelves = ledger.venvs / str(gang.tenant)
+        self._venvs = Venvs(shelves, self._own_tree)
+        self._temporary = Kept(shelves)
 
     def make_folders(self) -> None:
         """Make what belongs to the attempt; the tenant's part belongs to the tenant's user."""
         work = self._ledger.work_folder(self._gang.key.job_uid)
-        for folder in (work, self._tmp, self._ledger.log_folder(self._gang.key)):
+        for folder in (work, self._ledger.log_folder(self._gang.key)):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in (work.parent, self.attempt_folder):
             folder.chmod(0o711)
-        self._own(work, self._tmp)
+        self._own(work)
+        self._temporary.take(_TMP, self._tmp, self._make_tmp)
+        self._forget_early_attempts()
         if not self.fence.bwrap:
             self._link_mounts()
+
+    def _forget_early_attempts(self) -> None:
+        """What serves starts again without end: drop the output of the attempt that is one too many."""
+        key = self._gang.key
+        if self._gang.serves and (earlier := key.attempt - self._config.kept_attempts) > 0:
+            remove(self._ledger.attempt_folder(replace(key, attempt=earlier)))
 
     def seat(self, group: Group) -> Seat:
         """The seat that was taken ahead, once; a fresh one if a tool's end has swept it away.
@@ -183,7 +194,7 @@ class Stage:
     def clean_up(self) -> None:
         """Remove what nobody looks at after the end; logs and the working folder stay."""
         self.leave_zygote()
-        remove(self._tmp)
+        self._temporary.give_back(self._tmp)
         self._venvs.give_back(self._venv)
         self._leases.close()
         self._exposure.close()
@@ -213,10 +224,13 @@ class Stage:
             target.unlink(missing_ok=True)
             target.symlink_to(mount.source)
 
-    def _own(self, *folders: Path) -> None:
+    def _make_tmp(self, folder: Path) -> None:
+        folder.mkdir(mode=0o700)
+        self._own(folder)
+
+    def _own(self, folder: Path) -> None:
         if self.fence.user is not None:
-            for folder in folders:
-                os.chown(folder, *self.fence.user)
+            os.chown(folder, *self.fence.user)
 
     def _own_tree(self, folder: Path) -> None:
         if self.fence.user is not None:

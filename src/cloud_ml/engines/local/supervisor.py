@@ -35,6 +35,7 @@ from cloud_ml.engines.local.stage import WRITABLE, Ahead, Stage, Staged
 from cloud_ml.engines.local.watched import WatchedTree
 from cloud_ml.engines.local.zygotes.zygote import NotFit
 from cloud_ml.environments.base import EnvironmentFailed
+from cloud_ml.environments.removing import remove
 
 _KILL_LIMIT_S = 30.0
 _FULL_DISK_PAUSE_S = 1.0
@@ -434,6 +435,8 @@ class Supervisor:
         for group in self._groups:
             group.kill()
         proctree.end_all_descendants(_KILL_LIMIT_S)
+        if self._gang.serves and reason is Reason.CANCELLED:  # it may be kept for its log, and does not come again
+            remove(self._ledger.work_folder(self._gang.key.job_uid))
         self._reach("ended")
         failpoints.here("supervisor.end.before")
         self._publish(state=GangState.EXITED, reason=reason, message=message)

@@ -5,7 +5,7 @@ import zlib
 from cloud_ml.serving.errors import BadRequest, TooLarge
 
 
-def decompressed(data: bytes, encoding: str, most: int) -> bytes:
+def decompressed(data: bytes | bytearray, encoding: str, most: int) -> bytes:
     """What was compressed by gzip or deflate, if it is not larger than ``most``.
 
     Raises:

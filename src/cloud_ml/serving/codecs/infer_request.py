@@ -13,6 +13,7 @@ from cloud_ml.serving.codecs.layouts import Spans
 from cloud_ml.serving.codecs.tensor_proto import LARGEST
 from cloud_ml.serving.dtypes import DType
 from cloud_ml.serving.errors import BadRequest, Unsupported
+from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.runtimes.base import Array
 from cloud_ml.serving.signatures import Signature
 
@@ -127,7 +128,7 @@ def packed_strings(array: Array) -> bytes:
     return b"".join(part for value in values for part in (_SIZE.pack(len(value)), value))
 
 
-def infer_spans(body: bytes, at: int, signature: Signature, asked: Any) -> Spans | None:
+def infer_spans(body: Received, at: int, signature: Signature, asked: Any) -> Spans | None:
     """Where raw values lie in a request that was judged, in the order of the signature, and last its id, if it has one.
 
     None where values are not raw numbers.

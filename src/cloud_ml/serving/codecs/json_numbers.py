@@ -53,8 +53,10 @@ class Numbers:
             if not isinstance(read, simdjson.Object) or len(read) != 1:
                 return None
             (form,) = read.keys()
+            if form not in _FORMS:  # a name with a zero in it is listed, and not found
+                return None
             lists = read[form]
-            if form not in _FORMS or not isinstance(lists, simdjson.Array):
+            if not isinstance(lists, simdjson.Array):
                 return None
             shape = _shape(lists, body)
             if shape is None:

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.codecs import tensor_proto, wire
+from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.signatures import Signature
 
 MOST = 1024
@@ -34,14 +35,14 @@ class Layout(Generic[P]):
     spans: tuple[tuple[int, int], ...]
     plan: P
 
-    def fits(self, body: bytes) -> bool:
+    def fits(self, body: Received) -> bool:
         """Whether a request of the same length has this layout."""
         for start, end, literal in self.literals:  # noqa: SIM110 - all() would cost more than the comparing
             if body[start:end] != literal:
                 return False
         return True
 
-    def values(self, body: bytes) -> list[bytes | memoryview]:
+    def values(self, body: Received) -> list[Received | memoryview]:
         """What lies in the spans; large ones are not copied."""
         if len(body) < WORTH:
             return [body[start:end] for start, end in self.spans]
@@ -56,7 +57,7 @@ class Layouts(Generic[P]):
         self._by_size: dict[int, list[Layout[P]]] = {}
         self._count = 0
 
-    def find(self, body: bytes) -> Layout[P] | None:
+    def find(self, body: Received) -> Layout[P] | None:
         """The layout of this request, if it is known."""
         known = self._by_size.get(len(body))
         if known is None:
@@ -68,13 +69,13 @@ class Layouts(Generic[P]):
                 return layout
         return None
 
-    def learn(self, body: bytes, spans: Spans, plan: P) -> None:
+    def learn(self, body: Received, spans: Spans, plan: P) -> None:
         """Know this layout from now on; ``spans`` are in the order in which the plan wants the values."""
         literals, at = [], 0
         for start, end in sorted(spans):
-            literals.append((at, start, body[at:start]))
+            literals.append((at, start, bytes(body[at:start])))
             at = end
-        literals.append((at, len(body), body[at:]))
+        literals.append((at, len(body), bytes(body[at:])))
         if sum(end - start for start, end, _ in literals) > LONGEST:
             return
         if self._count >= MOST:
@@ -89,7 +90,7 @@ class Layouts(Generic[P]):
         self._count = 0
 
 
-def predict_spans(body: bytes, at: int, signature: Signature, inputs: Mapping[str, Any]) -> Spans | None:
+def predict_spans(body: Received, at: int, signature: Signature, inputs: Mapping[str, Any]) -> Spans | None:
     """Where the values of a ``PredictRequest`` lie, in the order of the signature; None where they are not raw.
 
     ``body[at:]`` is the message, ``inputs`` what the library read from it: the tensors were judged already. What the
@@ -101,7 +102,7 @@ def predict_spans(body: bytes, at: int, signature: Signature, inputs: Mapping[st
         return None
 
 
-def _predict_spans(body: bytes, at: int, signature: Signature, inputs: Mapping[str, Any]) -> Spans | None:
+def _predict_spans(body: Received, at: int, signature: Signature, inputs: Mapping[str, Any]) -> Spans | None:
     found: dict[str, tuple[int, int]] = {}
     for number, kind, start, end in wire.fields(body, at, len(body)):
         if number != 2 or kind != wire.DELIMITED:
@@ -119,7 +120,7 @@ def _predict_spans(body: bytes, at: int, signature: Signature, inputs: Mapping[s
     return [found[spec.name] for spec in signature.inputs]
 
 
-def _tensor_span(body: bytes, at: int, end: int, proto: Any) -> tuple[int, int] | None:
+def _tensor_span(body: Received, at: int, end: int, proto: Any) -> tuple[int, int] | None:
     dtype = dtypes.BY_NUMBER.get(proto.dtype) if proto is not None else None
     if dtype is None or dtype in (dtypes.STRING, dtypes.BOOL):
         return None

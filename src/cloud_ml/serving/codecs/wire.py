@@ -31,7 +31,7 @@ def delimited(number: int, content: bytes) -> bytes:
     return key(number, DELIMITED) + varint(len(content)) + content
 
 
-def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
+def read_varint(data: bytes | bytearray, at: int, end: int) -> tuple[int, int]:
     """The number that begins at ``at``, and where it ends."""
     value = shift = 0
     while at < end and shift < 70:
@@ -44,7 +44,7 @@ def read_varint(data: bytes, at: int, end: int) -> tuple[int, int]:
     raise Malformed("a number without end")
 
 
-def fields(data: bytes, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
+def fields(data: bytes | bytearray, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
     """The fields of the message that lies in ``data[at:end]``: number, kind, where the content begins and ends.
 
     Raises:

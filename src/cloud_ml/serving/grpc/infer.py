@@ -7,6 +7,7 @@ from cloud_ml.serving.codecs.layouts import Layouts
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.grpc.calls import GrpcCall
 from cloud_ml.serving.grpc.messages import parsed
+from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.loaded import LoadedVersion, rows_and_tails
 from cloud_ml.serving.signatures import Shape, Signature
 from cloud_ml.serving.table import ModelTable
@@ -53,7 +54,7 @@ class Infer:
         self._layouts: Layouts[InferPlan] = Layouts()
         self._generation = -1
 
-    def infer(self, call: GrpcCall, body: bytes) -> None:
+    def infer(self, call: GrpcCall, body: Received) -> None:
         """A ``ModelInferRequest``, from byte 5 on."""
         if self._table.generation != self._generation:
             self._layouts.forget()
@@ -73,7 +74,7 @@ class Infer:
             form = _Named(plan, told)
         plan.submit(Request(call, form, tensors, plan.rows, call.deadline), plan.tails)
 
-    def _read(self, call: GrpcCall, body: bytes) -> None:
+    def _read(self, call: GrpcCall, body: Received) -> None:
         """A request that looks like none before."""
         asked = parsed("inference.ModelInferRequest", body[5:])
         version = find(self._table, asked.model_name, asked.model_version)

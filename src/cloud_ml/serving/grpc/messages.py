@@ -8,13 +8,14 @@ from google.protobuf.message import DecodeError
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.grpc.calls import GrpcCall
 from cloud_ml.serving.grpc.service import Method
+from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.protos import message, pool
 
 Handler = Callable[[GrpcCall, Any], Any]
 """Answers a message with a message, or with None where it replies itself, later."""
 
 
-def parsed(name: str, data: bytes) -> Any:
+def parsed(name: str, data: Received) -> Any:
     """A message of this full name.
 
     Raises:
@@ -42,7 +43,7 @@ def methods_of(service: str, handlers: Mapping[str, Handler]) -> dict[str, Metho
 
 
 def _method(asked: str, handler: Handler) -> Method:
-    def method(call: GrpcCall, body: bytes) -> None:
+    def method(call: GrpcCall, body: Received) -> None:
         made = handler(call, parsed(asked, body[5:]))
         if made is not None:
             reply(call, made)

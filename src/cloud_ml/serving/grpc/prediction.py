@@ -8,6 +8,7 @@ from cloud_ml.serving.codecs.layouts import Layouts, predict_spans
 from cloud_ml.serving.codecs.predict_answer import PredictAnswer
 from cloud_ml.serving.grpc.calls import GrpcCall
 from cloud_ml.serving.grpc.messages import parsed
+from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.loaded import LoadedVersion, rows_and_tails
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE
@@ -42,7 +43,7 @@ class Prediction:
         self._layouts: Layouts[PredictPlan] = Layouts()
         self._generation = -1
 
-    def predict(self, call: GrpcCall, body: bytes) -> None:
+    def predict(self, call: GrpcCall, body: Received) -> None:
         """A ``PredictRequest``, from byte 5 on."""
         if self._table.generation != self._generation:
             self._layouts.forget()
@@ -55,7 +56,7 @@ class Prediction:
         tensors = layout.values(body)
         plan.submit(Request(call, plan, tensors, plan.rows, call.deadline), plan.tails)
 
-    def _read(self, call: GrpcCall, body: bytes) -> None:
+    def _read(self, call: GrpcCall, body: Received) -> None:
         """A request that looks like none before."""
         asked = parsed("tensorflow.serving.PredictRequest", body[5:])
         version = find(self._table, asked.model_spec)

@@ -10,9 +10,10 @@ from cloud_ml.serving.grpc.calls import PREFIX, GrpcCall, status_block
 from cloud_ml.serving.grpc.streams import GrpcStream, StreamMethod
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.frames import literal
+from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.tallies import Refusals
 
-Method = Callable[[GrpcCall, bytes], None]
+Method = Callable[[GrpcCall, Received], None]
 """Answers a call now or later. The message begins at byte 5 of what it is given."""
 
 log = logging.getLogger(__name__)
@@ -77,7 +78,11 @@ class GrpcService:
             head.refusal += literal("grpc-accept-encoding", "identity,gzip,deflate")
         return head
 
-    def serve(self, connection: Http2Connection[Head], stream: int, head: Head, body: bytes) -> None:
+    def length(self, head: Head, begun: memoryview) -> int:
+        """See ``http2.connection.Service``."""
+        return int.from_bytes(begun[1:5], "big") + 5 if len(begun) >= 5 else 0
+
+    def serve(self, connection: Http2Connection[Head], stream: int, head: Head, body: Received) -> None:
         """See ``http2.connection.Service``."""
         if head.refusal is not None or head.method is None:
             if head.refusal is None:
@@ -104,7 +109,7 @@ class GrpcService:
             return None
         return GrpcStream(connection, stream, head.stream)
 
-    def _unpacked(self, head: Head, body: bytes) -> bytes:
+    def _unpacked(self, head: Head, body: Received) -> Received:
         """The one message of a body, decompressed, with the prefix it would have without compression."""
         if len(body) < 5:
             raise BadRequest("a unary call has one message, this has none")

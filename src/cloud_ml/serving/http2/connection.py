@@ -4,16 +4,22 @@ import asyncio
 from typing import Generic, NoReturn, Protocol, TypeVar, cast
 
 from cloud_ml.serving.http2 import frames
+from cloud_ml.serving.http2.bodies import Bodies
 from cloud_ml.serving.http2.frames import ConnectionFault
 from cloud_ml.serving.http2.headers import Heads
 from cloud_ml.serving.http2.outgoing import EMPTY, Body, Outgoing
 from cloud_ml.serving.http2.patience import Patience
-from cloud_ml.serving.http2.stream import Limits, Sink, Stream
+from cloud_ml.serving.http2.straight import Straight
+from cloud_ml.serving.http2.stream import Limits, Received, Sink, Stream
 from cloud_ml.serving.turns import Turns
 
 H = TypeVar("H")
 WORTH = 1_024
 """Bytes of a frame that has not come whole from which on they are taken as they are."""
+LONG = 65_536
+"""Bytes still to come of a frame of data from which on they are written straight to where they belong."""
+OTHERS = 65_536
+"""Bytes of a frame that is no data."""
 LAST = 0x7FFFFFFF
 """The highest number of a stream."""
 CUT_SHORT_KEPT = 1_000
@@ -26,7 +32,10 @@ class Service(Protocol[H]):
     def understand(self, fields: list[tuple[bytes, bytes]]) -> H:
         """What the head of a request means; never raises, an error is a meaning too. May be kept for other requests."""
 
-    def serve(self, connection: "Http2Connection[H]", stream: int, head: H, body: bytes) -> None:
+    def length(self, head: H, begun: memoryview) -> int:
+        """How long a body will be, as its first bytes tell; 0 where they do not."""
+
+    def serve(self, connection: "Http2Connection[H]", stream: int, head: H, body: Received) -> None:
         """Answer a whole request, now or later, by ``connection.answer``, or take it piece by piece: ``listen``."""
 
     def sink(self, connection: "Http2Connection[H]", stream: int, head: H) -> Sink | None:
@@ -46,12 +55,11 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._heads: Heads[H] = Heads(service.understand, limits.head_bytes)
         self._streams: dict[int, Stream[H]] = {}
         self._outgoing = Outgoing(turns)
+        self._bodies = Bodies(limits, service.length, self._streams, self._outgoing)
         self._rest = b""
         self._due: tuple[int, int, int] | None = None  # of a frame of data: stream, flags, bytes to come
         self._last = 0
         self._begun = False
-        self._unacknowledged = 0
-        self._buffered = 0
         self._patience = Patience(limits)
         self._settled = False
         self._paused = False
@@ -81,7 +89,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
     def connection_lost(self, exc: Exception | None) -> None:
         self._outgoing.close()
         self._streams.clear()
-        self._hold(-self._buffered)
+        self._bodies.drop()
 
     def pause_writing(self) -> None:
         """The peer does not read: take nothing more from it."""
@@ -157,7 +165,9 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                 size = high << 8 | low
                 stop = at + 9 + size
                 if stop > end and size <= self._limits.frame_bytes:
-                    if kind == frames.DATA and end - at > WORTH:
+                    if kind != frames.DATA:
+                        self._bound(size)
+                    elif end - at > WORTH:
                         at = self._part(number & 0x7FFFFFFF, flags, data, at + 9, stop)
                     break
                 if size > self._limits.frame_bytes or (self._split is not None and kind != frames.CONTINUATION):
@@ -176,6 +186,41 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
             self._fail(fault)
             return
         self._rest = data[at:] if at < end else b""
+        if self._due is not None and self.long:
+            self._go_straight()
+
+    # --- long frames: see ``Straight`` ---
+
+    def _go_straight(self) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing() and transport.get_protocol() is self:
+            Straight(self, transport)
+
+    @property
+    def long(self) -> bool:
+        """Whether much of a frame is still to come that goes to a body."""
+        return self._due is not None and self._due[2] >= LONG and self.room() is not None
+
+    def room(self) -> memoryview | None:
+        """Where the next bytes belong; None where they are to be looked at first."""
+        due = self._due
+        return self._bodies.room(due[0], due[2]) if due is not None else None
+
+    def placed(self, size: int) -> None:
+        """So many bytes were put there."""
+        assert self._due is not None
+        number, flags, due = self._due
+        self._patience.quiet = 0
+        self._due = (number, flags, due - size) if size < due else None
+        try:
+            self._bodies.placed(number, size)
+        except ConnectionFault as fault:
+            self._fail(fault)
+            return
+        if size == due and flags & frames.END_STREAM:
+            self._whole(number, self._streams[number])
+
+    # --- frames in, one by one ---
 
     def _part(self, number: int, flags: int, data: bytes, at: int, stop: int) -> int:
         """Take what has come of a frame of data, so that it is not copied to what comes; where to read on."""
@@ -192,6 +237,11 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._due = (number, flags, due - stop) if stop < due else None
         self._data(number, flags if stop == due else 0, data, 0, stop)
         return stop
+
+    def _bound(self, size: int) -> None:
+        """See that a frame that is no data is not long; before it has come whole, so that it is not kept until then."""
+        if size > OTHERS:
+            raise ConnectionFault(frames.ENHANCE_YOUR_CALM, f"a frame of {size} bytes that is no data")
 
     def _refuse(self, size: int) -> NoReturn:
         if size > self._limits.frame_bytes:
@@ -214,6 +264,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._outgoing.flush()
         self._outgoing.close()
         self._streams.clear()  # nobody gets these answers
+        self._bodies.drop()
         if self._transport is not None:
             self._transport.close()
 
@@ -227,6 +278,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         return True
 
     def _headers(self, number: int, flags: int, block: bytes) -> None:
+        self._bound(len(block))
         if flags & (frames.PADDED | frames.WITH_PRIORITY):
             block = frames.unpadded(block, flags)
         if number & 1 == 0:
@@ -276,10 +328,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
 
     def _data(self, number: int, flags: int, data: bytes, at: int, stop: int) -> None:
         size = stop - at
-        self._unacknowledged += size
-        if self._unacknowledged > self._limits.window >> 1:
-            self._outgoing.send(frames.window_update(0, self._unacknowledged))
-            self._unacknowledged = 0
+        self._bodies.count(size)
         stream = self._streams.get(number)
         if stream is None or stream.asked:
             self._unexpected(number, stream)
@@ -289,43 +338,26 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                 raise ConnectionFault(frames.PROTOCOL_ERROR, "more padding than frame")
             stop -= data[at]
             at += 1
-        if flags & frames.END_STREAM and not stream.chunks:
-            stream.asked = True
-            self._service.serve(self, number, stream.head, data[at:stop])
-            return
+        body = stream.body
+        if body is None:
+            if flags & frames.END_STREAM:
+                stream.asked = True
+                self._service.serve(self, number, stream.head, data[at:stop])
+                return
+            if stream.sink is None:
+                stream.sink = self._service.sink(self, number, stream.head)
         if stop == at and not flags & frames.END_STREAM:
             self._patience.free()
-        if stream.sink is None:
-            stream.sink = self._service.sink(self, number, stream.head)
-        if stream.sink is not None:
-            stream.asked = bool(flags & frames.END_STREAM)
-            stream.sink.data(data[at:stop], ended=stream.asked)
-        elif not self._keep(number, stream, data[at:stop]):
+        elif stream.sink is not None:
+            stream.sink.data(data[at:stop], ended=False)
+        elif not self._bodies.add(stream, data, at, stop):
+            self._forget(number, stream)
+            self._outgoing.send(*self._limits.too_large(number), frames.reset(number, frames.NO_ERROR))
             return
         elif flags & frames.END_STREAM:
             self._whole(number, stream)
             return
-        self._acknowledge(number, stream, size)
-
-    def _acknowledge(self, number: int, stream: Stream[H], size: int) -> None:
-        """Give the peer of a long body its window back, in large pieces."""
-        stream.unacknowledged += size
-        if stream.unacknowledged > self._limits.window:
-            raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed")
-        if stream.unacknowledged > self._limits.window >> 1:
-            self._outgoing.send(frames.window_update(number, stream.unacknowledged))
-            stream.unacknowledged = 0
-
-    def _keep(self, number: int, stream: Stream[H], data: bytes) -> bool:
-        """Add to a body that is not whole, unless it is too large."""
-        stream.chunks.append(data)
-        stream.size += len(data)
-        self._hold(len(data))
-        if stream.size <= self._limits.body_bytes and self._limits.budget.held <= self._limits.budget.most:
-            return True
-        self._forget(number, stream)
-        self._outgoing.send(*self._too_large(number))
-        return False
+        self._bodies.acknowledge(number, stream, size)
 
     def _unexpected(self, number: int, stream: Stream[H] | None) -> None:
         """Data where none can be: section 5.1."""
@@ -338,10 +370,6 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         elif number not in self._cut_short:
             raise ConnectionFault(frames.STREAM_CLOSED, f"data on stream {number}, which is over")
 
-    def _hold(self, size: int) -> None:
-        self._buffered += size
-        self._limits.budget.held += size
-
     def _cut(self, number: int) -> None:
         """Pass over what still comes on a stream."""
         self._cut_short[number] = None
@@ -349,21 +377,18 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
             del self._cut_short[next(iter(self._cut_short))]
 
     def _whole(self, number: int, stream: Stream[H]) -> None:
-        body = b"".join(stream.chunks)
-        self._hold(-stream.size)
-        stream.chunks, stream.size, stream.asked = [], 0, True
-        self._service.serve(self, number, stream.head, body)
-
-    def _too_large(self, number: int) -> tuple[bytes, ...]:
-        return (*self._limits.too_large(number), frames.reset(number, frames.NO_ERROR))
+        body = self._bodies.release(stream)
+        stream.asked = True
+        self._service.serve(self, number, stream.head, body.whole() if body is not None else b"")
 
     def _forget(self, number: int, stream: Stream[H]) -> None:
-        self._hold(-stream.size)
+        self._bodies.release(stream)
         del self._streams[number]
         if not stream.asked:
             self._cut(number)
 
     def _other(self, kind: int, number: int, flags: int, payload: bytes) -> None:
+        self._bound(len(payload))
         if kind == frames.WINDOW_UPDATE:
             if len(payload) != 4:
                 raise ConnectionFault(frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE")
@@ -438,12 +463,12 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
 
     # --- bodies and answers piece by piece ---
 
-    def listen(self, number: int, body: bytes) -> None:
+    def listen(self, number: int, body: Received) -> None:
         """Give a body that came whole to who takes it piece by piece."""
         stream = self._streams[number]
         sink = stream.sink = stream.sink or self._service.sink(self, number, stream.head)
         if sink is not None:
-            sink.data(body, ended=True)
+            sink.data(bytes(body), ended=True)
 
     def begin(self, number: int, head: bytes) -> None:
         """The head of an answer that comes in pieces."""
@@ -456,7 +481,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         if stream is None:
             return
         self._outgoing.push(number, stream, data)
-        if self._outgoing.holds(number) > self._limits.frame_bytes * 16:
+        if self._outgoing.holds(number) > self._limits.pushed_bytes:
             self._outgoing.drop(number)
             self._forget(number, stream)
             self._outgoing.send(frames.reset(number, frames.ENHANCE_YOUR_CALM))

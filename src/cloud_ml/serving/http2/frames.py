@@ -40,7 +40,7 @@ class ConnectionFault(Exception):
         self.why = why
 
 
-def frame(kind: int, flags: int, stream: int, payload: bytes = b"") -> bytes:
+def frame(kind: int, flags: int, stream: int, payload: bytes | bytearray = b"") -> bytes:
     """One frame."""
     size = len(payload)
     return HEAD.pack(size >> 8, size & 0xFF, kind, flags, stream) + payload

@@ -6,7 +6,7 @@ from typing import Any
 
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.frames import ConnectionFault
-from cloud_ml.serving.http2.stream import Stream
+from cloud_ml.serving.http2.stream import Received, Stream
 from cloud_ml.serving.turns import Turns
 
 Body = tuple[int, tuple[bytes, ...]]
@@ -88,7 +88,7 @@ class Outgoing:
         self.held += size
         self._try(number)
 
-    def request(self, number: int, stream: Stream[Any], head: bytes, body: bytes) -> None:
+    def request(self, number: int, stream: Stream[Any], head: bytes, body: Received) -> None:
         """A whole request, as a client sends it: its last byte of data ends it."""
         size = len(body)
         self.send(frames.frame(frames.HEADERS, 0x4 if size else 0x5, number, head))

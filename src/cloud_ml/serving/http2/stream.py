@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 H = TypeVar("H")
+Received = bytes | bytearray
+"""A body: of one frame, or put together."""
 
 
 class Sink(Protocol):
@@ -26,6 +28,8 @@ class Budget:
 class Limits:
     """What a peer may make large, in bytes, numbers and seconds.
 
+    ``frame_bytes`` is for frames of data, which are not gathered: one large piece of a body costs less than many.
+    ``pushed_bytes`` of an answer that comes in pieces may lie unread.
     ``too_large`` makes the frames that answer a body over its bound on a stream. ``resets`` bounds frames that are free
     for the peer: see ``Patience``. ``body_s`` is how long a request may take to become whole, ``unread_s`` how long an
     answer may lie without progress, ``idle_s`` how long a connection may ask nothing.
@@ -33,12 +37,13 @@ class Limits:
 
     body_bytes: int
     too_large: Callable[[int], tuple[bytes, ...]]
-    frame_bytes: int = 65_536
+    frame_bytes: int = 1 << 20
     head_bytes: int = 16_384
     window: int = 8 << 20
     streams: int = 1_000
     resets: int = 1_000
     unread_bytes: int = 256 << 20
+    pushed_bytes: int = 1 << 20
     head_s: int = 30
     body_s: int = 120
     unread_s: int = 60
@@ -46,15 +51,51 @@ class Limits:
     budget: Budget = field(default_factory=Budget)
 
 
+class Gathered:
+    """A body that comes in pieces, each put at once where the whole will be read. ``size`` bytes of ``held`` came."""
+
+    __slots__ = ("_memory", "_view", "held", "size")
+
+    def __init__(self, held: int) -> None:
+        self._memory = bytearray(held)
+        self._view = memoryview(self._memory)
+        self.held = held
+        self.size = 0
+
+    def grow(self, held: int) -> None:
+        """Have room for more."""
+        self._view.release()
+        self._memory += bytes(held - self.held)
+        self._view = memoryview(self._memory)
+        self.held = held
+
+    def add(self, data: bytes, at: int, stop: int) -> None:
+        """The next piece, for which there is room: ``data[at:stop]``."""
+        begin = self.size
+        self.size = end = begin + stop - at
+        self._view[begin:end] = memoryview(data)[at:stop]
+
+    def room(self, size: int) -> memoryview | None:
+        """Where the next ``size`` bytes belong, or as many of them as there is room for."""
+        end = min(self.size + size, self.held)
+        return self._view[self.size : end] if end > self.size else None
+
+    def whole(self) -> bytearray:
+        """All of it; nothing can be added then."""
+        if self.size == self.held:
+            return self._memory  # who has written to it may hold it still
+        with self._view[: self.size] as come:
+            return bytearray(come)
+
+
 class Stream(Generic[H]):
     """A request that was not answered yet. ``asked`` is true once it is whole and with the service."""
 
-    __slots__ = ("age", "asked", "chunks", "credit", "head", "sink", "size", "unacknowledged")
+    __slots__ = ("age", "asked", "body", "credit", "head", "sink", "unacknowledged")
 
     def __init__(self, head: H) -> None:
         self.head = head
-        self.chunks: list[bytes] = []
-        self.size = 0
+        self.body: Gathered | None = None  # what has come of one in several frames
         self.unacknowledged = 0
         self.credit = 0  # what the peer gave this stream beyond its initial window
         self.asked = False

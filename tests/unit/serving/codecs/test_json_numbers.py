@@ -32,6 +32,11 @@ def test_whole_numbers_keep_every_digit() -> None:
     assert (form, shape, flat.tolist()) == ("inputs", (2,), [2**62 + 1, -(2**63)])
 
 
+@pytest.mark.parametrize("key", ["\\u00006puts", "inputs\\u0000", "", "other"])
+def test_a_name_that_is_none_of_the_two_is_for_others_to_refuse(key: str) -> None:
+    assert read([1], rank=1, key=key) is None
+
+
 def test_too_large_is_infinity() -> None:
     assert read([1e300, -1e300], rank=1)[2].tolist() == [np.inf, -np.inf]
 

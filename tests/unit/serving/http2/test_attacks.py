@@ -23,13 +23,14 @@ from hpack import Encoder
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.frames import frame, literal
-from cloud_ml.serving.http2.stream import Budget, Limits
+from cloud_ml.serving.http2.stream import Budget, Limits, Received
 from cloud_ml.serving.turns import Turns
 
 HEAD = [(":method", "POST"), (":scheme", "http"), (":path", "/echo"), (":authority", "here"), ("te", "trailers")]
 OK = b"\x88"
 TRAILERS = literal("grpc-status", "0")
 SMALL = {"frame_bytes": 16_384, "window": 65_536, "streams": 4, "resets": 20, "body_bytes": 100_000}
+SMALL |= {"pushed_bytes": 262_144}
 
 
 class Loop:
@@ -66,6 +67,9 @@ class Transport:
     def is_closing(self) -> bool:
         return self.closed
 
+    def get_protocol(self) -> None:
+        """Nobody whom long bodies would be taken from."""
+
     def pause_reading(self) -> None:
         self.paused = True
 
@@ -84,12 +88,15 @@ class Echo:
     def understand(self, fields: list[tuple[bytes, bytes]]) -> dict[bytes, bytes]:
         return dict(fields)
 
-    def serve(self, connection: Http2Connection[Any], stream: int, head: dict[bytes, bytes], body: bytes) -> None:
+    def length(self, head: dict[bytes, bytes], begun: memoryview) -> int:
+        return int.from_bytes(begun[1:5], "big") + 5
+
+    def serve(self, connection: Http2Connection[Any], stream: int, head: dict[bytes, bytes], body: Received) -> None:
         if head[b":path"] == b"/parts":
             connection.listen(stream, body)
             return
-        self.served.append(body)
-        answer = lambda: connection.answer(stream, OK, (len(body), (body,)), TRAILERS)  # noqa: E731
+        self.served.append(bytes(body))
+        answer = lambda: connection.answer(stream, OK, (len(body), (bytes(body),)), TRAILERS)  # noqa: E731
         if self.hold:
             self.held.append(answer)
         else:
@@ -159,8 +166,8 @@ def block(*fields: tuple[str, str]) -> bytes:
     return Encoder().encode(list(fields) or HEAD, huffman=False)
 
 
-def settled() -> Peer:
-    peer = Peer()
+def settled(**limits: Any) -> Peer:
+    peer = Peer(**limits)
     peer.gives()
     return peer
 
@@ -445,6 +452,15 @@ def test_too_large_bodies_are_refused_and_the_rest_of_them_passed_over() -> None
     assert not peer.transport.closed
 
 
+@pytest.mark.parametrize("kind", [frames.HEADERS, frames.SETTINGS, 0x42])
+@pytest.mark.parametrize("cut", [9, 70_009])
+def test_what_is_no_data_is_not_long_however_it_comes(kind: int, cut: int) -> None:
+    peer = settled(frame_bytes=1 << 20)
+    sent = frame(kind, 0, 0 if kind == frames.SETTINGS else 1, bytes(70_000))
+    assert peer.told(sent[:cut]) == CALM
+    assert peer.transport.closed
+
+
 def test_unfinished_bodies_of_all_connections_share_a_budget() -> None:
     budget = Budget(most=40_000)
     peers = [Peer(budget=budget) for _ in range(3)]
@@ -455,6 +471,21 @@ def test_unfinished_bodies_of_all_connections_share_a_budget() -> None:
     assert budget.held == 32_000
     peers[0].connection.connection_lost(None)
     peers[1].connection.data_received(frame(frames.RST_STREAM, 0, 1, bytes(4)))
+    assert budget.held == 0
+
+
+@pytest.mark.parametrize("told", [0, 10, 3_000, 2**32 - 1], ids=str)
+def test_how_long_a_body_says_it_will_be_changes_nothing_but_where_it_is_put(told: int) -> None:
+    budget = Budget()
+    peer = settled(budget=budget)
+    body = b"\0" + told.to_bytes(4, "big") + bytes(range(256)) * 10
+    pieces = [body[at : at + 7] for at in range(0, len(body), 7)]
+    peer.connection.data_received(OPEN)
+    for piece in pieces[:-1]:
+        peer.connection.data_received(frame(frames.DATA, 0, 1, piece))
+        assert budget.held <= 64 * len(pieces[0]) + 2 * len(body)
+    peer.connection.data_received(frame(frames.DATA, frames.END_STREAM, 1, pieces[-1]))
+    assert peer.echo.served == [body]
     assert budget.held == 0
 
 

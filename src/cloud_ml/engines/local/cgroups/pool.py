@@ -53,7 +53,11 @@ class Pool:
 
     def sweep(self, in_use: Sequence[str]) -> None:
         """Take over what a predecessor left: everything but the groups named."""
-        self._used += [self._hierarchy.group(name) for name in self._hierarchy.names() if name not in in_use]
+        self.take_over([name for name in self._hierarchy.names() if name not in in_use])
+
+    def take_over(self, names: Sequence[str]) -> None:
+        """Remove groups that somebody else has taken, and needs no more."""
+        self._used += map(self._hierarchy.group, names)
 
     def close(self) -> None:
         """Remove what is ready or empty; groups that are in use stay, and with them the folder above."""

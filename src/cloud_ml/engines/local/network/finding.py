@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 
 from cloud_ml.engines.local import linux
 from cloud_ml.engines.local.config import Network
-from cloud_ml.engines.local.network import HOST, TENANT, netlink, pins, ranges, resolvers, rules, tenants
+from cloud_ml.engines.local.network import HOST, TENANT, firewall, machine, netlink, pins, ranges, resolvers, rules
 from cloud_ml.environments import pipconfig
 from cloud_ml.environments.pipconfig import PipConfig
 from cloud_ml.settings import EngineSettings
@@ -88,12 +88,12 @@ def _try() -> None:
     def make() -> None:
         linux.leave_network()
         netlink.set_up("lo")
-        tenants.nft(["-f", "-"], rules.inside(policy, line, []))
-        tenants.nft(["-f", "-"], rules.outside("probe", rules.PREFIX, IPv4Network("10.0.0.0/31"), policy, ["eth0"]))
+        firewall.nft(["-f", "-"], rules.inside(policy, line, []))
+        firewall.nft(["-f", "-"], rules.outside("probe", rules.PREFIX, IPv4Network("10.0.0.0/31"), policy, ["eth0"]))
         here = os.open("/proc/self/ns/net", os.O_RDONLY | os.O_CLOEXEC)
         netlink.make_pair("probe0", "probe1", here, 1500)
 
-    tenants.in_child(make)
+    machine.in_child(make)
 
 
 def _indexes(config: PipConfig) -> tuple[list[str], list[str]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Sequence
 from ipaddress import IPv4Address, IPv4Network
@@ -17,16 +16,12 @@ from pathlib import Path
 
 from cloud_ml.engines.local import linux
 from cloud_ml.engines.local.config import LocalConfig, Network
-from cloud_ml.engines.local.network import netlink, pins, ranges, resolvers, rules
+from cloud_ml.engines.local.network import firewall, machine, netlink, pins, ranges, resolvers, rules
 from cloud_ml.engines.local.network.pins import Pins
 from cloud_ml.settings import reachable
 
-_LIMIT_S = 30.0
 _LEAST_MTU = 1280
-_SYSCTL = "/proc/sys/net"
 _HOST_SIDE = {"forwarding": 1, "rp_filter": 1, "accept_source_route": 0, "send_redirects": 0, "accept_redirects": 0}
-_NFTABLES, _TABLE_GONE = 12, (10 << 8) | 2
-_CHANGES_GROUP = 1 << 6
 
 
 class Networks:
@@ -76,9 +71,7 @@ class Networks:
                 self._remove(tenant)
         self._outside()
         if self.changes is None:
-            self.changes = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW | socket.SOCK_CLOEXEC, _NFTABLES)
-            self.changes.setblocking(False)
-            self.changes.bind((0, _CHANGES_GROUP))
+            self.changes = firewall.news()
 
     def folder(self) -> int:
         """The folder of mounts, opened: in it, names are found from every mount table."""
@@ -118,16 +111,7 @@ class Networks:
     def restore(self) -> None:
         """After a change of the machine's firewall: put our table up again if it is gone."""
         assert self.changes is not None
-        gone = False
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                try:
-                    gone = _says_gone(self.changes.recv(1 << 16)) or gone
-                except OSError as error:  # more changes than fit: ours may be among them
-                    if isinstance(error, BlockingIOError):
-                        raise
-                    gone = True
-        if gone:
+        if firewall.lost_a_table(self.changes):
             self._have_table()
 
     def tidy(self, running: Sequence[int]) -> None:
@@ -168,7 +152,7 @@ class Networks:
         addresses = self._addresses()
         line = ranges.line(addresses, self.pins.take_slot(tenant, ranges.slots(addresses)))
         uplinks = self._uplinks()
-        mtu = min([1500, *(mtu for device in uplinks if (mtu := _mtu(device)) >= _LEAST_MTU)])
+        mtu = min([1500, *(mtu for device in uplinks if (mtu := machine.mtu(device)) >= _LEAST_MTU)])
         name, pin = self._interface(tenant), self.pins.path(tenant)
         pin.touch(mode=0o600)
         fence = rules.inside(self._policy, line, netlink.addresses())
@@ -178,17 +162,17 @@ class Networks:
             def make() -> None:
                 linux.leave_network()
                 linux.bind_mount(Path("/proc/self/ns/net"), pin)
-                _write_sysctl("ipv6/conf/default/disable_ipv6", 1, needed=False)
+                machine.write_sysctl("ipv6/conf/default/disable_ipv6", 1, needed=False)
                 netlink.set_up("lo")
-                nft(["-f", "-"], fence)
+                firewall.nft(["-f", "-"], fence)
                 netlink.make_pair(rules.OUTSIDE, name, here, mtu)
                 netlink.give_address(rules.OUTSIDE, line.inside, line.host)
                 netlink.set_up(rules.OUTSIDE)
 
-            in_child(make)
+            machine.in_child(make)
             for setting, value in _HOST_SIDE.items():
-                _write_sysctl(f"ipv4/conf/{name}/{setting}", value, needed=setting == "forwarding")
-            _write_sysctl(f"ipv6/conf/{name}/disable_ipv6", 1, needed=False)
+                machine.write_sysctl(f"ipv4/conf/{name}/{setting}", value, needed=setting == "forwarding")
+            machine.write_sysctl(f"ipv6/conf/{name}/disable_ipv6", 1, needed=False)
             netlink.give_address(name, line.host, line.inside)
             netlink.set_up(name)
             self._inside(tenant, lambda: netlink.route_all(line.host, rules.OUTSIDE))
@@ -210,12 +194,12 @@ class Networks:
         """Put the rules of a network that is there anew."""
         addresses = self._addresses()
         text = rules.inside(self._policy, ranges.line(addresses, self.pins.slots()[tenant]), netlink.addresses())
-        self._inside(tenant, lambda: nft(["-f", "-"], text))
+        self._inside(tenant, lambda: firewall.nft(["-f", "-"], text))
 
     def _inside(self, tenant: int, act: Callable[[], object]) -> None:
         pin = os.open(self.pins.path(tenant), os.O_RDONLY | os.O_CLOEXEC)
         try:
-            in_child(lambda: _entered(pin, act))
+            machine.in_network(pin, act)
         finally:
             os.close(pin)
 
@@ -257,12 +241,14 @@ class Networks:
         draft.replace(self.resolv)
 
     def _have_table(self) -> None:
-        if not nft(["list", "table", "inet", self._table], check=False):
+        if not firewall.nft(["list", "table", "inet", self._table], check=False):
             self._outside()
 
     def _outside(self) -> None:
         addresses = self._addresses()
-        nft(["-f", "-"], rules.outside(self._table, self._interfaces, addresses, self._policy, self.pins.opened()))
+        firewall.nft(
+            ["-f", "-"], rules.outside(self._table, self._interfaces, addresses, self._policy, self.pins.opened())
+        )
 
     def _addresses(self) -> IPv4Network:
         addresses = self.pins.addresses
@@ -280,7 +266,7 @@ class Networks:
 
     def _forward(self, devices: Sequence[str]) -> None:
         """Have the machine take the answers that come for jobs, and forward nothing else that it did not before."""
-        closed = [device for device in devices if not _reads_one(f"ipv4/conf/{device}/forwarding")]
+        closed = [device for device in devices if not machine.reads_one(f"ipv4/conf/{device}/forwarding")]
         wanted = [device for device in devices if device in closed or device in self.pins.opened()]
         if not closed and all(self.pins.has_opened(device) for device in wanted):
             return
@@ -290,12 +276,7 @@ class Networks:
             self._outside()  # the rule first, the opening after it
             for device in closed:
                 with contextlib.suppress(FileNotFoundError):  # it went away meanwhile
-                    _write_sysctl(f"ipv4/conf/{device}/forwarding", 1)
-
-
-def _entered(network: int, act: Callable[[], object]) -> None:
-    linux.enter_network(network)
-    act()
+                    machine.write_sysctl(f"ipv4/conf/{device}/forwarding", 1)
 
 
 def address_of(config: LocalConfig, tenant: int, home: Path = pins.HOME) -> IPv4Address | None:
@@ -314,81 +295,7 @@ def clear(kept: Pins) -> None:
                 netlink.remove(name)
     for device in kept.release():
         with contextlib.suppress(OSError):
-            _write_sysctl(f"ipv4/conf/{device}/forwarding", 0)
+            machine.write_sysctl(f"ipv4/conf/{device}/forwarding", 0)
     with contextlib.suppress(OSError):
-        nft(["-f", "-"], rules.without(f"cloudml-{kept.instance}"))
+        firewall.nft(["-f", "-"], rules.without(f"cloudml-{kept.instance}"))
     kept.remove()
-
-
-def in_child(act: Callable[[], object]) -> None:
-    """Do something in a process of its own, which may change its network.
-
-    Raises:
-        OSError: It could not be done; the message says why.
-    """
-    words, ours = os.pipe2(os.O_CLOEXEC)
-    pid = os.fork()
-    if pid == 0:
-        try:
-            act()
-            os._exit(0)
-        except BaseException as error:
-            os.write(ours, str(error).encode()[:4000])
-        finally:
-            os._exit(1)
-    os.close(ours)
-    with os.fdopen(words, "rb") as said:
-        message = said.read().decode(errors="replace")
-    _, status = os.waitpid(pid, 0)
-    if status:
-        raise OSError(f"the network of an organisation cannot be made: {message or status}")
-
-
-def nft(arguments: Sequence[str], text: str = "", *, check: bool = True) -> bool:
-    """Run the firewall's program, in the network of this process; whether it went well.
-
-    Raises:
-        OSError: It did not, or there is none.
-    """
-    try:
-        ran = subprocess.run(  # noqa: S603 - our own rules
-            ["nft", *arguments], input=text.encode(), stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,  # noqa: S607
-            timeout=_LIMIT_S, check=False,
-        )  # fmt: skip
-    except subprocess.SubprocessError as error:
-        raise OSError(str(error)) from error
-    if ran.returncode and check:
-        raise OSError(f"nft refuses the rules: {ran.stderr.decode(errors='replace').strip()[:300]}")
-    return not ran.returncode
-
-
-def _says_gone(data: bytes) -> bool:
-    at = 0
-    while at + 16 <= len(data):
-        length = int.from_bytes(data[at : at + 4], "little")
-        if int.from_bytes(data[at + 4 : at + 6], "little") == _TABLE_GONE:
-            return True
-        at += max(16, length + 3 & ~3)
-    return False
-
-
-def _write_sysctl(name: str, value: int, *, needed: bool = True) -> None:
-    try:
-        Path(_SYSCTL, name).write_text(str(value))
-    except OSError:
-        if needed:
-            raise
-
-
-def _reads_one(name: str) -> bool:
-    try:
-        return Path(_SYSCTL, name).read_text().strip() == "1"
-    except OSError:
-        return False
-
-
-def _mtu(device: str) -> int:
-    try:
-        return int(Path("/sys/class/net", device, "mtu").read_text())
-    except (OSError, ValueError):
-        return 0

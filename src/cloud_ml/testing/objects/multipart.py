@@ -12,8 +12,8 @@ import pytest
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.objects.multipart import PARTS, Declared, Part
+from cloud_ml.testing.objects.samples import BUCKET
 
-BUCKET = "data"
 ID, OTHER = "0" * 32, "f" * 32
 NOTHING = Declared()
 

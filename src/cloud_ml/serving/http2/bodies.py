@@ -1,0 +1,113 @@
+"""What has come of bodies that are not whole: where it lies, what it may take up, and what the peer may send of it."""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cloud_ml.serving.http2 import frames
+from cloud_ml.serving.http2.frames import ConnectionFault
+from cloud_ml.serving.http2.outgoing import Outgoing
+from cloud_ml.serving.http2.stream import Gathered, Limits, Stream
+
+TRUSTED = 64
+"""How many times what has come of a body is made ready for it, where it says that it will be long."""
+
+
+class Bodies:
+    """Gathers the bodies of a connection.
+
+    ``length`` tells how long one will be, by its head and its first bytes.
+    """
+
+    def __init__(
+        self,
+        limits: Limits,
+        length: Callable[[Any, memoryview], int],
+        streams: Mapping[int, Stream[Any]],
+        outgoing: Outgoing,
+    ) -> None:
+        self._limits = limits
+        self._half_window = limits.window >> 1
+        self._length = length
+        self._streams = streams
+        self._outgoing = outgoing
+        self._held = 0
+        self._unacknowledged = 0
+
+    # --- windows ---
+
+    def count(self, size: int) -> None:
+        """Give the peer the connection's window back, in large pieces."""
+        self._unacknowledged += size
+        if self._unacknowledged > self._half_window:
+            self._outgoing.send(frames.window_update(0, self._unacknowledged))
+            self._unacknowledged = 0
+
+    def acknowledge(self, number: int, stream: Stream[Any], size: int) -> None:
+        """Give the peer of a long body its window back, in large pieces.
+
+        Raises:
+            ConnectionFault: more came than the window allows.
+        """
+        stream.unacknowledged += size
+        if stream.unacknowledged > self._half_window:
+            if stream.unacknowledged > self._limits.window:
+                raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed")
+            self._outgoing.send(frames.window_update(number, stream.unacknowledged))
+            stream.unacknowledged = 0
+
+    # --- what came ---
+
+    def add(self, stream: Stream[Any], data: bytes, at: int, stop: int) -> bool:
+        """Put a piece to what has come; False where the body is too large, or all bodies together are."""
+        body = stream.body
+        if body is None or body.size + stop - at > body.held:
+            body = self._made_room(stream, memoryview(data)[at:stop])
+            if body is None:
+                return False
+        body.add(data, at, stop)
+        return True
+
+    def room(self, number: int, size: int) -> memoryview | None:
+        """Where the next ``size`` bytes of a body belong, or as many as there is room for."""
+        stream = self._streams.get(number)
+        body = stream.body if stream is not None else None
+        return body.room(size) if body is not None else None
+
+    def placed(self, number: int, size: int) -> None:
+        """So many bytes were put there.
+
+        Raises:
+            ConnectionFault: more came than the window allows.
+        """
+        stream = self._streams[number]
+        assert stream.body is not None
+        stream.body.size += size
+        self.count(size)
+        self.acknowledge(number, stream, size)
+
+    def release(self, stream: Stream[Any]) -> Gathered | None:
+        """What came of a body, which counts no more."""
+        body, stream.body = stream.body, None
+        if body is not None:
+            self._hold(-body.held)
+        return body
+
+    def drop(self) -> None:
+        """Nothing of the connection counts any more."""
+        self._hold(-self._held)
+
+    def _made_room(self, stream: Stream[Any], piece: memoryview) -> Gathered | None:
+        size, body, limits = len(piece), stream.body, self._limits
+        if body is None:
+            told = self._length(stream.head, piece)
+            body = stream.body = Gathered(min(max(told, size), TRUSTED * size, limits.body_bytes))
+            self._hold(body.held)
+        elif body.size + size <= limits.body_bytes:
+            held = min(max(body.size + size, 2 * body.held), limits.body_bytes)
+            self._hold(held - body.held)
+            body.grow(held)
+        return body if body.size + size <= body.held and limits.budget.held <= limits.budget.most else None
+
+    def _hold(self, size: int) -> None:
+        self._held += size
+        self._limits.budget.held += size
