@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -15,6 +16,8 @@ from urllib.parse import urlsplit
 from cloud_ml.auth import signature
 
 _END = b"\r\n\r\n"
+_FRESH_S = 1.0
+"""So long may a connection have been idle and be used again: less than any server of ours here keeps one."""
 _LENGTH = b"\r\ncontent-length: "
 
 
@@ -127,19 +130,26 @@ async def ask(wire: Wire, request: bytes) -> Answer:
 
 
 class Pool:
-    """Connections to one server: as many as are needed at once, each used again."""
+    """Connections to one server: as many as are needed at once, each used again while the server surely keeps it.
+
+    One that a server hangs up on in the moment of a request would count as a request that failed.
+    """
 
     def __init__(self, endpoint: str) -> None:
         self._endpoint = endpoint
-        self._idle: list[Wire] = []
+        self._idle: list[tuple[Wire, float]] = []
         self._tasks: set[asyncio.Task[None]] = set()
         self.opened = 0
 
     def ask(self, request: bytes, told: Told) -> None:
         """Send a request on a connection that is free, or on a new one."""
         if self._idle:
-            self._send(self._idle.pop(), request, told)
-            return
+            wire, since = self._idle.pop()
+            if time.monotonic() - since < _FRESH_S:
+                self._send(wire, request, told)
+                return
+            wire.close()
+            self.close()  # those below have waited longer
         task = asyncio.get_running_loop().create_task(self._open(request, told))
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -151,12 +161,13 @@ class Pool:
     def _send(self, wire: Wire, request: bytes, told: Told) -> None:
         def back(answer: Answer) -> None:
             if answer.status:
-                self._idle.append(wire)
+                self._idle.append((wire, time.monotonic()))
             told(answer)
 
         wire.ask(request, back)
 
     def close(self) -> None:
         """Hang up on all that are idle."""
-        for wire in self._idle:
+        for wire, _ in self._idle:
             wire.close()
+        self._idle.clear()
