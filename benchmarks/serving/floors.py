@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 from load.machine import cpu_seconds
@@ -30,32 +32,39 @@ uvloop.run(main())
 """
 
 
-def runtime_us(file: Path, count: int, seconds: float = 0.5) -> float:
-    """Processor time of a direct call with so many rows."""
-    call, given = runtime(file).run, {"x": rows(file.parent.parent.name, count)}
+def runtime_us(file: Path, count: int, seconds: float = 0.5, *, inputs: int = 1) -> float:
+    """Processor time of a direct call with so many rows; several ``inputs`` take turns, in no near cache."""
+    call, given = runtime(file).run, rows(file.parent.parent.name, count)
+    many = [{"x": given.copy()} for _ in range(inputs)]
     best = float("inf")
     for _ in range(5):
         calls, before, until = 0, time.process_time(), time.monotonic() + seconds / 5
         while time.monotonic() < until or not calls:
-            call(["y"], given)
+            call(["y"], many[calls % inputs])
             calls += 1
         best = min(best, (time.process_time() - before) / calls)
     return best * 1e6
 
 
-def echo_us() -> float:
-    """Processor time of a request that is answered without being read, on the event loop of the model server."""
+@contextlib.contextmanager
+def echo() -> Iterator[tuple[subprocess.Popen[bytes], int, Question]]:
+    """What answers without reading the question, on the event loop of the model server."""
     port = free_port()
     with subprocess.Popen([sys.executable, "-c", _ECHO, str(port)], stdout=subprocess.PIPE) as process:
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            asked = Question("/", b"{}", lambda body: body, grpc=False)  # type: ignore[arg-type,return-value]
-            costs = []
-            for _ in range(3):
-                before = cpu_seconds([process.pid])
-                press(port, asked, 20_000, clients=32)
-                costs.append((cpu_seconds([process.pid]) - before) / 20_000 * 1e6)
-            return min(costs)
+            yield process, port, Question("/", b"{}", lambda body: body, grpc=False)  # type: ignore[arg-type,return-value]
         finally:
             process.terminate()
+
+
+def echo_us() -> float:
+    """Processor time of an echo."""
+    costs = []
+    with echo() as (process, port, asked):
+        for _ in range(3):
+            before = cpu_seconds([process.pid])
+            press(port, asked, 20_000, clients=32)
+            costs.append((cpu_seconds([process.pid]) - before) / 20_000 * 1e6)
+    return min(costs)

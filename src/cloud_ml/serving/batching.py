@@ -1,19 +1,22 @@
 """Requests that arrive together run together: one call of the model for all of them.
 
 What arrives in one turn of the event loop is a batch; nobody waits for a timer. A model that takes long runs in a
-thread, and what arrives meanwhile is its next batch. Every caller is answered for itself: one that gave up, or whose
-deadline passed, is left out, and a batch that fails is run again one by one, so that only who caused it is told.
+thread, and what arrives meanwhile is its next batch; it lies ready for the thread once nothing more fits into it. Every
+caller is answered for itself: one that gave up, or whose deadline passed, is left out, and a batch that fails is run
+again one by one, so that only who caused it is told.
 """
 
 import asyncio
 import time
+from collections import deque
 from collections.abc import Sequence
-from concurrent.futures import Executor
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
+from cloud_ml.serving.aside import Aside
 from cloud_ml.serving.errors import ModelFailed, Overloaded, ServingError, TooLate
 from cloud_ml.serving.pace import Pace
 from cloud_ml.serving.portions import Portions
@@ -21,6 +24,9 @@ from cloud_ml.serving.runtimes.base import Array, Model
 from cloud_ml.serving.signatures import Shape, Signature
 from cloud_ml.serving.tallies import Tally
 from cloud_ml.serving.turns import Turns
+
+AHEAD_S = 0.02
+"""The longest run that is given to a thread before its turn: until then nobody can be left out of it any more."""
 
 Values = bytes | bytearray | memoryview | Array
 """A tensor of a request: an array, or its bytes."""
@@ -115,7 +121,7 @@ class Workshop:
 
     loop: asyncio.AbstractEventLoop
     turns: Turns
-    threads: Executor
+    aside: Aside
     policy: Policy = Policy()
 
 
@@ -127,12 +133,13 @@ class Batcher:
         self._signature = signature
         self._policy = workshop.policy
         self._turns = workshop.turns
-        self._threads = workshop.threads
+        self._aside = workshop.aside
         self._loop = workshop.loop
         self._groups: dict[tuple[Shape, ...], list[Request]] = {}
         self._waiting = 0
         self._oldest = 0.0  # when the first of those that wait came
         self._running = False
+        self._ahead: deque[_Batch] = deque()  # what the thread takes next by itself: one at most
         self._pace = Pace()
         self._portions = Portions(workshop.policy.inline_s)
         self.runs = 0
@@ -164,8 +171,9 @@ class Batcher:
         self._waiting += 1
         if self._waiting == 1:
             self._oldest = time.perf_counter()  # the time of the loop goes by milliseconds
-            if not self._running:
-                self._turns.run(self._next)
+            self._turns.run(self._next)
+        elif self._running and not self._ahead:
+            self._turns.run(self._next)
 
     def _next(self) -> None:
         """Run what waits; after it, what came meanwhile."""
@@ -177,16 +185,30 @@ class Batcher:
                 self._deliver(batch, self._run(batch))
             else:
                 self._running = True
-                self._threads.submit(self._run_aside, batch)
+                self._aside.run(partial(self._run_aside, batch))
+        if self._waiting and not self._ahead and self._full():
+            batch = self._take()
+            if batch.requests:
+                self._ahead.append(batch)
+
+    def _full(self) -> bool:
+        """Whether what waits is a batch that nothing would be added to, and one that runs soon."""
+        tails, group = next(iter(self._groups.items()))
+        limit = self._limit(tails)
+        return len(group) >= limit and self._pace.least(tails, max(limit, group[0].rows)) <= AHEAD_S
+
+    def _limit(self, tails: tuple[Shape, ...]) -> int:
+        """The most rows of a batch."""
+        if not self._signature.batched:
+            return 1
+        most = self._policy.max_batch_rows
+        return min(most, self._portions.limits.get(tails, most)) if self._portions.limits else most
 
     def _take(self) -> _Batch:
         """The next batch, without those who do not want an answer any more."""
         tails, group = next(iter(self._groups.items()))
         batch: list[Request] = []
-        now, rows = self._loop.time(), 0
-        limit = self._policy.max_batch_rows if self._signature.batched else 1
-        if self._portions.limits:
-            limit = min(limit, self._portions.limits.get(tails, limit))
+        now, rows, limit = self._loop.time(), 0, self._limit(tails)
         for taken, request in enumerate(group):
             if batch and (rows + request.rows > limit or not self._signature.batched):
                 del group[:taken]
@@ -203,10 +225,18 @@ class Batcher:
         return _Batch(batch, tails, rows, self._oldest)
 
     def _run_aside(self, batch: _Batch) -> None:
-        self._loop.call_soon_threadsafe(self._came_back, batch, self._run(batch))
+        """In a thread: run a batch, and at once the one after it, unless others wait for the thread."""
+        following: _Batch | None = batch
+        while following is not None:
+            batch, done = following, self._run(following)
+            following = self._ahead.popleft() if self._ahead and not self._aside.wanted else None
+            self._loop.call_soon_threadsafe(self._came_back, batch, done, following is not None)
 
-    def _came_back(self, batch: _Batch, done: "Outcome | list[Outcome | ServingError]") -> None:
-        self._running = False
+    def _came_back(self, batch: _Batch, done: "Outcome | list[Outcome | ServingError]", goes_on: bool) -> None:
+        if not goes_on:
+            self._running = bool(self._ahead)
+            if self._ahead:  # put there after the thread had looked
+                self._aside.run(partial(self._run_aside, self._ahead.popleft()))
         self._deliver(batch, done)
         if self._waiting:
             self._turns.run(self._next)

@@ -5,8 +5,8 @@ import logging
 import signal
 import ssl
 from collections.abc import Callable, Coroutine
-from concurrent.futures import ThreadPoolExecutor
 
+from cloud_ml.serving.aside import Aside
 from cloud_ml.serving.batching import Workshop
 from cloud_ml.serving.errors import TooLarge
 from cloud_ml.serving.grpc.calls import status_block
@@ -50,8 +50,8 @@ class ModelServer:
             loop.add_signal_handler(number, leave.set)
         tls = tls_context(settings.tls_file) if settings.tls_file is not None else None
         turns, clock = Turns(loop), Clock(loop)
-        with ThreadPoolExecutor(settings.threads, "model") as threads:
-            life = Life(settings, self.table, Workshop(loop, turns, threads))
+        with Aside(settings.threads) as aside:
+            life = Life(settings, self.table, Workshop(loop, turns, aside))
             await self._unless(leave, life.start())
             methods = all_methods(self.table, life.keeper, control=settings.allow_model_control)
             service = GrpcService(methods.unary, settings.max_message_bytes, loop, methods.streams)

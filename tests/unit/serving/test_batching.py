@@ -6,7 +6,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from queue import SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 from cloud_ml.serving import dtypes
+from cloud_ml.serving.aside import Aside
 from cloud_ml.serving.batching import Batcher, Outcome, Policy, Request, Workshop
 from cloud_ml.serving.errors import BadRequest, ModelFailed, Overloaded, ServingError, TooLate
 from cloud_ml.serving.signatures import Signature, TensorSpec
@@ -45,12 +46,12 @@ class Caller:
 
     def __init__(self, values: Sequence[float], *, gone: bool = False, deadline: float = 0.0) -> None:
         self.answer: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._gone = gone
+        self.gone = gone
         array = np.asarray(values, np.float32)
         self.request = Request(self, self, [array], len(array), deadline)
 
     def waits(self) -> bool:
-        return not self._gone
+        return not self.gone
 
     protocol = "test"
 
@@ -64,10 +65,10 @@ class Caller:
 def trial(steps: Callable[[Callable[..., Batcher]], Awaitable[None]]) -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        with ThreadPoolExecutor(1) as threads:
+        with Aside(1) as aside:
 
             def batcher(model: Doubler, signature: Signature = ROWS, **policy: Any) -> Batcher:
-                return Batcher(model, signature, Workshop(loop, Turns(loop), threads, Policy(**policy)))
+                return Batcher(model, signature, Workshop(loop, Turns(loop), aside, Policy(**policy)))
 
             await steps(batcher)
 
@@ -229,5 +230,97 @@ def test_one_run_that_had_to_wait_does_not_send_a_quick_model_to_a_thread() -> N
         assert ran == [False] + [True] * 8  # the first may compile
         await answers(batcher, [Caller([1] * 100)])
         assert not ran[-1]  # nobody knows how long so many rows take
+
+    trial(steps)
+
+
+class Held(Doubler):
+    """Begins a run, and ends it when it may."""
+
+    def __init__(self, begun: SimpleQueue[float] | None = None, go: threading.Semaphore | None = None) -> None:
+        super().__init__()
+        self.begun = begun or SimpleQueue()
+        self.go = go or threading.Semaphore(0)
+
+    def predict(self, signature: Signature, inputs: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
+        self.begun.put(float(inputs[0][0]))
+        assert self.go.acquire(timeout=10)
+        return super().predict(signature, inputs)
+
+
+async def begins(model: Held) -> float:
+    return await asyncio.to_thread(model.begun.get, timeout=10)
+
+
+async def has_run_once(batcher: Batcher, model: Held) -> None:
+    """So that it is known how long that takes."""
+    model.go.release()
+    await answers(batcher, [Caller([0, 0])], ((2,),))
+    assert await begins(model) == 0
+
+
+def test_the_thread_goes_on_by_itself_with_what_nothing_more_fits_in() -> None:
+    async def steps(make: Callable[..., Batcher]) -> None:
+        model = Held()
+        batcher = make(model, WHOLE, inline_s=0.0)
+        await has_run_once(batcher, model)
+        callers = [Caller([row, row]) for row in (1, 2, 3)]
+        for caller in callers:
+            batcher.submit(caller.request, ((2,),))
+        assert await begins(model) == 1
+        model.go.release()
+        assert model.begun.get(timeout=10) == 2  # though the loop, in which this is called, stands still
+        assert not callers[0].answer.done()
+        model.go.release(2)
+        assert [await caller.answer for caller in callers] == [[2, 2], [4, 4], [6, 6]]
+        assert batcher.idle
+
+    trial(steps)
+
+
+def test_a_model_that_is_asked_often_leaves_the_thread_to_others_in_their_turn() -> None:
+    async def steps(make: Callable[..., Batcher]) -> None:
+        often = Held()
+        seldom = Held(often.begun, often.go)
+        busy, other = make(often, WHOLE, inline_s=0.0), make(seldom, WHOLE, inline_s=0.0)
+        await has_run_once(busy, often)
+        callers = [Caller([row, row]) for row in (1, 2, 3)]
+        for caller in callers:
+            busy.submit(caller.request, ((2,),))
+        assert await begins(often) == 1
+        last = Caller([9, 9])
+        other.submit(last.request, ((2,),))
+        await asyncio.sleep(0)
+        often.go.release(4)
+        assert [await caller.answer for caller in (*callers, last)] == [[2, 2], [4, 4], [6, 6], [18, 18]]
+        assert [often.begun.get(timeout=10) for _ in range(3)] == [9, 2, 3]
+        assert busy.idle
+        assert other.idle
+
+    trial(steps)
+
+
+def test_what_may_still_grow_or_takes_long_waits_for_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Until then who gives up is left out of it."""
+
+    async def steps(make: Callable[..., Batcher]) -> None:
+        for signature, tails in ((ROWS, ((),)), (WHOLE, ((2,),))):
+            model = Held()
+            batcher = make(model, signature, inline_s=0.0)
+            if signature is WHOLE:
+                monkeypatch.setattr("cloud_ml.serving.batching.AHEAD_S", 0.0)
+                await has_run_once(batcher, model)
+            first, gone = Caller([1, 1]), Caller([2, 2])
+            batcher.submit(first.request, tails)
+            assert await begins(model) == 1
+            batcher.submit(gone.request, tails)
+            await asyncio.sleep(0)
+            gone.gone = True
+            model.go.release()
+            assert await first.answer == [2, 2]
+            model.go.release()
+            assert await answers(batcher, [Caller([3, 3])], tails) == [[6, 6]]
+            assert await begins(model) == 3
+            assert not gone.answer.done()
 
     trial(steps)

@@ -57,7 +57,7 @@ class Bodies:
 
     # --- what came ---
 
-    def add(self, stream: Stream[Any], data: bytes, at: int, stop: int) -> bool:
+    def add(self, stream: Stream[Any], data: bytes | memoryview, at: int, stop: int) -> bool:
         """Put a piece to what has come; False where the body is too large, or all bodies together are."""
         body = stream.body
         if body is None or body.size + stop - at > body.held:
@@ -66,6 +66,12 @@ class Bodies:
                 return False
         body.add(data, at, stop)
         return True
+
+    def lacks(self, number: int) -> int:
+        """How many bytes of a body there is still room for; 0 where none has begun to be gathered."""
+        stream = self._streams.get(number)
+        body = stream.body if stream is not None else None
+        return body.held - body.size if body is not None else 0
 
     def room(self, number: int, size: int) -> memoryview | None:
         """Where the next ``size`` bytes of a body belong, or as many as there is room for."""

@@ -9,15 +9,13 @@ from cloud_ml.serving.http2.frames import ConnectionFault
 from cloud_ml.serving.http2.headers import Heads
 from cloud_ml.serving.http2.outgoing import EMPTY, Body, Outgoing
 from cloud_ml.serving.http2.patience import Patience
-from cloud_ml.serving.http2.straight import Straight
+from cloud_ml.serving.http2.straight import LONG, Straight
 from cloud_ml.serving.http2.stream import Limits, Received, Sink, Stream
 from cloud_ml.serving.turns import Turns
 
 H = TypeVar("H")
 WORTH = 1_024
 """Bytes of a frame that has not come whole from which on they are taken as they are."""
-LONG = 65_536
-"""Bytes still to come of a frame of data from which on they are written straight to where they belong."""
 OTHERS = 65_536
 """Bytes of a frame that is no data."""
 LAST = 0x7FFFFFFF
@@ -168,19 +166,19 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                     if kind != frames.DATA:
                         self._bound(size)
                     elif end - at > WORTH:
-                        at = self._part(number & 0x7FFFFFFF, flags, data, at + 9, stop)
+                        at = self._part(number & LAST, flags, data, at + 9, stop)
                     break
                 if size > self._limits.frame_bytes or (self._split is not None and kind != frames.CONTINUATION):
                     self._refuse(size)
                 if kind == frames.DATA:
-                    self._data(number & 0x7FFFFFFF, flags, data, at + 9, stop)
+                    self._data(number & LAST, flags, data, at + 9, stop)
                 elif kind == frames.HEADERS:
                     if flags == frames.END_HEADERS and self._known(number, data[at + 9 : stop]):
                         at = stop
                         continue
-                    self._headers(number & 0x7FFFFFFF, flags, data[at + 9 : stop])
+                    self._headers(number & LAST, flags, data[at + 9 : stop])
                 else:
-                    self._other(kind, number & 0x7FFFFFFF, flags, data[at + 9 : stop])
+                    self._other(kind, number & LAST, flags, data[at + 9 : stop])
                 at = stop
         except ConnectionFault as fault:
             self._fail(fault)
@@ -189,7 +187,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         if self._due is not None and self.long:
             self._go_straight()
 
-    # --- long frames: see ``Straight`` ---
+    # --- long bodies: see ``Straight`` ---
 
     def _go_straight(self) -> None:
         transport = self._transport
@@ -198,8 +196,8 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
 
     @property
     def long(self) -> bool:
-        """Whether much of a frame is still to come that goes to a body."""
-        return self._due is not None and self._due[2] >= LONG and self.room() is not None
+        """Whether much of the body is still to come to which the frame belongs that has not come whole."""
+        return self._due is not None and self._bodies.lacks(self._due[0]) >= LONG
 
     def room(self) -> memoryview | None:
         """Where the next bytes belong; None where they are to be looked at first."""
@@ -220,6 +218,41 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         if size == due and flags & frames.END_STREAM:
             self._whole(number, self._streams[number])
 
+    def passing(self, data: memoryview) -> None:
+        """Take bytes from memory that is used again: pieces of bodies go where they belong, all else is copied."""
+        at = 0
+        if not self._rest and self._split is None:
+            try:
+                at = self._pieces(data)
+            except ConnectionFault as fault:
+                self._fail(fault)
+                return
+        self._patience.quiet = 0
+        if at < len(data):
+            self.data_received(bytes(data[at:]))
+
+    def _pieces(self, data: memoryview) -> int:
+        """Take what goes to bodies, and heads that are known, up to the first frame that is something else."""
+        at, end, most = 0, len(data), self._limits.frame_bytes
+        if self._due is not None:
+            at = self._go_on(data, *self._due)
+        while end - at >= 9:
+            high, low, kind, flags, number = frames.HEAD.unpack_from(data, at)
+            size = high << 8 | low
+            begin, stop = at + 9, at + 9 + size
+            if stop > end or size > most:
+                break
+            if kind == frames.DATA and (not flags or (flags == frames.END_STREAM and self._bodies.lacks(number))):
+                self._data(number & LAST, flags, data, begin, stop)
+            elif (
+                kind != frames.HEADERS
+                or flags != frames.END_HEADERS
+                or not self._known(number, bytes(data[begin:stop]))
+            ):
+                break
+            at = stop
+        return at
+
     # --- frames in, one by one ---
 
     def _part(self, number: int, flags: int, data: bytes, at: int, stop: int) -> int:
@@ -231,7 +264,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._due = number, flags, stop - len(data)
         return len(data)
 
-    def _go_on(self, data: bytes, number: int, flags: int, due: int) -> int:
+    def _go_on(self, data: bytes | memoryview, number: int, flags: int, due: int) -> int:
         """The rest of such a frame; where the next one begins."""
         stop = min(due, len(data))
         self._due = (number, flags, due - stop) if stop < due else None
@@ -326,7 +359,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
             self._cut(number)
         self._outgoing.send(frames.reset(number, code))
 
-    def _data(self, number: int, flags: int, data: bytes, at: int, stop: int) -> None:
+    def _data(self, number: int, flags: int, data: bytes | memoryview, at: int, stop: int) -> None:
         size = stop - at
         self._bodies.count(size)
         stream = self._streams.get(number)
@@ -342,14 +375,14 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         if body is None:
             if flags & frames.END_STREAM:
                 stream.asked = True
-                self._service.serve(self, number, stream.head, data[at:stop])
+                self._service.serve(self, number, stream.head, bytes(data[at:stop]))
                 return
             if stream.sink is None:
                 stream.sink = self._service.sink(self, number, stream.head)
         if stop == at and not flags & frames.END_STREAM:
             self._patience.free()
         elif stream.sink is not None:
-            stream.sink.data(data[at:stop], ended=False)
+            stream.sink.data(bytes(data[at:stop]), ended=False)
         elif not self._bodies.add(stream, data, at, stop):
             self._forget(number, stream)
             self._outgoing.send(*self._limits.too_large(number), frames.reset(number, frames.NO_ERROR))

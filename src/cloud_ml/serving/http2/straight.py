@@ -1,13 +1,17 @@
-"""Long bodies, written by the transport to where they will be read: what comes is not copied in between.
+"""Long bodies, with few copies: a transport writes them to where they will be read, or to memory that is used again.
 
-Clients that keep to the largest frame that is allowed, as those on gRPC's own core do, send an image in one frame.
+The first is for clients that keep to the largest frame that is allowed, as those on gRPC's own core do: they send an
+image in one frame. The second is for those that send it in many.
 """
 
 import asyncio
+import threading
 from typing import Protocol, cast
 
-HEADS = 16_384
-"""Bytes that are read at once between two long frames: what of the second comes with its head is copied."""
+LONG = 65_536
+"""Bytes that are still to come from which on this is worth it."""
+READ = 262_144
+"""Bytes that are read at once where they are to be looked at first."""
 
 
 class Receiver(Protocol):
@@ -15,13 +19,16 @@ class Receiver(Protocol):
 
     @property
     def long(self) -> bool:
-        """Whether much of a frame is still to come that goes to a body."""
+        """Whether much of the body is still to come to which the frame belongs that has not come whole."""
 
     def room(self) -> memoryview | None:
         """Where the next bytes belong; None where they are to be looked at first."""
 
     def placed(self, size: int) -> None:
         """So many bytes were put there."""
+
+    def passing(self, data: memoryview) -> None:
+        """Take bytes from memory that is not theirs for long."""
 
     def data_received(self, data: bytes) -> None: ...
     def pause_writing(self) -> None: ...
@@ -30,28 +37,41 @@ class Receiver(Protocol):
     def connection_lost(self, exc: Exception | None) -> None: ...
 
 
+class _Scratch(threading.local):
+    """Memory that each read of a thread uses again: nothing lies in it from one to the next."""
+
+    def __init__(self) -> None:
+        self.memory = memoryview(bytearray(READ))
+
+
+_scratch = _Scratch()
+
+
 class Straight(asyncio.BufferedProtocol):
-    """Stands between a transport and a connection for as long as long frames come one after the other."""
+    """Stands between a transport and a connection for as long as long bodies come one after the other."""
 
     def __init__(self, connection: Receiver, transport: asyncio.Transport) -> None:
         self._connection = connection
         self._transport = transport
-        self._heads = memoryview(bytearray(HEADS))
+        self._scratch = _scratch.memory
         self._placed = False
         _hand_over(transport, self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint
         room = self._connection.room()
-        self._placed = room is not None
-        return self._heads if room is None else room
+        if room is None or len(room) < LONG:
+            self._placed = False
+            return self._scratch
+        self._placed = True
+        return room
 
     def buffer_updated(self, nbytes: int) -> None:
         connection = self._connection
         if self._placed:
             connection.placed(nbytes)
             return
-        connection.data_received(bytes(self._heads[:nbytes]))
+        connection.passing(self._scratch[:nbytes])
         if not connection.long and not self._transport.is_closing():
             _hand_over(self._transport, connection)
 

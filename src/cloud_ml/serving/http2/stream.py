@@ -69,7 +69,7 @@ class Gathered:
         self._view = memoryview(self._memory)
         self.held = held
 
-    def add(self, data: bytes, at: int, stop: int) -> None:
+    def add(self, data: bytes | memoryview, at: int, stop: int) -> None:
         """The next piece, for which there is room: ``data[at:stop]``."""
         begin = self.size
         self.size = end = begin + stop - at

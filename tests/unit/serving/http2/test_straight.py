@@ -190,6 +190,30 @@ def test_what_comes_in_one_piece_needs_no_copy_and_what_follows_goes_the_ordinar
     run(test())
 
 
+def test_short_frames_of_long_bodies_are_read_through_memory_that_is_used_again(run: Any) -> None:
+    """Two bodies in turns, others between them, and what is no data: all through the same memory."""
+    first, second = message(900_000), message(800_000)
+    cut = [request(number, body, 16_384) for number, body in ((1, first), (3, second))]
+    lead = len(frame(frames.HEADERS, 0, 1, HEAD)) + 16_393
+    turns = b"".join(
+        cut[way][place : place + 16_393]
+        for place in range(lead, max(map(len, cut)), 16_393)
+        for way in (0, 1)
+    )  # fmt: skip
+    between = frame(frames.PING, 0, 0, bytes(8)) + request(5, b"small", 3) + request(7, b"whole", 9)
+
+    async def test() -> None:
+        async with world() as (server, writer):
+            writer.write(cut[0][:lead] + cut[1][:lead] + turns[:500_001])
+            await server.gathers(100_000)
+            assert server.straight
+            boundary = 40 * 16_393
+            writer.write(turns[500_001:boundary] + between + turns[boundary:])
+            assert sorted(await server.serves(4)) == sorted([b"small", b"whole", first, second])
+
+    run(test())
+
+
 def test_the_end_may_come_alone(run: Any) -> None:
     body = message(700_000)
 
