@@ -76,6 +76,8 @@ class Wire(asyncio.Protocol):
         assert self._transport is not None
         assert self._told is None
         self._told = told
+        if self._transport.is_closing():  # nobody would ever tell
+            asyncio.get_running_loop().call_soon(self.connection_lost, None)
         self._transport.write(request)
 
     def close(self) -> None:
