@@ -44,7 +44,7 @@ def rerun(
     output: str | None,
     **options: Any,
 ) -> int:
-    r"""Submit JOB again, with the same code, changed where options say so.
+    """Submit JOB again, with the same code, changed where options say so.
 
     \b
     cloudml jobs rerun linear

@@ -24,7 +24,7 @@ _NOW = {
 @click.argument("shell", type=click.Choice(tuple(_INSTALL)))
 @click.pass_context
 def completion(ctx: click.Context, shell: str) -> None:
-    r"""Print a script that completes commands, options, and the names of jobs, contexts and frameworks.
+    """Print a script that completes commands, options, and the names of jobs, contexts and frameworks.
 
     \b
     bash   eval "$(cloudml completion bash)"        in ~/.bashrc

@@ -67,7 +67,7 @@ def _made(name: str) -> Callable[[Callable[..., int]], click.Command]:
 
 @_made("create")
 def create(session: Session, /, **given: Any) -> int:
-    r"""Serve a model.
+    """Serve a model.
 
     \b
     cloudml models create -n linear -v v1 -u fds://cloudml/linear
@@ -81,7 +81,7 @@ def create(session: Session, /, **given: Any) -> int:
 
 @_made("deploy")
 def deploy(session: Session, /, **given: Any) -> int:
-    r"""Serve a model.
+    """Serve a model.
 
     \b
     cloudml models deploy linear v1 fds://cloudml/linear

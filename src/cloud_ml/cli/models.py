@@ -131,7 +131,7 @@ def update(
     output: str | None,
     **options: object,
 ) -> int:
-    r"""Change a service; nothing is interrupted: replicas are replaced one after the other where they have to be.
+    """Change a service; nothing is interrupted: replicas are replaced one after the other where they have to be.
 
     \b
     cloudml models update linear v1 -r 3

@@ -15,6 +15,8 @@ from cloud_ml.cli.output import echo, echo_document, output_option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
 
+_USUAL = "Usual is: cloudml models predict NAME VERSION -d data.json"
+
 
 @click.command()
 @click.argument("name", required=False, shell_complete=model_names)
@@ -22,7 +24,7 @@ from cloud_ml.errors import InvalidRequest
 @click.option("-n", "--model_name", metavar="NAME", help="The same as NAME.")
 @click.option("-v", "--model_version", metavar="VERSION", help="The same as VERSION.")
 @click.option(
-    "-d", "--data", "-f", "--filename", "source", metavar="FILE", required=True, shell_complete=files,
+    "-d", "--data", "-f", "--filename", "source", metavar="FILE", shell_complete=files,
     help='JSON such as {"X": [[10.0]], "X_dtype": "float32"}; - is standard input.',
 )  # fmt: skip
 @click.option("--http", is_flag=True, help="Ask over HTTP instead of gRPC.")
@@ -40,7 +42,7 @@ def predict(
     version: str | None,
     model_name: str | None,
     model_version: str | None,
-    source: str,
+    source: str | None,
     http: bool,
     signature: str | None,
     release: str | None,
@@ -48,7 +50,7 @@ def predict(
     timeout: float,
     output: str | None,
 ) -> None:
-    r"""Ask a model, over gRPC unless --http says otherwise.
+    """Ask a model, over gRPC unless --http says otherwise.
 
     \b
     cloudml models predict linear v1 -d data.json
@@ -60,7 +62,9 @@ def predict(
     from cloud_ml.sdk.inference import split_data
 
     if (model := name or model_name) is None:
-        raise click.UsageError("missing: NAME. Usual is: cloudml models predict NAME VERSION -d data.json")
+        raise click.UsageError("missing: NAME. " + _USUAL)
+    if source is None:
+        raise click.UsageError("missing: -d FILE. " + _USUAL)
     values, types = split_data(_read(source))
     if server is not None:
         at = session.client.predictions(server, model)

@@ -64,12 +64,12 @@ def submit(
     output: str | None,
     **options: Any,
 ) -> int:
-    r"""Submit a train job.
+    """Submit a train job.
 
     \b
     cloudml jobs submit .
     cloudml jobs submit linear trainer.task ./linear -- --epochs 3
-    cloudml jobs submit -n linear -m trainer.task -u fds://cloudml/linear.tar.gz -c 0.5 -M 100M
+    cloudml jobs submit -n linear -m trainer.task -u fds://ml/linear.tar.gz -c 2
 
     NAME, MODULE and URI are taken in this order for those that neither an option nor the job file
     gives. A local folder or file is packed and uploaded, unless the server has it already. With the

@@ -42,6 +42,7 @@ def test_every_command_has_help(offline: Run, path: tuple[str, ...]) -> None:
     assert result.exit_code == 0, result.output
     assert f"Usage: cloudml {' '.join(path)}" in result.stdout
     assert "--help  " in result.stdout
+    assert "\\b" not in result.stdout, "what keeps lines as they are is a backspace, and no two letters"
 
 
 def test_the_table_of_commands_says_what_the_commands_say(offline: Run) -> None:
