@@ -90,7 +90,10 @@ def events(session: Session, name: str, version: str | None, *, follow: bool, ou
 @output_option()
 @pass_session
 def metrics(session: Session, name: str, version: str | None, output: str | None) -> None:
-    """Show what each replica uses and was asked since it started, and what callers got from each release."""
+    """Show what replicas use and are asked, and what callers get.
+
+    What a replica was asked is counted since it started; what callers got, by release.
+    """
     from cloud_ml.cli.model_figures import calls_line, metrics_rows, release_rows
 
     found = session.client.model_service_metrics(*named(session, name, version))
@@ -131,7 +134,9 @@ def update(
     output: str | None,
     **options: object,
 ) -> int:
-    """Change a service; nothing is interrupted: replicas are replaced one after the other where they have to be.
+    """Change a service; nothing is interrupted.
+
+    Replicas are replaced one after the other where they have to be.
 
     \b
     cloudml models update linear v1 -r 3

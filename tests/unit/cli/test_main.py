@@ -42,6 +42,7 @@ def test_every_command_has_help(offline: Run, path: tuple[str, ...]) -> None:
     assert result.exit_code == 0, result.output
     assert f"Usage: cloudml {' '.join(path)}" in result.stdout
     assert "--help  " in result.stdout
+    assert "...\n" not in result.stdout.partition("\n")[2], "the first sentence of a command fits into a table"
     assert "\\b" not in result.stdout, "what keeps lines as they are is a backspace, and no two letters"
 
 
