@@ -51,6 +51,7 @@ POINTS: Mapping[str, str] = {
     "ledger.gate.before": "a claim or a tombstone is written and not in force",
     "ledger.gate.after": "it is in force; its draft is still there",
     "ledger.write.before": "a report or a wish is written, under another name",
+    "ledger.forget.begun": "a gate is a tombstone; what was reported of its attempt is there",
     "ledger.forget.between": "the gates are tombstones; the folders are there",
     "spawner.fork.before": "the server has handed over an attempt; there is no supervisor",
     "spawner.tell.before": "there is a supervisor; it does not know its attempt",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -109,6 +110,31 @@ def test_an_end_on_record_stands_whatever_became_of_the_machine(
     ledger.report(ended)
     monkeypatch.setattr(ledgers, "boot_id", lambda: "another boot")
     assert ledger.observe(KEY) == ended
+
+
+@pytest.mark.parametrize("point", ["ledger.write.before", "ledger.forget.begun", "ledger.forget.between"])
+def test_who_dies_while_forgetting_leaves_no_gang_that_seems_to_live(
+    ledger: Ledger, monkeypatch: pytest.MonkeyPatch, point: str
+) -> None:
+    """Its supervisor lives on, for another gang: without the report it would have seemed to be staging for ever."""
+    assert ledger.claim(KEY)
+    ledger.report(replace(running(), state=GangState.EXITED))
+    ledger.attempt_folder(KEY).mkdir(parents=True)
+
+    def die(passed: str) -> None:
+        if passed == point:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr("cloud_ml.engines.local.ledger.failpoints.here", die)
+        with pytest.raises(KeyboardInterrupt):
+            ledger.forget(KEY.job_uid)
+    seen = ledger.observe(KEY)
+    assert seen is not None
+    assert seen.state.over
+    ledger.forget(KEY.job_uid)
+    assert ledger.read_report(KEY) is None
+    assert not (ledger.jobs / KEY.job_uid).exists()
 
 
 def test_what_is_forgotten_stays_closed_for_a_week(ledger: Ledger) -> None:
