@@ -204,8 +204,8 @@ class Ledger:
     def forget(self, job_uid: str) -> None:
         """Drop everything of the job but its gates, which keep attempts from starting again."""
         for attempt in self.attempts(job_uid):
-            # On the disk before its name is: what a power cut leaves must still be a gate, and closed. Before the report
-            # goes: without one a gang whose supervisor lives, for another job by now, would seem to have just begun.
+            # On the disk before its name is: what a power cut leaves must still be a gate, and closed. Before the
+            # report goes: without one, an attempt whose supervisor lives on for other jobs would seem to be staging.
             _replace(self.gates / f"{job_uid}.{attempt}", json.dumps(Gate().__dict__), sync=True)
             failpoints.here("ledger.forget.begun")
             for leftover in (self.reports / f"{job_uid}.{attempt}.json", self.stops / f"{job_uid}.{attempt}"):
