@@ -103,7 +103,7 @@ async def receive(here: Platform, call: UploadCall, under_way: Sink[T]) -> T:
             async for chunk in chunks:
                 piece += chunk
                 if len(piece) >= _PIECE:
-                    await here.offload(keep, bytes(piece))
+                    await here.offload.moving(keep, bytes(piece))
                     piece.clear()
         return await here.offload.long(call.caller.org, finish, bytes(piece))
     finally:

@@ -188,7 +188,7 @@ async def _escaped(member: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[
 
 async def _fetched(chunks: Iterator[bytes], offload: Offload) -> AsyncGenerator[bytes]:
     try:
-        while (chunk := await offload(next, chunks, None)) is not None:
+        while (chunk := await offload.moving(next, chunks, None)) is not None:
             yield chunk
     finally:
         if (close := getattr(chunks, "close", None)) is not None:

@@ -21,14 +21,16 @@ class Offload:
 
     Few on purpose: the store has one writer at a time anyway, and a bounded pool makes a flood wait here,
     not inside the database. Calls whose length a tenant decides have other threads, and each tenant has only
-    its ``share`` of those: whoever has the server read a terabyte of holes makes nobody else wait.
+    its ``share`` of those: whoever has the server read a terabyte of holes makes nobody else wait. Of all who
+    upload and download, ``moving`` have a piece on its way.
     """
 
-    def __init__(self, threads: int = 8, *, long_threads: int = 16, share: int = 4) -> None:
+    def __init__(self, threads: int = 8, *, long_threads: int = 16, share: int = 4, moving: int = 4) -> None:
         self._crew = Crew(threads, "blocking")
         self._long = ThreadPoolExecutor(long_threads, thread_name_prefix="long")
         self._share = share
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._moving = asyncio.Semaphore(moving)
         self._stopping = threading.Event()
 
     async def __call__(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
@@ -37,6 +39,14 @@ class Offload:
         A caller that is cancelled stops waiting; the call itself runs to its end.
         """
         return await self._crew.do(functools.partial(function, *args, **kwargs))
+
+    async def moving(self, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+        """The same for a piece of many bytes on its way: a few at once, whoever they belong to.
+
+        The event loop sends what comes back, and would do nothing else while the next piece of everybody lies there.
+        """
+        async with self._moving:
+            return await self(function, *args, **kwargs)
 
     async def long(self, whose: str, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
         """The same for what may take long: reading or copying whole objects, walking folders, waiting for locks.

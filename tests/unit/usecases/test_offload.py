@@ -41,3 +41,25 @@ async def test_a_call_that_fails_gives_its_turn_back() -> None:
         with pytest.raises(ZeroDivisionError):
             await offload.long("somebody", lambda: 1 // 0)
     offload.close()
+
+
+async def test_many_who_move_bytes_leave_threads_to_others() -> None:
+    offload, go, begun = Offload(3, moving=2), threading.Event(), threading.Semaphore(0)
+
+    def piece() -> None:
+        begun.release()
+        go.wait()
+
+    pieces = [asyncio.ensure_future(offload.moving(piece)) for _ in range(20)]
+    try:
+        for _ in range(2):
+            await offload(begun.acquire)
+        assert await asyncio.wait_for(offload(lambda: "here"), 10) == "here"
+        assert not begun.acquire(blocking=False)
+        go.set()
+        await asyncio.wait_for(asyncio.gather(*pieces), 10)
+        assert sum(begun.acquire(blocking=False) for _ in range(20)) == 18
+    finally:
+        go.set()
+        await asyncio.gather(*pieces, return_exceptions=True)
+        offload.close()
