@@ -17,7 +17,7 @@ from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.http1.chunks import Chunks
 from cloud_ml.serving.http1.heads import CHUNKED, HeadFault, read_head
 from cloud_ml.serving.http2 import connection as http2_connection
-from cloud_ml.serving.http2 import frames
+from cloud_ml.serving.http2 import frames, straight
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.stream import Budget, Limits, Received
 from cloud_ml.serving.protos import message
@@ -176,6 +176,9 @@ class _Ground:
 class _Echo:
     """Answers a body with itself, and ``/parts`` as it comes."""
 
+    def __init__(self) -> None:
+        self.served: list[tuple[int, bytes, bytes]] = []
+
     def understand(self, fields: list[tuple[bytes, bytes]]) -> bytes:
         return dict(fields)[b":path"]
 
@@ -186,6 +189,8 @@ class _Echo:
         if head == b"/parts":
             connection.listen(stream, body)
         else:
+            assert not isinstance(body, memoryview), "it may be used again"
+            self.served.append((stream, head, bytes(body)))
             connection.answer(stream, b"\x88", (len(body), (bytes(body),)), b"\x88")
 
     def sink(self, connection: Http2Connection[bytes], stream: int, head: bytes) -> Any:
@@ -215,25 +220,44 @@ _PARTS = b"\x83\x86\x44\x06/parts"
         frames.frame(1, 4, 1, _HEAD)
         + frames.frame(0, 1, 1, b"\0\0\0\x0f\x37" + bytes(3895))
         + frames.frame(1, 5, 3, _HEAD),
+        frames.frame(1, 4, 1, _HEAD)
+        + b"".join(frames.frame(0, 0, 1, (b"\0\0\0\x0b\xb8" if not each else b"") + bytes(1500)) for each in range(2))
+        + frames.frame(0, 1, 1, b"")
+        + frames.frame(1, 4, 3, _HEAD)
+        + frames.frame(0, 1, 3, b"last"),
         frames.frame(1, 1, 1, _HEAD[:4]) + frames.frame(9, 4, 1, _HEAD[4:]) + frames.frame(3, 0, 1, bytes(4)),
     ],
     words=["/echo", "/parts", "\x00\x00\x04\x08", "\x00\x00\x04\x03", "\x00\x00\x00\x04\x01"],
 )
 def model_frames(data: bytes) -> None:
-    """Whatever a peer sends, it is answered or left; and nothing of it is kept."""
+    """Whatever a peer sends, it is answered or left; and nothing of it is kept.
+
+    The same requests are served however it is cut, and by whichever way it is read.
+    """
+    expected: list[tuple[int, bytes, bytes]] | None = None
     for pieces in cuts(frames.PREFACE + frames.settings({}) + data):
-        ground = cast("Any", _Ground())
-        limits = Limits(MOST, lambda _stream: (), streams=8, resets=50, budget=(budget := Budget()))
-        connection = ground.protocol = Http2Connection(_Echo(), limits, Turns(ground))
-        connection.connection_made(ground)
+        _frames_of(pieces, begun=16, direct=16, ticks=True)
+        for begun, direct in ((MOST, MOST), (16, 16), (16, MOST)):
+            served = _frames_of(pieces, begun=begun, direct=direct, ticks=False)
+            assert expected is None or served == expected
+            expected = served
+
+
+def _frames_of(pieces: list[bytes], *, begun: int, direct: int, ticks: bool) -> list[tuple[int, bytes, bytes]]:
+    """What is served of it. Bodies of ``begun`` bytes are long, and ``direct`` are read straight to where they belong."""
+    ground, service = cast("Any", _Ground()), _Echo()
+    limits = Limits(MOST, lambda _stream: (), streams=8, resets=50, budget=(budget := Budget()))
+    connection = ground.protocol = Http2Connection(service, limits, Turns(ground))
+    connection.connection_made(ground)
+    with patch.object(http2_connection, "LONG", begun), patch.object(straight, "LONG", direct):
         for piece in pieces:
-            with patch.object(http2_connection, "LONG", 16):  # as if long bodies were short
-                ground.feed(piece)
-            if not ground.closed:
+            ground.feed(piece)
+            if ticks and not ground.closed:
                 connection.tick(0.0)
-        assert budget.held >= 0
-        connection.connection_lost(None)
-        assert budget.held == 0
+    assert budget.held >= 0
+    connection.connection_lost(None)
+    assert budget.held == 0
+    return service.served
 
 
 _FLOATS = Signature("s", (TensorSpec("x", dtypes.FLOAT, (-1,)),), (TensorSpec("y", dtypes.FLOAT, (-1,)),))
