@@ -52,8 +52,10 @@ class Loop:
 
 
 class _AtOnce:
-    def submit(self, work: Callable[..., Any], *given: Any) -> None:
-        work(*given)
+    wanted = False
+
+    def run(self, work: Callable[[], None]) -> None:
+        work()
 
 
 class Mirror:
@@ -92,8 +94,8 @@ class World:
         self.loop: Any = Loop()
         self.turns = Turns(self.loop)
         self.table = ModelTable()
-        threads: Any = _AtOnce()
-        self.table.put(LoadedVersion("m", 1, Mirror(), Workshop(self.loop, self.turns, threads)))
+        aside: Any = _AtOnce()
+        self.table.put(LoadedVersion("m", 1, Mirror(), Workshop(self.loop, self.turns, aside)))
         self.methods = {PREDICT: Prediction(self.table).predict, INFER: Infer(self.table).infer}
         self.grpc = GrpcService(self.methods, MOST, self.loop)
         nobody: Any = None  # no version comes or goes
