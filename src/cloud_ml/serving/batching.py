@@ -272,7 +272,7 @@ class Batcher:
             outcome = self._outcome(outputs, rows, filled)
         except ServingError:
             raise
-        except Exception as error:
+        except (Exception, SystemExit) as error:  # a class of a user may call sys.exit, which is not for us
             raise ModelFailed(f"the model failed: {type(error).__name__}: {error}"[:2000]) from error
         self._learn(batch.tails, rows, took, begun - taken)
         self.runs += 1

@@ -151,6 +151,39 @@ def test_a_server_whose_only_version_is_broken_says_so(tmp_path: Path) -> None:
         until(lambda: answered(channel, "linear") is grpc.StatusCode.OK)
 
 
+def test_a_model_that_ends_the_program_ends_only_its_call_or_its_version(tmp_path: Path) -> None:
+    code = """
+import sys
+class Model:
+    def load(self, folder):
+        if folder.name == "2":
+            sys.exit("no luck")
+    def predict(self, inputs):
+        if inputs["x"][0] < 0:
+            sys.exit(3)
+        return {"y": inputs["x"] * 2}
+"""
+    sides = {
+        side: [{"name": name, "dtype": "float32", "shape": [-1]}] for side, name in (("inputs", "x"), ("outputs", "y"))
+    }
+    for number in (1, 2):
+        folder = tmp_path / f"tmp-{number}"
+        folder.mkdir()
+        (folder / "model.py").write_text(code)
+        (folder / "signature.json").write_text(json.dumps(sides))
+    (tmp_path / "tmp-1").rename(tmp_path / "1")
+    flags = ["--model_name", "linear", "--model_base_path", str(tmp_path), "--allow_models_that_run_code", *QUICK]
+    with model_server(*flags) as running, running.channel() as channel:
+        for _ in range(3):
+            assert predict(channel, predict_request(x=[1.0]))["y"] == [2.0]
+            with pytest.raises(grpc.RpcError) as failed:
+                predict(channel, predict_request(x=[-1.0]))
+            assert "SystemExit: 3" in failed.value.details()
+        (tmp_path / "tmp-2").rename(tmp_path / "2")
+        until(lambda: "no luck" in states(channel).get(2, (0, ""))[1])
+        assert predict(channel, predict_request(x=[1.0]))["y"] == [2.0]
+
+
 def test_a_load_that_takes_for_ever_does_not_hold_up_the_end(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "model.py").write_text("import time\nprint('it begins', flush=True)\ntime.sleep(600)\n")

@@ -169,6 +169,24 @@ def test_an_answer_that_cannot_be_split_is_an_error_and_the_next_request_is_serv
     trial(steps)
 
 
+@pytest.mark.parametrize("inline_s", [0.0, 9.0])
+def test_a_model_that_wants_to_end_the_program_has_failed_and_nothing_ends(inline_s: float) -> None:
+    async def steps(make: Callable[..., Batcher]) -> None:
+        def leave(made: np.ndarray) -> Any:
+            if 13 in made:
+                raise SystemExit(3)
+            return [made]
+
+        batcher = make(Doubler(leave), inline_s=inline_s)
+        for _ in range(3):
+            (told,) = await answers(batcher, [Caller([6.5])])
+            assert isinstance(told, ModelFailed)
+            assert "SystemExit: 3" in told.message
+            assert await answers(batcher, [Caller([1])]) == [[2]]
+
+    trial(steps)
+
+
 def test_what_a_model_calls_a_bad_request_is_told_as_one() -> None:
     async def steps(make: Callable[..., Batcher]) -> None:
         def refuse(made: np.ndarray) -> Any:

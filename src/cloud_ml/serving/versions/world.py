@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Protocol, TypeVar
 
+from cloud_ml.serving.errors import ModelFailed
+
 T = TypeVar("T")
 
 
@@ -55,6 +57,8 @@ class LoopWorld:
                 made = work()
             except Exception as error:
                 made = error
+            except SystemExit as error:  # of a model's own code, and not for us
+                made = ModelFailed(f"the model wanted to end the program: SystemExit {error}")
             with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
                 self._loop.call_soon_threadsafe(done, made)
 
