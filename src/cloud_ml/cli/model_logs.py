@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-import sys
-import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import click
 
 from cloud_ml.cli.completing import model_names, model_versions
-from cloud_ml.cli.guard import explain
-from cloud_ml.cli.harmless import Harmless
 from cloud_ml.cli.model_names import named
 from cloud_ml.cli.output import note
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.cli.terminal import above_the_line
 from cloud_ml.cli.watching import NOTHING, print_log
-from cloud_ml.errors import CloudMlError, InvalidRequest
+from cloud_ml.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from cloud_ml.models.service import Service
-    from cloud_ml.sdk.service_handles import ServiceHandle
 
 
 @click.command()
 @click.argument("name", shell_complete=model_names)
 @click.argument("version", required=False, shell_complete=model_versions)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the replica has ended. Ctrl-C ends the output.")
+@click.option("-f", "--follow", is_flag=True, help="Go on, with the replicas that come. Ctrl-C ends the output.")
 @click.option("-n", "--lines", type=click.IntRange(0), help="Only the last so many lines.")
 @click.option(
     "--replica",
@@ -54,19 +48,22 @@ def logs(
 ) -> int:
     """Print the output of replicas, as they wrote it.
 
-    What replicas said that have ended is kept, of the last few; models describe lists them.
+    What replicas said that have ended is kept, of the last few; models describe lists them. With --follow the output
+    goes on while the service runs, whichever replicas come and go; with a replica named, until that has ended.
     """
     if proxy:
         raise click.UsageError("--proxy is not offered: replicas have no proxy of their own")
     if sum((replica is not None, previous, replica_index is not None)) > 1:
         raise click.UsageError("--replica, --previous and --replica_index exclude each other")
     handle = session.client.get_model_service(*named(session, name, version))
+    if follow and (replica, replica_index, attempt) == (None, None, None) and not previous and handle.service.replicas:
+        from cloud_ml.cli.following import Following
+
+        return Following(handle, lines).run()
     wanted = _meant(handle.service, replica, replica_index, previous=previous)
     if not wanted:
         note(f"{handle.name} {handle.version} has no replica now; it is {handle.phase}")
         return 0
-    if len(wanted) > 1 and follow:
-        return _follow(handle, wanted, lines, attempt)
     code = 0
     for number in wanted:
         if len(wanted) > 1:
@@ -103,37 +100,3 @@ def _meant(service: Service, replica: int | None, replica_index: int | None, *, 
             )
         return ended[-1:]
     return numbers
-
-
-def _follow(handle: ServiceHandle, numbers: list[int], lines: int | None, attempt: int | None) -> int:
-    """All of them at once, each line behind the number of its replica."""
-    lock, out = threading.Lock(), sys.stdout.buffer
-    terminal = sys.stdout.isatty()
-
-    def write(number: int, whole: list[bytes]) -> None:
-        with lock, above_the_line(sys.stdout):
-            out.writelines(b"[%d] %s\n" % (number, line) for line in whole)
-            out.flush()
-
-    def follow(number: int) -> None:
-        shown = Harmless() if terminal else bytes
-        rest = b""
-        try:
-            for chunk in handle.logs(replica=number, follow=True, lines=lines, attempt=attempt):
-                *whole, rest = (rest + shown(chunk)).split(b"\n")
-                write(number, whole)
-            write(number, [rest] if rest else [])
-        except CloudMlError as error:
-            with lock:
-                note(f"[{number}] {explain(error)}")
-
-    threads = [threading.Thread(target=follow, args=(number,), daemon=True) for number in numbers]
-    for thread in threads:
-        thread.start()
-    try:
-        for thread in threads:
-            while thread.is_alive():
-                thread.join(0.2)
-    except KeyboardInterrupt:
-        return 130
-    return 0

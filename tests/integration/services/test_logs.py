@@ -113,6 +113,42 @@ def test_why_a_replica_died_is_in_its_log_and_of_its_attempts_the_latest_are_kep
     assert b"".join(handle.logs()) == attempts[1] + attempts[2]
 
 
+def test_who_follows_a_service_hears_the_replicas_that_come_until_it_is_at_rest(server: RealServer, ask: Asked) -> None:
+    service = {
+        "model_name": "linear", "model_version": "followed", "model_uri": "fds://cloudml/linear",
+        "prepare_command": "echo prepared as $COLOUR; while [ -e /storage/cloudml/hold ]; do sleep 0.1; done",
+        "environment": {"COLOUR": "red"}, "finish_command": LAST_WORDS,
+    }  # fmt: skip
+    ask("POST", "", service)
+    ask.until("/linear/followed", running(1))
+    storage = server.client().storage
+    storage.upload(
+        server.folder / "linear" / "model.onnx", "fds://cloudml/hold"
+    )  # the first is there until the second is heard
+    with server.spawn("models", "logs", "linear", "followed", "-f") as printed:
+        assert printed.stdout is not None
+        assert printed.stderr is not None
+        said = [printed.stdout.readline()]
+        ask("PATCH", "/linear/followed", {"environment": {"COLOUR": "blue"}})
+        while "[2] prepared as blue\n" not in said:
+            said.append(printed.stdout.readline())
+            assert said[-1]
+        server.kill()
+        server.start()
+        storage.delete("fds://cloudml/hold")
+        ask.until("/linear/followed", lambda one: running(1)(one) and one["ended"])
+        ask("POST", "/linear/followed/stop")
+        said += printed.stdout.read().splitlines(keepends=True)
+        assert printed.wait(30) == 0
+        assert (
+            "there is replica 2, too: lines begin with the number of their replica from now on" in printed.stderr.read()
+        )
+    assert said[0] == "prepared as red\n"
+    assert [line for line in said if line.endswith("the end\n")] == ["[1] the end\n", "[2] the end\n"]
+    assert sum("leaving 5" in line for line in said) == 2, "neither lost nor repeated"
+    ask("DELETE", "/linear/followed")
+
+
 def test_a_service_that_is_stopped_tells_what_it_said_and_only_the_last_are_kept(
     server: RealServer, ask: Asked
 ) -> None:
