@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from cloud_ml.serving.portions import AGAIN, KINDS, TRIES, Portions
+from cloud_ml.serving.portions import KINDS, TRIES, Portions
 
 IMAGE = ((3, 224, 224),)
 
@@ -65,27 +65,6 @@ def test_what_was_learned_while_the_machine_was_busy_is_learned_anew() -> None:
     assert settled(even, 32, portions) == 1
     assert settled(shared, 32, portions, runs=TRIES) == 1
     assert settled(shared, 32, portions) > 1
-
-
-def test_what_was_never_asked_again_is_not_believed_for_ever() -> None:
-    """Batches of some sizes were tried while the machine was busy, and so another was chosen."""
-    portions = Portions(least_s=0.001)
-    assert settled(lambda rows: even(rows) if rows > 1 else 9.0, 32, portions) == 2
-    assert settled(even, 32, portions, runs=2 * AGAIN) == 1
-    portions = Portions(least_s=0.001)
-    assert settled(lambda rows: even(rows) if rows == 1 else 9.0 * rows, 32, portions) == 1
-    assert settled(shared, 32, portions, runs=8 * AGAIN) == 32
-
-
-def test_looking_again_is_seldom() -> None:
-    portions = Portions(least_s=0.001)
-    settled(crowded, 32, portions)
-    sizes = []
-    for _ in range(10 * AGAIN):
-        sizes.append(min(32, portions.limits.get(IMAGE, 32)))
-        portions.ran(IMAGE, sizes[-1], crowded(sizes[-1]))
-    assert sizes.count(1) > 0.98 * len(sizes)
-    assert max(sizes) == 2
 
 
 def test_what_is_remembered_has_an_end() -> None:
