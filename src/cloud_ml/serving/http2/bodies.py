@@ -67,6 +67,21 @@ class Bodies:
         body.add(data, at, stop)
         return True
 
+    def add_row(self, number: int, data: memoryview, at: int, size: int) -> int:
+        """Put a row of frames that are alike to what has come, of which there is room for one; where the row ends.
+
+        Raises:
+            ConnectionFault: more came than the window allows.
+        """
+        stream = self._streams[number]
+        body = stream.body
+        assert body is not None
+        before = body.size
+        at = body.add_row(data, at, size)
+        self.count(body.size - before)
+        self.acknowledge(number, stream, body.size - before)
+        return at
+
     def lacks(self, number: int) -> int:
         """How many bytes of a body there is still room for; 0 where none has begun to be gathered."""
         stream = self._streams.get(number)

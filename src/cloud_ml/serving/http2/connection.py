@@ -1,7 +1,7 @@
 """One HTTP/2 connection of a client: frames in, whole requests out, answers back within the peer's windows."""
 
 import asyncio
-from typing import Generic, NoReturn, Protocol, TypeVar, cast
+from typing import Generic, NoReturn, TypeVar, cast
 
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.bodies import Bodies
@@ -9,8 +9,9 @@ from cloud_ml.serving.http2.frames import ConnectionFault
 from cloud_ml.serving.http2.headers import Heads
 from cloud_ml.serving.http2.outgoing import EMPTY, Body, Outgoing
 from cloud_ml.serving.http2.patience import Patience
+from cloud_ml.serving.http2.service import Service
 from cloud_ml.serving.http2.straight import LONG, Straight
-from cloud_ml.serving.http2.stream import Limits, Received, Sink, Stream
+from cloud_ml.serving.http2.stream import Limits, Received, Stream
 from cloud_ml.serving.turns import Turns
 
 H = TypeVar("H")
@@ -22,22 +23,6 @@ LAST = 0x7FFFFFFF
 """The highest number of a stream."""
 CUT_SHORT_KEPT = 1_000
 """Streams that ended before their request was whole, and whose peer may not know it yet."""
-
-
-class Service(Protocol[H]):
-    """What a connection asks of whoever serves its requests."""
-
-    def understand(self, fields: list[tuple[bytes, bytes]]) -> H:
-        """What the head of a request means; never raises, an error is a meaning too. May be kept for other requests."""
-
-    def length(self, head: H, begun: memoryview) -> int:
-        """How long a body will be, as its first bytes tell; 0 where they do not."""
-
-    def serve(self, connection: "Http2Connection[H]", stream: int, head: H, body: Received) -> None:
-        """Answer a whole request, now or later, by ``connection.answer``, or take it piece by piece: ``listen``."""
-
-    def sink(self, connection: "Http2Connection[H]", stream: int, head: H) -> Sink | None:
-        """Who takes the body as it comes; None where it is wanted whole."""
 
 
 class Http2Connection(asyncio.Protocol, Generic[H]):
@@ -242,6 +227,9 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
             begin, stop = at + 9, at + 9 + size
             if stop > end or size > most:
                 break
+            if kind == frames.DATA and not flags and 0 < size <= self._bodies.lacks(number):
+                at = self._bodies.add_row(number, data, at, size)
+                continue
             if kind == frames.DATA and (not flags or (flags == frames.END_STREAM and self._bodies.lacks(number))):
                 self._data(number & LAST, flags, data, begin, stop)
             elif (

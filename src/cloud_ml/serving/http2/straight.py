@@ -17,10 +17,6 @@ READ = 262_144
 class Receiver(Protocol):
     """A connection that knows where the next bytes belong."""
 
-    @property
-    def long(self) -> bool:
-        """Whether much of the body is still to come to which the frame belongs that has not come whole."""
-
     def room(self) -> memoryview | None:
         """Where the next bytes belong; None where they are to be looked at first."""
 
@@ -72,7 +68,7 @@ class Straight(asyncio.BufferedProtocol):
             connection.placed(nbytes)
             return
         connection.passing(self._scratch[:nbytes])
-        if not connection.long and not self._transport.is_closing():
+        if connection.room() is None and not self._transport.is_closing():
             _hand_over(self._transport, connection)
 
     def pause_writing(self) -> None:

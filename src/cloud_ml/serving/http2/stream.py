@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from typing import Generic, Protocol, TypeVar
 
 H = TypeVar("H")
+HEAD_BYTES = 9
+"""Of a frame."""
 Received = bytes | bytearray
 """A body: of one frame, or put together."""
 
@@ -74,6 +76,20 @@ class Gathered:
         begin = self.size
         self.size = end = begin + stop - at
         self._view[begin:end] = memoryview(data)[at:stop]
+
+    def add_row(self, data: memoryview, at: int, size: int) -> int:
+        """The next pieces, of ``size`` bytes each, behind the head at ``at`` and the same ones that follow.
+
+        For the first there is room. Returns where something else begins.
+        """
+        view, head, step, begin = self._view, bytes(data[at : at + HEAD_BYTES]), HEAD_BYTES + size, self.size
+        last = min(len(data), at + (self.held - begin) // size * step) - step
+        while at <= last and data[at : at + HEAD_BYTES] == head:
+            end = begin + size
+            view[begin:end] = data[at + HEAD_BYTES : at + step]
+            begin, at = end, at + step
+        self.size = begin
+        return at
 
     def room(self, size: int) -> memoryview | None:
         """Where the next ``size`` bytes belong, or as many of them as there is room for."""
