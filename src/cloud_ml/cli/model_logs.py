@@ -56,7 +56,8 @@ def logs(
     if sum((replica is not None, previous, replica_index is not None)) > 1:
         raise click.UsageError("--replica, --previous and --replica_index exclude each other")
     handle = session.client.get_model_service(*named(session, name, version))
-    if follow and (replica, replica_index, attempt) == (None, None, None) and not previous and handle.service.replicas:
+    of_all = (replica, replica_index, attempt) == (None, None, None) and not previous
+    if follow and of_all and (handle.service.replicas or not handle.service.settled):
         from cloud_ml.cli.following import Following
 
         return Following(handle, lines).run()

@@ -120,15 +120,13 @@ def test_who_follows_a_service_hears_the_replicas_that_come_until_it_is_at_rest(
         "environment": {"COLOUR": "red"}, "finish_command": LAST_WORDS,
     }  # fmt: skip
     ask("POST", "", service)
-    ask.until("/linear/followed", running(1))
-    storage = server.client().storage
-    storage.upload(
-        server.folder / "linear" / "model.onnx", "fds://cloudml/hold"
-    )  # the first is there until the second is heard
+    storage, model = server.client().storage, server.folder / "linear" / "model.onnx"
     with server.spawn("models", "logs", "linear", "followed", "-f") as printed:
         assert printed.stdout is not None
         assert printed.stderr is not None
         said = [printed.stdout.readline()]
+        ask.until("/linear/followed", running(1))
+        storage.upload(model, "fds://cloudml/hold")  # the first is there until the second is heard
         ask("PATCH", "/linear/followed", {"environment": {"COLOUR": "blue"}})
         while "[2] prepared as blue\n" not in said:
             said.append(printed.stdout.readline())
