@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cloud_ml.gateway import answers
 from cloud_ml.gateway.answers import Refusal
@@ -12,8 +12,8 @@ from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.gateway.releases import grpc_mark, rest_mark
 from cloud_ml.gateway.replica import Replica
 from cloud_ml.serving.http1.calls import HttpCall
-from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.frames import literal
+from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Received
 
 if TYPE_CHECKING:
@@ -93,7 +93,7 @@ class _Http2Call(Call):
     def __init__(
         self,
         service: Service,
-        connection: Http2Connection[Any],
+        connection: Answers,
         stream: int,
         head: bytes,
         *,
@@ -146,7 +146,7 @@ class GrpcCall(_Http2Call):
     def __init__(
         self,
         service: Service,
-        connection: Http2Connection[Any],
+        connection: Answers,
         stream: int,
         head: bytes,
         body: Received,
@@ -186,7 +186,7 @@ class StreamCall(_Http2Call):
     def __init__(
         self,
         service: Service,
-        connection: Http2Connection[Any],
+        connection: Answers,
         stream: int,
         head: bytes,
         *,

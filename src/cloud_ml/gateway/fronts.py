@@ -16,7 +16,7 @@ from cloud_ml.gateway.services import Service
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Received, Sink
 
 _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
@@ -95,7 +95,7 @@ class GrpcFront:
         """See ``serving.http2.connection.Service``: a message has its length before it, and a byte before that."""
         return int.from_bytes(begun[1:5], "big") + 5 if len(begun) >= 5 else 0
 
-    def serve(self, connection: Http2Connection[GrpcHead], stream: int, head: GrpcHead, body: Received) -> None:
+    def serve(self, connection: Answers, stream: int, head: GrpcHead, body: Received) -> None:
         """See ``serving.http2.connection.Service``."""
         service = self._service
         refusal = head.refusal or service.refusal(head.token)
@@ -113,7 +113,7 @@ class GrpcFront:
             )
         )  # fmt: skip
 
-    def sink(self, connection: Http2Connection[GrpcHead], stream: int, head: GrpcHead) -> Sink | None:
+    def sink(self, connection: Answers, stream: int, head: GrpcHead) -> Sink | None:
         """See ``serving.http2.connection.Service``."""
         if not head.streams:
             return None
@@ -130,7 +130,7 @@ class GrpcFront:
 class _Refused:
     """Answers a stream that may not be, without waiting for its end: callers of streams wait for answers first."""
 
-    def __init__(self, connection: Http2Connection[GrpcHead], stream: int, refusal: Refusal) -> None:
+    def __init__(self, connection: Answers, stream: int, refusal: Refusal) -> None:
         self._connection = connection
         self._stream = stream
         self._refusal = refusal

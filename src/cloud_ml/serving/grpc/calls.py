@@ -2,15 +2,11 @@
 
 import struct
 from functools import lru_cache
-from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.http2.frames import literal
-
-if TYPE_CHECKING:
-    from cloud_ml.serving.grpc.service import Head
-    from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.service import Answers
 
 PREFIX = struct.Struct(">BL")
 """Before each message: whether it is compressed, and its length."""
@@ -26,7 +22,7 @@ class GrpcCall:
     protocol = "grpc"
     __slots__ = ("_connection", "_stream", "deadline")
 
-    def __init__(self, connection: "Http2Connection[Head]", stream: int, deadline: float) -> None:
+    def __init__(self, connection: Answers, stream: int, deadline: float) -> None:
         self._connection = connection
         self._stream = stream
         self.deadline = deadline

@@ -8,8 +8,8 @@ from cloud_ml.serving.codecs.compression import decompressed
 from cloud_ml.serving.errors import BadRequest, ServingError, TooLate, Unsupported
 from cloud_ml.serving.grpc.calls import PREFIX, GrpcCall, status_block
 from cloud_ml.serving.grpc.streams import GrpcStream, StreamMethod
-from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.frames import literal
+from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.tallies import Refusals
 
@@ -51,7 +51,7 @@ class GrpcService:
         self.refusals = Refusals()
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> Head:
-        """See ``http2.connection.Service``."""
+        """See ``http2.service.Service``."""
         head, told = Head(), dict(fields)
         if told.get(b":method") != b"POST" or not told.get(b"content-type", b"").startswith(b"application/grpc"):
             status = "405" if told.get(b":method") != b"POST" else "415"
@@ -79,11 +79,11 @@ class GrpcService:
         return head
 
     def length(self, head: Head, begun: memoryview) -> int:
-        """See ``http2.connection.Service``."""
+        """See ``http2.service.Service``."""
         return int.from_bytes(begun[1:5], "big") + 5 if len(begun) >= 5 else 0
 
-    def serve(self, connection: Http2Connection[Head], stream: int, head: Head, body: Received) -> None:
-        """See ``http2.connection.Service``."""
+    def serve(self, connection: Answers, stream: int, head: Head, body: Received) -> None:
+        """See ``http2.service.Service``."""
         if head.refusal is not None or head.method is None:
             if head.refusal is None:
                 connection.listen(stream, body)
@@ -103,8 +103,8 @@ class GrpcService:
             log.exception("a call failed")
             call.fail(ServingError("the server failed; its log says why"))
 
-    def sink(self, connection: Http2Connection[Head], stream: int, head: Head) -> GrpcStream | None:
-        """See ``http2.connection.Service``."""
+    def sink(self, connection: Answers, stream: int, head: Head) -> GrpcStream | None:
+        """See ``http2.service.Service``."""
         if head.stream is None or head.refusal is not None:
             return None
         return GrpcStream(connection, stream, head.stream)

@@ -2,14 +2,11 @@
 
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import Protocol
 
 from cloud_ml.serving.errors import BadRequest, ServingError, TooLarge
 from cloud_ml.serving.grpc.calls import OK_HEAD, OK_TRAILERS, PREFIX, status_fields
-
-if TYPE_CHECKING:
-    from cloud_ml.serving.grpc.service import Head
-    from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.service import Answers
 
 log = logging.getLogger(__name__)
 
@@ -28,9 +25,9 @@ class Talk(Protocol):
 
 
 class GrpcStream:
-    """The way back to the caller, and the messages from it: see ``http2.connection.Sink``."""
+    """The way back to the caller, and the messages from it: see ``http2.stream.Sink``."""
 
-    def __init__(self, connection: "Http2Connection[Head]", number: int, method: "StreamMethod") -> None:
+    def __init__(self, connection: Answers, number: int, method: "StreamMethod") -> None:
         self._connection = connection
         self._number = number
         self._rest = b""

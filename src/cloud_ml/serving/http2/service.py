@@ -1,13 +1,22 @@
-"""What a connection asks of whoever serves its requests."""
+"""What a connection asks of whoever serves its requests, and what those ask of it."""
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import Protocol, TypeVar
 
+from cloud_ml.serving.http2.outgoing import EMPTY, Body
 from cloud_ml.serving.http2.stream import Received, Sink
 
-if TYPE_CHECKING:
-    from cloud_ml.serving.http2.connection import Http2Connection
-
 H = TypeVar("H")
+
+
+class Answers(Protocol):
+    """The way back on a connection: ``Http2Connection`` says what each does."""
+
+    def waits(self, number: int) -> bool: ...
+    def answer(self, number: int, head: bytes, body: Body = EMPTY, trailers: bytes = b"") -> None: ...
+    def listen(self, number: int, body: Received) -> None: ...
+    def begin(self, number: int, head: bytes) -> None: ...
+    def push(self, number: int, data: bytes) -> None: ...
+    def finish(self, number: int, trailers: bytes) -> None: ...
 
 
 class Service(Protocol[H]):
@@ -19,8 +28,8 @@ class Service(Protocol[H]):
     def length(self, head: H, begun: memoryview) -> int:
         """How long a body will be, as its first bytes tell; 0 where they do not."""
 
-    def serve(self, connection: "Http2Connection[H]", stream: int, head: H, body: Received) -> None:
+    def serve(self, connection: Answers, stream: int, head: H, body: Received) -> None:
         """Answer a whole request, now or later, by ``connection.answer``, or take it piece by piece: ``listen``."""
 
-    def sink(self, connection: "Http2Connection[H]", stream: int, head: H) -> Sink | None:
+    def sink(self, connection: Answers, stream: int, head: H) -> Sink | None:
         """Who takes the body as it comes; None where it is wanted whole."""
