@@ -9,6 +9,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import numpy as np
 from load.machine import cpu_seconds
 
 from serving.asking import Question
@@ -54,7 +55,7 @@ def echo() -> Iterator[tuple[subprocess.Popen[bytes], int, Question]]:
         try:
             assert process.stdout is not None
             process.stdout.readline()
-            yield process, port, Question("/", b"{}", lambda body: body, grpc=False)  # type: ignore[arg-type,return-value]
+            yield process, port, Question("/", b"{}", lambda body: np.frombuffer(body, np.uint8), grpc=False)
         finally:
             process.terminate()
 
