@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -21,7 +21,7 @@ from peers.having import Absent
 
 from serving import floors
 from serving.asking import OIP, TFS, V1, V2, Question, question
-from serving.models import SHAPES, rows, runtime, save
+from serving.models import IMAGE, SHAPES, rows, runtime, save
 from serving.pressing import press, press_own
 from serving.servers import OTHERS, OURS, Kind, Running, ours, theirs, version
 
@@ -57,12 +57,14 @@ CELLS = (
     Cell("the same by the Open Inference Protocol, MLP", OIP, "mlp", 20, streams=CALLERS, beside=OIP),
     Cell("gRPC, 32 connections, MLP", TFS, "mlp", 30, clients=CALLERS, beside=OIP),
     Cell("gRPC, 32 streams, MLP with 32 rows", TFS, "mlp", 280, count=32, streams=CALLERS, beside=OIP),
-    Cell("gRPC, 32 streams, CNN 224x224", TFS, "cnn", streams=CALLERS, beside=OIP),
-    Cell("the same by gRPC's own client, CNN 224x224", TFS, "cnn", streams=CALLERS, beside=OIP, own=True),
+    Cell("gRPC, 32 streams, MobileNetV2 224x224", TFS, "cnn", streams=CALLERS, beside=OIP),
+    Cell("the same by gRPC's own client, MobileNetV2 224x224", TFS, "cnn", streams=CALLERS, beside=OIP, own=True),
+    Cell("gRPC, 32 streams, CNN of four layers", TFS, "small_cnn", streams=CALLERS, beside=OIP),
+    Cell("the same by gRPC's own client, CNN of four layers", TFS, "small_cnn", streams=CALLERS, beside=OIP, own=True),
     Cell("REST v1, 32 connections, linear", V1, "linear", 18, clients=CALLERS, beside=V1),
     Cell("REST v1, 32 connections, MLP", V1, "mlp", 40, clients=CALLERS, beside=V1),
-    Cell("an image as nested JSON, CNN 224x224", V1, "cnn", 9_000, clients=4, beside=V1),
-    Cell("an image as flat JSON, CNN 224x224", V2, "cnn", 8_000, clients=4, beside=V2),
+    Cell("an image as nested JSON, MobileNetV2 224x224", V1, "cnn", 9_000, clients=4, beside=V1),
+    Cell("an image as flat JSON, MobileNetV2 224x224", V2, "cnn", 8_000, clients=4, beside=V2),
 )
 
 
@@ -88,28 +90,27 @@ def run() -> list[Figure]:
 def _ours(
     folder: Path, files: dict[str, Path], cells: list[Cell]
 ) -> tuple[dict[Cell, float], dict[Cell, dict[str, float]]]:
-    """What the server takes, and what the runtime alone does in the same minute: on some machines the next differs."""
+    """What the server takes, and what the runtime alone does, by turns."""
     costs: dict[Cell, float] = {}
     runtimes: dict[Cell, dict[str, float]] = {}
     with ours(folder, list(files)) as running:
         for cell in cells:
-            before = _alone(files[cell.model], cell)
-            costs[cell] = least_cost(running, _asked(cell, OURS, cell.way), files, cell)
-            after = _alone(files[cell.model], cell)
-            runtimes[cell] = {beside: min(before[beside], after[beside]) for beside in before}
+            alone = _alone(files[cell.model], cell)
+            asked = _asked(cell, OURS, cell.way)
+            costs[cell] = least_cost(running, asked, files, cell, partial(alone.measure, SECONDS))
+            runtimes[cell] = alone.us
     return costs, runtimes
 
 
-def _alone(file: Path, cell: Cell) -> dict[str, float]:
-    """Microseconds of the runtime for a request, by how it is called."""
-    found = {ALONE: floors.runtime_us(file, cell.count)}
-    if cell.model == "cnn":  # the input of others is small
-        found[f"onnxruntime, called with {CALLERS} images by turns"] = floors.runtime_us(
-            file, cell.count, inputs=CALLERS
-        )
+def _alone(file: Path, cell: Cell) -> floors.Alone:
+    """The runtime for a request of the cell, by how it is called."""
+    alone = floors.Alone(file)
+    alone.add(ALONE, count=cell.count)
+    if SHAPES[cell.model] == IMAGE:  # the input of others is small
+        alone.add(f"onnxruntime, called with {CALLERS} images by turns", count=cell.count, inputs=CALLERS)
     if cell.model == "mlp":  # a line costs nothing, an image the same alone
-        found[f"onnxruntime, called for {CALLERS} at once"] = floors.runtime_us(file, cell.count * CALLERS) / CALLERS
-    return found
+        alone.add(f"onnxruntime, called for {CALLERS} at once", count=cell.count * CALLERS, shared=CALLERS)
+    return alone
 
 
 def _others(files: dict[str, Path], cells: list[Cell]) -> dict[str, dict[Cell, float]]:
@@ -147,8 +148,13 @@ def _asked(cell: Cell, kind: Kind, way: str) -> Question:
     return question(way, cell.model, rows(cell.model, cell.count), kind.path if way == V1 else "")
 
 
-def least_cost(running: Running, asked: Question, files: dict[str, Path], cell: Cell) -> float:
-    """Microseconds of the server for a request, after its answer was compared with the runtime's."""
+def least_cost(
+    running: Running, asked: Question, files: dict[str, Path], cell: Cell, between: Callable[[], None] | None = None
+) -> float:
+    """Microseconds of the server for a request, after its answer was compared with the runtime's.
+
+    ``between`` is called after each round.
+    """
     port = running.grpc if asked.grpc else running.http
     answers_well(running, asked, files[cell.model], cell.model, cell.count)
     asks = press_own if cell.own else partial(press, clients=cell.clients)
@@ -159,6 +165,8 @@ def least_cost(running: Running, asked: Question, files: dict[str, Path], cell: 
         before = running.cpu_s()
         asks(port, asked, count, streams=cell.streams)
         costs.append((running.cpu_s() - before) / count * 1e6)
+        if between is not None:
+            between()
     print(f"  {cell.what}: {min(costs):.1f} us", flush=True)
     return min(costs)
 

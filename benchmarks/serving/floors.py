@@ -13,7 +13,7 @@ import numpy as np
 from load.machine import cpu_seconds
 
 from serving.asking import Question
-from serving.models import rows, runtime
+from serving.models import Array, rows, runtime
 from serving.pressing import press
 from serving.servers import free_port
 
@@ -33,18 +33,32 @@ uvloop.run(main())
 """
 
 
-def runtime_us(file: Path, count: int, seconds: float = 0.5, *, inputs: int = 1) -> float:
-    """Processor time of a direct call with so many rows; several ``inputs`` take turns, in no near cache."""
-    call, given = runtime(file).run, rows(file.parent.parent.name, count)
-    many = [{"x": given.copy()} for _ in range(inputs)]
-    best = float("inf")
-    for _ in range(5):
-        calls, before, until = 0, time.process_time(), time.monotonic() + seconds / 5
-        while time.monotonic() < until or not calls:
-            call(["y"], many[calls % inputs])
-            calls += 1
-        best = min(best, (time.process_time() - before) / calls)
-    return best * 1e6
+class Alone:
+    """The runtime called by itself: the least processor time for a row or a request, by how it is called.
+
+    It is measured again and again, in between what it stands beside: on some machines the next minute differs.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._call = runtime(file).run
+        self._model = file.parent.parent.name
+        self._ways: dict[str, tuple[list[Array], int]] = {}
+        self.us: dict[str, float] = {}
+
+    def add(self, way: str, *, count: int = 1, inputs: int = 1, shared: int = 1) -> None:
+        """A way: so many rows at once, for ``shared`` requests; several ``inputs`` take turns, in no near cache."""
+        given = rows(self._model, count)
+        self._ways[way] = [given.copy() for _ in range(inputs)], shared
+        self.us[way] = float("inf")
+
+    def measure(self, seconds: float) -> None:
+        """Each way, for so long."""
+        for way, (inputs, shared) in self._ways.items():
+            calls, before, until = 0, time.process_time(), time.monotonic() + seconds
+            while time.monotonic() < until or not calls:
+                self._call(["y"], {"x": inputs[calls % len(inputs)]})
+                calls += 1
+            self.us[way] = min(self.us[way], (time.process_time() - before) / calls / shared * 1e6)
 
 
 @contextlib.contextmanager

@@ -6,7 +6,7 @@ from typing import Any
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.frames import ConnectionFault
 from cloud_ml.serving.http2.outgoing import Outgoing
-from cloud_ml.serving.http2.stream import Gathered, Limits, Stream
+from cloud_ml.serving.http2.stream import HEAD_BYTES, Gathered, Limits, Stream
 
 TRUSTED = 64
 """How many times what has come of a body is made ready for it, where it says that it will be long."""
@@ -67,19 +67,40 @@ class Bodies:
         body.add(data, at, stop)
         return True
 
-    def add_row(self, number: int, data: memoryview, at: int, size: int) -> int:
-        """Put a row of frames that are alike to what has come, of which there is room for one; where the row ends.
+    def add_frames(self, data: memoryview, at: int) -> int:
+        """Put whole frames to the bodies they belong to, as long as there is room; where something else begins.
 
         Raises:
             ConnectionFault: more came than the window allows.
         """
-        stream = self._streams[number]
-        body = stream.body
-        assert body is not None
-        before = body.size
-        at = body.add_row(data, at, size)
-        self.count(body.size - before)
-        self.acknowledge(number, stream, body.size - before)
+        streams, unpack, half, most = (
+            self._streams,
+            frames.HEAD.unpack_from,
+            self._half_window,
+            self._limits.frame_bytes,
+        )
+        end, came = len(data), 0
+        last = end - HEAD_BYTES
+        while at <= last:  # some forty times for an image: calls are written out
+            high, low, kind, flags, number = unpack(data, at)
+            size = high << 8 | low
+            begin = at + HEAD_BYTES
+            stop = begin + size
+            stream = streams.get(number)
+            if kind != frames.DATA or flags or not size or size > most or stop > end or stream is None:
+                break
+            body = stream.body
+            if body is None or size > body.held - body.size:
+                break
+            put = body.size + size
+            body.view[body.size : put] = data[begin:stop]
+            body.size = put
+            stream.unacknowledged += size
+            came += size
+            if stream.unacknowledged > half:
+                self.acknowledge(number, stream, 0)
+            at = stop
+        self.count(came)
         return at
 
     def lacks(self, number: int) -> int:

@@ -221,15 +221,14 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         at, end, most = 0, len(data), self._limits.frame_bytes
         if self._due is not None:
             at = self._go_on(data, *self._due)
-        while end - at >= 9:
+        while end - (at := self._bodies.add_frames(data, at)) >= 9:
             high, low, kind, flags, number = frames.HEAD.unpack_from(data, at)
             size = high << 8 | low
             begin, stop = at + 9, at + 9 + size
             if stop > end or size > most:
+                if kind == frames.DATA and size <= most and end - at > WORTH:
+                    at = self._part(number & LAST, flags, data, begin, stop)
                 break
-            if kind == frames.DATA and not flags and 0 < size <= self._bodies.lacks(number):
-                at = self._bodies.add_row(number, data, at, size)
-                continue
             if kind == frames.DATA and (not flags or (flags == frames.END_STREAM and self._bodies.lacks(number))):
                 self._data(number & LAST, flags, data, begin, stop)
             elif (
@@ -243,7 +242,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
 
     # --- frames in, one by one ---
 
-    def _part(self, number: int, flags: int, data: bytes, at: int, stop: int) -> int:
+    def _part(self, number: int, flags: int, data: bytes | memoryview, at: int, stop: int) -> int:
         """Take what has come of a frame of data, so that it is not copied to what comes; where to read on."""
         stream = self._streams.get(number)
         if self._split is not None or flags & frames.PADDED or stream is None or stream.asked:

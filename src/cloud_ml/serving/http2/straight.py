@@ -12,10 +12,16 @@ LONG = 65_536
 """Bytes that are still to come from which on this is worth it."""
 READ = 262_144
 """Bytes that are read at once where they are to be looked at first."""
+STAYS = 16
+"""Reads without a long body after which it is over: handing over costs more than several reads."""
 
 
 class Receiver(Protocol):
     """A connection that knows where the next bytes belong."""
+
+    @property
+    def long(self) -> bool:
+        """Whether much of a body is still to come."""
 
     def room(self) -> memoryview | None:
         """Where the next bytes belong; None where they are to be looked at first."""
@@ -51,6 +57,7 @@ class Straight(asyncio.BufferedProtocol):
         self._transport = transport
         self._scratch = _scratch.memory
         self._placed = False
+        self._without = 0  # reads since the last long body
         _hand_over(transport, self)
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -68,7 +75,8 @@ class Straight(asyncio.BufferedProtocol):
             connection.placed(nbytes)
             return
         connection.passing(self._scratch[:nbytes])
-        if connection.room() is None and not self._transport.is_closing():
+        self._without = 0 if connection.long else self._without + 1
+        if self._without >= STAYS and not self._transport.is_closing():
             _hand_over(self._transport, connection)
 
     def pause_writing(self) -> None:

@@ -54,53 +54,42 @@ class Limits:
 
 
 class Gathered:
-    """A body that comes in pieces, each put at once where the whole will be read. ``size`` bytes of ``held`` came."""
+    """A body that comes in pieces, each put at once where the whole will be read.
 
-    __slots__ = ("_memory", "_view", "held", "size")
+    ``size`` bytes of ``held`` came, to the beginning of ``view``.
+    """
+
+    __slots__ = ("_memory", "held", "size", "view")
 
     def __init__(self, held: int) -> None:
         self._memory = bytearray(held)
-        self._view = memoryview(self._memory)
+        self.view = memoryview(self._memory)
         self.held = held
         self.size = 0
 
     def grow(self, held: int) -> None:
         """Have room for more."""
-        self._view.release()
+        self.view.release()
         self._memory += bytes(held - self.held)
-        self._view = memoryview(self._memory)
+        self.view = memoryview(self._memory)
         self.held = held
 
     def add(self, data: bytes | memoryview, at: int, stop: int) -> None:
         """The next piece, for which there is room: ``data[at:stop]``."""
         begin = self.size
         self.size = end = begin + stop - at
-        self._view[begin:end] = memoryview(data)[at:stop]
-
-    def add_row(self, data: memoryview, at: int, size: int) -> int:
-        """The next pieces, of ``size`` bytes each, behind the head at ``at`` and the same ones that follow.
-
-        For the first there is room. Returns where something else begins.
-        """
-        view, head, step, begin = self._view, bytes(data[at : at + HEAD_BYTES]), HEAD_BYTES + size, self.size
-        last = min(len(data), at + (self.held - begin) // size * step) - step
-        while at <= last and data[at : at + HEAD_BYTES] == head:
-            end = begin + size
-            view[begin:end] = data[at + HEAD_BYTES : at + step]
-            begin, at = end, at + step
-        self.size = begin
-        return at
+        self.view[begin:end] = memoryview(data)[at:stop]
 
     def room(self, size: int) -> memoryview | None:
         """Where the next ``size`` bytes belong, or as many of them as there is room for."""
         end = min(self.size + size, self.held)
-        return self._view[self.size : end] if end > self.size else None
+        return self.view[self.size : end] if end > self.size else None
 
     def whole(self) -> bytearray:
         """All of it; nothing can be added then."""
         if self.size == self.held:
             return self._memory  # who has written to it may hold it still
-        with self._view[: self.size] as come:
+        with self.view[: self.size] as come:
             return bytearray(come)
 
 

@@ -15,7 +15,7 @@ import uvloop
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.frames import frame, literal
-from cloud_ml.serving.http2.straight import Straight
+from cloud_ml.serving.http2.straight import STAYS, Straight
 from cloud_ml.serving.http2.stream import Budget, Limits, Received
 from cloud_ml.serving.turns import Turns
 
@@ -182,10 +182,30 @@ def test_what_comes_in_one_piece_needs_no_copy_and_what_follows_goes_the_ordinar
             assert server.straight
             writer.write(sent[300_000:])
             assert await server.serves(1) == [body]
-            assert server.straight
-            writer.write(request(3, b"small", 9))  # and not another long one, which would be read so, too
-            await server.serves(2)
+            for place in range(1, STAYS + 1):
+                assert server.straight
+                writer.write(request(2 * place + 1, b"small", 9))  # and not another long one
+                await server.serves(1 + place)
             assert not server.straight
+
+    run(test())
+
+
+def test_one_long_body_after_the_other_is_no_handing_over(run: Any) -> None:
+    """In frames of either size, with short requests between them."""
+    sent = [request(4 * place + 1, message(602_112), most) for place, most in enumerate([MEGABYTE, 16_384] * 5)]
+    small = [request(4 * place + 3, b"small", 9) for place in range(len(sent))]
+    ways: set[asyncio.BaseProtocol] = set()
+
+    async def test() -> None:
+        async with world() as (server, writer):
+            for place, each in enumerate(sent):
+                writer.write(each + small[place])
+                served = await server.serves(2 * place + 2)
+                assert sorted(served[-2:]) == [message(602_112), b"small"]
+                ways.add(server.transport.get_protocol())
+            assert len(ways) == 1
+            assert server.straight
 
     run(test())
 
