@@ -59,14 +59,14 @@ class GrpcHead:
 
 
 class GrpcFront:
-    """Takes requests over HTTP/2; see ``serving.http2.connection.Service``."""
+    """Takes requests over HTTP/2; see ``serving.http2.service.Service``."""
 
     def __init__(self, service: Service, loop: asyncio.AbstractEventLoop) -> None:
         self._service = service
         self._loop = loop
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> GrpcHead:
-        """See ``serving.http2.connection.Service``."""
+        """See ``serving.http2.service.Service``."""
         head, parts = GrpcHead(), []
         for name, value in fields:
             if name == b"authorization":
@@ -92,11 +92,11 @@ class GrpcFront:
         return head
 
     def length(self, head: GrpcHead, begun: memoryview) -> int:
-        """See ``serving.http2.connection.Service``: a message has its length before it, and a byte before that."""
+        """See ``serving.http2.service.Service``: a message has its length before it, and a byte before that."""
         return int.from_bytes(begun[1:5], "big") + 5 if len(begun) >= 5 else 0
 
     def serve(self, connection: Answers, stream: int, head: GrpcHead, body: Received) -> None:
-        """See ``serving.http2.connection.Service``."""
+        """See ``serving.http2.service.Service``."""
         service = self._service
         refusal = head.refusal or service.refusal(head.token)
         if refusal is not None:
@@ -114,7 +114,7 @@ class GrpcFront:
         )  # fmt: skip
 
     def sink(self, connection: Answers, stream: int, head: GrpcHead) -> Sink | None:
-        """See ``serving.http2.connection.Service``."""
+        """See ``serving.http2.service.Service``."""
         if not head.streams:
             return None
         refusal = head.refusal or self._service.refusal(head.token)

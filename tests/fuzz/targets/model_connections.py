@@ -84,7 +84,7 @@ _KEPT = Encoder()
 
 
 @target(
-    "serving.http2.connection", "serving.http2.outgoing", "serving.http2.frames", "serving.http2.headers", "serving.grpc.service", "serving.grpc.calls",
+    "serving.http2.connection", "serving.http2.requests", "serving.http2.outgoing", "serving.http2.frames", "serving.http2.headers", "serving.grpc.service", "serving.grpc.calls",
     seeds=[_asks(PREDICT, PREDICTIONS[0]), _asks(INFER, INFERENCES[1], ("grpc-timeout", "1S"), ("grpc-encoding", "gzip")),
            _asks(PREDICT, PREDICTIONS[0], encoder=_KEPT) + _asks(PREDICT, PREDICTIONS[2], stream=3, encoder=_KEPT) + _asks(INFER, INFERENCES[0], stream=5, encoder=_KEPT),
            frames.settings({4: 3, 5: 16384}) + _asks(PREDICT, PREDICTIONS[0]) + frames.window_update(1, 5) + frames.reset(1, 8),

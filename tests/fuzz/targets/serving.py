@@ -19,6 +19,7 @@ from cloud_ml.serving.http1.heads import CHUNKED, HeadFault, read_head
 from cloud_ml.serving.http2 import connection as http2_connection
 from cloud_ml.serving.http2 import frames, straight
 from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Budget, Limits, Received
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.signatures import Signature, TensorSpec
@@ -185,7 +186,7 @@ class _Echo:
     def length(self, head: bytes, begun: memoryview) -> int:
         return int.from_bytes(begun[1:5], "big") + 5
 
-    def serve(self, connection: Http2Connection[bytes], stream: int, head: bytes, body: Received) -> None:
+    def serve(self, connection: Answers, stream: int, head: bytes, body: Received) -> None:
         if head == b"/parts":
             connection.listen(stream, body)
         else:
@@ -193,12 +194,12 @@ class _Echo:
             self.served.append((stream, head, bytes(body)))
             connection.answer(stream, b"\x88", (len(body), (bytes(body),)), b"\x88")
 
-    def sink(self, connection: Http2Connection[bytes], stream: int, head: bytes) -> Any:
+    def sink(self, connection: Answers, stream: int, head: bytes) -> Any:
         return _Parts(connection, stream) if head == b"/parts" else None
 
 
 class _Parts:
-    def __init__(self, connection: Http2Connection[bytes], stream: int) -> None:
+    def __init__(self, connection: Answers, stream: int) -> None:
         self.connection, self.stream = connection, stream
 
     def data(self, data: bytes, *, ended: bool) -> None:
@@ -213,6 +214,7 @@ _PARTS = b"\x83\x86\x44\x06/parts"
 
 @target(
     "serving.http2.connection",
+    "serving.http2.requests",
     seeds=[
         frames.frame(1, 4, 1, _HEAD) + frames.frame(0, 1, 1, b"body") + frames.frame(6, 0, 0, bytes(8)),
         frames.frame(1, 4, 1, _PARTS) + frames.frame(0, 0, 1, b"one") + frames.frame(0, 1, 1, b"two"),

@@ -25,6 +25,9 @@ LARGEST_WINDOW = 2**31 - 1
 DEFAULT_WINDOW = 65_535
 DEFAULT_FRAME = 16_384
 
+SMALL = 65_536
+"""Bytes of a frame that is no data."""
+
 HEAD = struct.Struct(">HBBBL")
 """Length (two bytes and one), type, flags, stream."""
 NUMBER = struct.Struct(">L")
@@ -38,6 +41,16 @@ class ConnectionFault(Exception):
         super().__init__(why)
         self.code = code
         self.why = why
+
+
+def bound(size: int) -> None:
+    """See that a frame that is no data is not long; before it has come whole, so that it is not kept until then.
+
+    Raises:
+        ConnectionFault: where it is.
+    """
+    if size > SMALL:
+        raise ConnectionFault(ENHANCE_YOUR_CALM, f"a frame of {size} bytes that is no data")
 
 
 def frame(kind: int, flags: int, stream: int, payload: bytes | bytearray = b"") -> bytes:

@@ -55,6 +55,12 @@ class Outgoing:
         self._waiting.clear()
         self.held = 0
 
+    def hang_up(self) -> None:
+        """Write what was collected, and close."""
+        self.flush()
+        if self._transport is not None:
+            self._transport.close()
+
     def send(self, *parts: bytes) -> None:
         """Frames that no window counts."""
         if not self._parts:
@@ -69,7 +75,7 @@ class Outgoing:
                 self._transport.write(b"".join(parts))
 
     def answer(self, number: int, stream: Stream[Any], head: bytes, body: Body, trailers: bytes) -> None:
-        """A whole answer to a request: see ``Http2Connection.answer``."""
+        """A whole answer to a request: see ``Requests.answer``."""
         size, pieces = body
         if not self._parts:
             self._turns.write(self.flush)

@@ -9,7 +9,7 @@ H = TypeVar("H")
 
 
 class Answers(Protocol):
-    """The way back on a connection: ``Http2Connection`` says what each does."""
+    """The way back on a connection: ``Requests`` says what each does."""
 
     def waits(self, number: int) -> bool: ...
     def answer(self, number: int, head: bytes, body: Body = EMPTY, trailers: bytes = b"") -> None: ...

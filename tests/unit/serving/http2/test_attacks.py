@@ -23,6 +23,7 @@ from hpack import Encoder
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.frames import frame, literal
+from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Budget, Limits, Received
 from cloud_ml.serving.turns import Turns
 
@@ -91,7 +92,7 @@ class Echo:
     def length(self, head: dict[bytes, bytes], begun: memoryview) -> int:
         return int.from_bytes(begun[1:5], "big") + 5
 
-    def serve(self, connection: Http2Connection[Any], stream: int, head: dict[bytes, bytes], body: Received) -> None:
+    def serve(self, connection: Answers, stream: int, head: dict[bytes, bytes], body: Received) -> None:
         if head[b":path"] == b"/parts":
             connection.listen(stream, body)
             return
@@ -102,14 +103,14 @@ class Echo:
         else:
             answer()
 
-    def sink(self, connection: Http2Connection[Any], stream: int, head: dict[bytes, bytes]) -> Any:
+    def sink(self, connection: Answers, stream: int, head: dict[bytes, bytes]) -> Any:
         return Parts(connection, stream) if head[b":path"] == b"/parts" else None
 
 
 class Parts:
     """Sends back each piece at once."""
 
-    def __init__(self, connection: Http2Connection[Any], stream: int) -> None:
+    def __init__(self, connection: Answers, stream: int) -> None:
         self.connection, self.stream = connection, stream
         connection.begin(stream, OK)
 
@@ -493,7 +494,7 @@ def test_more_data_than_the_window_allows_ends_the_connection() -> None:
     peer = Peer(body_bytes=1 << 30, window=65_536)
     peer.gives()
     peer.connection._limits.budget.most = 1 << 40
-    stream = peer.connection._streams
+    stream = peer.connection._requests.streams
     peer.connection.data_received(OPEN)
     stream[1].unacknowledged = 60_000  # what a peer that saw no update may not exceed
     peer.connection.data_received(frame(frames.DATA, 0, 1, bytes(16_000)))
@@ -569,7 +570,7 @@ def test_pieces_wait_for_the_window_and_too_many_of_them_do_not() -> None:
     assert bodies(peer.gives()) == {1: b"one t"}
     peer.h2.increment_flow_control_window(100, 1)
     assert bodies(peer.gives()) == {1: b"wo"}
-    parts = peer.connection._streams[1].sink
+    parts = peer.connection._requests.streams[1].sink
     assert parts is not None
     events: list[Event] = []
     for _ in range(20):

@@ -15,6 +15,7 @@ import uvloop
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.frames import frame, literal
+from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.straight import STAYS, Straight
 from cloud_ml.serving.http2.stream import Budget, Limits, Received
 from cloud_ml.serving.turns import Turns
@@ -47,12 +48,12 @@ class Service:
     def length(self, head: bytes, begun: memoryview) -> int:
         return int.from_bytes(begun[1:5], "big") + 5
 
-    def serve(self, connection: Http2Connection[bytes], stream: int, head: bytes, body: Received) -> None:
+    def serve(self, connection: Answers, stream: int, head: bytes, body: Received) -> None:
         self.served.append(bytes(body))
         self.more.set()
         connection.answer(stream, b"\x88", (2, (b"ok",)), literal("grpc-status", "0"))
 
-    def sink(self, connection: Http2Connection[bytes], stream: int, head: bytes) -> None:
+    def sink(self, connection: Answers, stream: int, head: bytes) -> None:
         return None
 
 
@@ -87,7 +88,11 @@ class World:
 
     async def gathers(self, size: int) -> None:
         """Until so much of the body of stream 1 has come."""
-        while (stream := self.connection._streams.get(1)) is None or stream.body is None or stream.body.size < size:
+        while (
+            (stream := self.connection._requests.streams.get(1)) is None
+            or stream.body is None
+            or stream.body.size < size
+        ):
             await asyncio.sleep(0)
 
 
@@ -109,7 +114,7 @@ async def world(**limits: Any) -> AsyncIterator[tuple[World, asyncio.StreamWrite
     swallowing = asyncio.ensure_future(_swallow(reader))
     try:
         yield made[0], writer
-        assert budget.held == 0 or made[0].connection._streams
+        assert budget.held == 0 or made[0].connection._requests.streams
     finally:
         writer.close()
         swallowing.cancel()
@@ -292,7 +297,7 @@ def test_more_than_the_window_allows_ends_the_connection(run: Any) -> None:
         async with world(window=200_000) as (server, writer):
             writer.write(request(1, message(900_000), MEGABYTE)[:300_000])
             await server.gathers(280_000)
-            server.connection._streams[1].unacknowledged = 199_000  # as if no update had been sent yet
+            server.connection._requests.streams[1].unacknowledged = 199_000  # as if no update had been sent yet
             writer.write(bytes(100_000))
             await server.lost.wait()
             assert server.budget.held == 0

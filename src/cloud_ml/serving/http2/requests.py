@@ -1,0 +1,321 @@
+"""What the frames of a client mean: requests that open, grow and become whole, are given up, and are answered."""
+
+from typing import Generic, TypeVar
+
+from cloud_ml.serving.http2 import frames
+from cloud_ml.serving.http2.bodies import Bodies
+from cloud_ml.serving.http2.frames import ConnectionFault
+from cloud_ml.serving.http2.headers import Heads
+from cloud_ml.serving.http2.outgoing import EMPTY, Body, Outgoing
+from cloud_ml.serving.http2.patience import Patience
+from cloud_ml.serving.http2.service import Service
+from cloud_ml.serving.http2.stream import Limits, Received, Stream
+
+H = TypeVar("H")
+LAST = 0x7FFFFFFF
+"""The highest number of a stream."""
+CUT_SHORT_KEPT = 1_000
+"""Streams that ended before their request was whole, and whose peer may not know it yet."""
+
+
+class Requests(Generic[H]):
+    """The streams of a connection: RFC 9113, sections 5 and 6.
+
+    ``streams`` are those that were not answered yet, ``split`` is a head that has not come whole, ``settled`` tells
+    that the peer has said what it wants. Who reads frames calls what they mean; each may raise ``ConnectionFault``.
+    """
+
+    def __init__(self, service: Service[H], limits: Limits, outgoing: Outgoing, patience: Patience) -> None:
+        self._service = service
+        self._limits = limits
+        self._outgoing = outgoing
+        self._patience = patience
+        self._heads: Heads[H] = Heads(service.understand, limits.head_bytes)
+        self.streams: dict[int, Stream[H]] = {}
+        self.bodies = Bodies(limits, service.length, self.streams, outgoing)
+        self.split: tuple[int, int, bytearray] | None = None
+        self.settled = False
+        self._last = 0
+        self._cut_short: dict[int, None] = {}
+        self._leaving = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way; who only listens does not count."""
+        return bool(self._outgoing.waiting) or any(stream.sink is None for stream in self.streams.values())
+
+    def leave(self) -> None:
+        """Take no new request; close when the last answer is out."""
+        if not self._leaving:
+            self._leaving = True
+            self._outgoing.send(frames.goaway(self._last, frames.NO_ERROR))
+        self._close_if_done()
+
+    def second(self) -> None:
+        """A second passed: give up what does not become whole."""
+        for number in [number for number, stream in self.streams.items() if self._too_slow(stream)]:
+            self._forget(number, self.streams[number])
+            self._outgoing.send(frames.reset(number, frames.CANCEL))
+
+    def fail(self, fault: ConnectionFault) -> None:
+        """Tell the peer what it did, and nothing after that."""
+        self._leaving = True
+        self._outgoing.send(frames.goaway(self._last, fault.code, fault.why))
+        self._outgoing.flush()
+        self._outgoing.close()
+        self.drop()  # nobody gets these answers
+
+    def drop(self) -> None:
+        """The connection is gone, and its requests with it."""
+        self.streams.clear()
+        self.bodies.drop()
+
+    def _too_slow(self, stream: Stream[H]) -> bool:
+        if stream.asked or stream.sink is not None:
+            return False
+        stream.age += 1
+        return stream.age > self._limits.body_s
+
+    def _close_if_done(self) -> None:
+        if self._leaving and not self.busy:
+            self._outgoing.hang_up()
+
+    # --- heads ---
+
+    def known(self, number: int, block: bytes) -> bool:
+        """Take a request whose head came before, as nearly all did; False where there is more to look at."""
+        head = self._heads.known(block)
+        if head is None or not self._last < number <= LAST or not number & 1 or self._full():
+            return False
+        self._last = number
+        self.streams[number] = Stream(head)
+        return True
+
+    def headers(self, number: int, flags: int, block: bytes) -> None:
+        """A frame of HEADERS."""
+        frames.bound(len(block))
+        if flags & (frames.PADDED | frames.WITH_PRIORITY):
+            block = frames.unpadded(block, flags)
+        if number & 1 == 0:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, f"a request on stream {number}")
+        if flags & frames.END_HEADERS:
+            self._head(number, flags, block)
+        else:
+            self.split = (number, flags, bytearray(block))
+
+    def _head(self, number: int, flags: int, block: bytes) -> None:
+        if number <= self._last:
+            self._heads.read(block, trailers=True)
+            self._trailers(number, flags)
+            return
+        head = self._heads.read(block)  # always: the table has to follow
+        self._last = number
+        if head is None or self._full():
+            self._patience.free()
+            self._refused(number, flags, frames.PROTOCOL_ERROR if head is None else frames.REFUSED_STREAM)
+            return
+        stream = Stream(head)
+        self.streams[number] = stream
+        if flags & frames.END_STREAM:
+            stream.asked = True
+            self._service.serve(self, number, head, b"")
+
+    def _trailers(self, number: int, flags: int) -> None:
+        stream = self.streams.get(number)
+        if stream is None:
+            if number in self._cut_short:
+                return
+            raise ConnectionFault(frames.PROTOCOL_ERROR, f"a head on stream {number}, which is over")
+        if stream.asked or not flags & frames.END_STREAM:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, f"a second head on stream {number}")
+        self.whole(number)
+
+    def _full(self) -> bool:
+        """Whether no further request can be taken now."""
+        outgoing, limits = self._outgoing, self._limits
+        under_way = len(self.streams) + outgoing.waiting
+        return self._leaving or under_way >= limits.streams or outgoing.held > limits.unread_bytes
+
+    def _refused(self, number: int, flags: int, code: int) -> None:
+        if not flags & frames.END_STREAM:
+            self._cut(number)
+        self._outgoing.send(frames.reset(number, code))
+
+    # --- bodies ---
+
+    def data(self, number: int, flags: int, data: bytes | memoryview, at: int, stop: int) -> None:
+        """A frame of DATA, or a part of one that has no padding: ``data[at:stop]``."""
+        size = stop - at
+        self.bodies.count(size)
+        stream = self.streams.get(number)
+        if stream is None or stream.asked:
+            self._unexpected(number, stream)
+            return
+        if flags & frames.PADDED:
+            if not size or data[at] >= size:
+                raise ConnectionFault(frames.PROTOCOL_ERROR, "more padding than frame")
+            stop -= data[at]
+            at += 1
+        body = stream.body
+        if body is None:
+            if flags & frames.END_STREAM:
+                stream.asked = True
+                self._service.serve(self, number, stream.head, bytes(data[at:stop]))
+                return
+            if stream.sink is None:
+                stream.sink = self._service.sink(self, number, stream.head)
+        if stop == at and not flags & frames.END_STREAM:
+            self._patience.free()
+        elif stream.sink is not None:
+            stream.sink.data(bytes(data[at:stop]), ended=False)
+        elif not self.bodies.add(stream, data, at, stop):
+            self._forget(number, stream)
+            self._outgoing.send(*self._limits.too_large(number), frames.reset(number, frames.NO_ERROR))
+            return
+        elif flags & frames.END_STREAM:
+            self.whole(number)
+            return
+        self.bodies.acknowledge(number, stream, size)
+
+    def _unexpected(self, number: int, stream: Stream[H] | None) -> None:
+        """Data where none can be: section 5.1."""
+        if number > self._last or number == 0:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, f"data on stream {number}, which was not opened")
+        if stream is not None:
+            self._patience.free()
+            self._forget(number, stream)
+            self._outgoing.send(frames.reset(number, frames.STREAM_CLOSED))
+        elif number not in self._cut_short:
+            raise ConnectionFault(frames.STREAM_CLOSED, f"data on stream {number}, which is over")
+
+    def _cut(self, number: int) -> None:
+        """Pass over what still comes on a stream."""
+        self._cut_short[number] = None
+        if len(self._cut_short) > CUT_SHORT_KEPT:
+            del self._cut_short[next(iter(self._cut_short))]
+
+    def whole(self, number: int) -> None:
+        """The last of a body came."""
+        stream = self.streams[number]
+        body = self.bodies.release(stream)
+        stream.asked = True
+        self._service.serve(self, number, stream.head, body.whole() if body is not None else b"")
+
+    def _forget(self, number: int, stream: Stream[H]) -> None:
+        self.bodies.release(stream)
+        del self.streams[number]
+        if not stream.asked:
+            self._cut(number)
+
+    # --- all else ---
+
+    def other(self, kind: int, number: int, flags: int, payload: bytes) -> None:
+        """A frame of any other kind."""
+        frames.bound(len(payload))
+        if kind == frames.WINDOW_UPDATE:
+            if len(payload) != 4:
+                raise ConnectionFault(frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE")
+            if number > self._last:
+                raise ConnectionFault(frames.PROTOCOL_ERROR, f"a window of stream {number}, which was not opened")
+            self._outgoing.more(number, frames.NUMBER.unpack(payload)[0] & 0x7FFFFFFF, self.streams.get(number))
+            self._close_if_done()
+        elif kind == frames.PING:
+            if len(payload) != 8 or number:
+                raise ConnectionFault(frames.PROTOCOL_ERROR if number else frames.FRAME_SIZE_ERROR, "PING")
+            self._patience.free()
+            if not flags & frames.ACK:
+                self._outgoing.send(frames.frame(frames.PING, frames.ACK, 0, payload))
+        elif kind == frames.SETTINGS:
+            self._patience.free()
+            self._outgoing.settings(number, flags, payload)
+            self.settled = True
+        elif kind == frames.RST_STREAM:
+            self._reset(number, payload)
+        elif kind == frames.CONTINUATION:
+            self._continuation(number, flags, payload)
+        elif kind == frames.GOAWAY:
+            self._leaving = True  # answers under way still go out
+            self._close_if_done()
+        elif kind == frames.PUSH_PROMISE:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, "a client does not push")
+        else:
+            self._patience.free()  # PRIORITY and unknown kinds are passed over: section 5.5
+
+    def _continuation(self, number: int, flags: int, payload: bytes) -> None:
+        if self.split is None or self.split[0] != number:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, "CONTINUATION of nothing")
+        _, first, block = self.split
+        block += payload
+        if len(block) > self._limits.head_bytes or (not payload and not flags & frames.END_HEADERS):
+            raise ConnectionFault(frames.ENHANCE_YOUR_CALM, "a head without end")
+        if flags & frames.END_HEADERS:
+            self.split = None
+            self._head(number, first, bytes(block))
+
+    def _reset(self, number: int, payload: bytes) -> None:
+        if len(payload) != 4:
+            raise ConnectionFault(frames.FRAME_SIZE_ERROR, "RST_STREAM")
+        if number == 0 or number > self._last:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, f"reset of stream {number}, which was not opened")
+        stream = self.streams.get(number)
+        if stream is not None:
+            self._forget(number, stream)
+        if self._outgoing.drop(number) or stream is not None:
+            self._patience.free()
+            self._close_if_done()
+
+    # --- answers out ---
+
+    def waits(self, number: int) -> bool:
+        """Whether who asked on this stream still waits for the answer."""
+        return number in self.streams
+
+    def answer(self, number: int, head: bytes, body: Body = EMPTY, trailers: bytes = b"") -> None:
+        """Send a whole answer: a block of headers, a body in pieces, a block of trailers.
+
+        With no body, ``head`` alone ends the stream. An answer to who gave up goes nowhere.
+        """
+        stream = self.streams.pop(number, None)
+        if stream is None:
+            return
+        if self._patience.count:
+            self._patience.count -= 1
+        self._outgoing.answer(number, stream, head, body, trailers)
+        if self._leaving:
+            self._close_if_done()
+
+    # --- bodies and answers piece by piece ---
+
+    def listen(self, number: int, body: Received) -> None:
+        """Give a body that came whole to who takes it piece by piece."""
+        stream = self.streams[number]
+        sink = stream.sink = stream.sink or self._service.sink(self, number, stream.head)
+        if sink is not None:
+            sink.data(bytes(body), ended=True)
+
+    def begin(self, number: int, head: bytes) -> None:
+        """The head of an answer that comes in pieces."""
+        if number in self.streams:
+            self._outgoing.begin(number, head)
+
+    def push(self, number: int, data: bytes) -> None:
+        """A piece of an answer; who does not read is given up."""
+        stream = self.streams.get(number)
+        if stream is None:
+            return
+        self._outgoing.push(number, stream, data)
+        if self._outgoing.holds(number) > self._limits.pushed_bytes:
+            self._outgoing.drop(number)
+            self._forget(number, stream)
+            self._outgoing.send(frames.reset(number, frames.ENHANCE_YOUR_CALM))
+
+    def finish(self, number: int, trailers: bytes) -> None:
+        """The end of such an answer."""
+        stream = self.streams.get(number)
+        if stream is None:
+            return
+        self._forget(number, stream)
+        self._outgoing.finish(number, trailers)
+        if not stream.asked and not self._outgoing.holds(number):
+            self._outgoing.send(frames.reset(number, frames.NO_ERROR))
+        self._close_if_done()
