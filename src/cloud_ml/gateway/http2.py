@@ -11,12 +11,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Protocol, cast
 
-from hpack import Decoder
-from hpack.exceptions import HPACKError
-
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.frames import ConnectionFault
-from cloud_ml.serving.http2.headers import LONGEST, REMEMBERED, WatchedTable
+from cloud_ml.serving.http2.headers import Blocks, Fields
 from cloud_ml.serving.http2.outgoing import Outgoing
 from cloud_ml.serving.http2.stream import Received, Stream
 from cloud_ml.serving.turns import Turns
@@ -87,7 +84,7 @@ class Http2Client(asyncio.Protocol):
         self._outgoing = Outgoing(turns)
         self._gone: Callable[[Http2Client], None] | None = gone
         self._transport: asyncio.Transport | None = None
-        self._answers = _Answers(limits.head_bytes)
+        self._heads = Blocks(_translated, limits.head_bytes)
         self._calls: dict[int, _Call] = {}
         self._ahead: deque[tuple[bytes, Received, Caller]] = deque()
         self._forgotten: dict[int, None] = {}
@@ -294,7 +291,7 @@ class Http2Client(asyncio.Protocol):
         if not flags & frames.END_HEADERS:
             self._split = (number, flags, bytearray(block))
             return
-        status, passed = self._answers.read(block)  # always: the table has to follow
+        status, passed = self._heads.read(block)  # always: the table has to follow
         call = self._calls.get(number)
         if call is None:
             self._stranger(number)
@@ -411,38 +408,12 @@ class Http2Client(asyncio.Protocol):
         self._go_on()
 
 
-class _Answers:
-    """Reads blocks of headers, and makes of each one that needs no table; remembered as long as they mean the same."""
+def _translated(fields: Fields) -> tuple[int, bytes]:
+    """The status, 0 for trailers, and a block to pass on, which needs no table.
 
-    def __init__(self, max_bytes: int) -> None:
-        self._table = WatchedTable()
-        self._decoder = Decoder(max_header_list_size=max_bytes)
-        self._decoder.header_table = self._table
-        self._seen: dict[bytes, tuple[int, bytes]] = {}
-
-    def read(self, block: bytes) -> tuple[int, bytes]:
-        """The status, 0 for trailers, and the block to pass on.
-
-        Raises:
-            ConnectionFault: It cannot be decoded, or may not stand in an answer.
-        """
-        known = self._seen.get(block)
-        if known is not None:
-            return known
-        before = self._table.changes
-        try:
-            fields = [(field[0], field[1]) for field in self._decoder.decode(block, raw=True)]
-        except (HPACKError, UnicodeDecodeError, IndexError) as error:
-            raise ConnectionFault(frames.COMPRESSION_ERROR, f"header block: {type(error).__name__}") from error
-        if self._table.changes != before or len(self._seen) >= REMEMBERED:
-            self._seen.clear()
-        found = _translated(fields)
-        if self._table.changes == before and len(block) <= LONGEST:
-            self._seen[block] = found
-        return found
-
-
-def _translated(fields: list[tuple[bytes, bytes]]) -> tuple[int, bytes]:
+    Raises:
+        ConnectionFault: Something in it may not stand in an answer.
+    """
     status, made = 0, []
     for at, (name, value) in enumerate(fields):
         if name == b":status" and at == 0 and len(value) == 3 and value.isdigit():

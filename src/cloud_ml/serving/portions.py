@@ -19,8 +19,26 @@ CALL_S = 0.00005
 KINDS = 256
 """Shapes that are remembered; when there are more, all are forgotten."""
 
-_Costs = dict[int, deque[float]]
-"""What a row cost, by the length in bits of the number of rows in the batch."""
+
+class _Costs:
+    """What a row cost, by the length in bits of the number of rows in the batch."""
+
+    __slots__ = ("by_size", "runs")
+
+    def __init__(self) -> None:
+        self.by_size: dict[int, deque[float]] = {}
+        self.runs = 0
+
+    def add(self, size: int, cost: float) -> bool:
+        """A run ended; whether it is time to judge: of a new size each time, later once all looked at is new."""
+        lately = self.by_size.setdefault(size, deque(maxlen=LOOKED_AT))
+        lately.append(cost)
+        self.runs += 1
+        return len(lately) < LOOKED_AT or not self.runs % LOOKED_AT
+
+    def least(self) -> dict[int, float]:
+        """Of the sizes that were run often enough."""
+        return {size: min(each) for size, each in self.by_size.items() if len(each) >= TRIES}
 
 
 class Portions:
@@ -40,9 +58,9 @@ class Portions:
             if len(self._costs) >= KINDS:
                 self._costs.clear()
                 self.limits.clear()
-            costs = self._costs[tails] = {}
-        costs.setdefault(rows.bit_length(), deque(maxlen=LOOKED_AT)).append((seconds + CALL_S) / rows)
-        self._judge(tails, {size: min(each) for size, each in costs.items() if len(each) >= TRIES})
+            costs = self._costs[tails] = _Costs()
+        if costs.add(rows.bit_length(), (seconds + CALL_S) / rows):
+            self._judge(tails, costs.least())
 
     def _judge(self, tails: tuple[Shape, ...], known: dict[int, float]) -> None:
         """Set the limit: the smallest size that is as good as the best, or one below it that is still to be tried."""

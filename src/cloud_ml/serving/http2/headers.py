@@ -1,4 +1,4 @@
-"""Header blocks to heads of requests, remembered as long as they mean the same."""
+"""Header blocks to what they mean, remembered as long as they mean the same."""
 
 from collections.abc import Callable
 from typing import Generic, TypeVar
@@ -10,8 +10,10 @@ from hpack.table import HeaderTable
 from cloud_ml.serving.http2.frames import COMPRESSION_ERROR, ConnectionFault
 
 T = TypeVar("T")
+Fields = list[tuple[bytes, bytes]]
+"""Names and values."""
 REMEMBERED = 256
-"""Heads kept for each connection."""
+"""Blocks kept for each connection."""
 LONGEST = 1024
 """Bytes of a block that is kept."""
 
@@ -19,7 +21,7 @@ _HOP_BY_HOP = {b"connection", b"keep-alive", b"proxy-connection", b"transfer-enc
 _PSEUDO = {b":method", b":scheme", b":path", b":authority"}
 
 
-def malformed(fields: list[tuple[bytes, bytes]]) -> bool:
+def malformed(fields: Fields) -> bool:
     """Whether a request may not have these fields: RFC 9113, sections 8.2 and 8.3."""
     pseudo: dict[bytes, bytes] = {}
     regular = False
@@ -56,37 +58,53 @@ class WatchedTable(HeaderTable):
         HeaderTable.maxsize.fset(self, newmax)  # type: ignore[attr-defined]
 
 
-class Heads(Generic[T]):
+class Blocks(Generic[T]):
     """Reads header blocks of one connection, in the order in which they come.
 
-    A client sends nearly the same block again and again. A block that does not change the table of the decoder means
+    A peer sends nearly the same block again and again. A block that does not change the table of the decoder means
     the same until something does: it is then looked up by its bytes, which costs a hundredth of decoding it.
 
     Args:
-        understand: makes what a head means to the server of its fields, which come in the order they were sent in.
-        max_bytes: the largest list of fields, counted as RFC 9113 section 6.5.2 does.
+        meaning: Of the fields of a block, in the order they were sent in.
+        max_bytes: The largest list of fields, counted as RFC 9113 section 6.5.2 does.
     """
 
-    def __init__(self, understand: Callable[[list[tuple[bytes, bytes]]], T], max_bytes: int) -> None:
-        self._understand = understand
+    def __init__(self, meaning: Callable[[Fields], T], max_bytes: int) -> None:
+        self._meaning = meaning
         self._table = WatchedTable()
         self._decoder = Decoder(max_header_list_size=max_bytes)
         self._decoder.header_table = self._table
         self._seen: dict[bytes, T] = {}
 
     def known(self, block: bytes) -> T | None:
-        """What a block means that was read before, for a request; None where it has to be read."""
+        """What a block means that was read before; None where it has to be read."""
         return self._seen.get(block)
 
-    def read(self, block: bytes, *, trailers: bool = False) -> T | None:
-        """What the block means; None where a request may not have such a head, and for ``trailers``.
+    def read(self, block: bytes) -> T:
+        """What the block means.
 
         Raises:
             ConnectionFault: where it cannot be decoded; the table is lost then, and the connection with it.
         """
         known = self._seen.get(block)
-        if known is not None and not trailers:
+        if known is not None:
             return known
+        before = self._table.changes
+        found = self._meaning(self._fields(block))
+        if self._table.changes == before and len(block) <= LONGEST:
+            self._seen[block] = found
+        return found
+
+    def follow(self, block: bytes) -> None:
+        """Read a block of no meaning here: the table has to follow.
+
+        Raises:
+            ConnectionFault: as for ``read``.
+        """
+        if block not in self._seen:
+            self._fields(block)
+
+    def _fields(self, block: bytes) -> Fields:
         before = self._table.changes
         try:
             fields = [(field[0], field[1]) for field in self._decoder.decode(block, raw=True)]
@@ -94,9 +112,4 @@ class Heads(Generic[T]):
             raise ConnectionFault(COMPRESSION_ERROR, f"header block: {type(error).__name__}") from error
         if self._table.changes != before or len(self._seen) >= REMEMBERED:
             self._seen.clear()
-        if trailers or malformed(fields):
-            return None
-        head = self._understand(fields)
-        if self._table.changes == before and len(block) <= LONGEST:
-            self._seen[block] = head
-        return head
+        return fields

@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.bodies import Bodies
 from cloud_ml.serving.http2.frames import ConnectionFault
-from cloud_ml.serving.http2.headers import Heads
+from cloud_ml.serving.http2.headers import Blocks, Fields, malformed
 from cloud_ml.serving.http2.outgoing import EMPTY, Body, Outgoing
 from cloud_ml.serving.http2.patience import Patience
 from cloud_ml.serving.http2.service import Service
@@ -30,7 +30,7 @@ class Requests(Generic[H]):
         self._limits = limits
         self._outgoing = outgoing
         self._patience = patience
-        self._heads: Heads[H] = Heads(service.understand, limits.head_bytes)
+        self._heads: Blocks[H | None] = Blocks(self._understood, limits.head_bytes)
         self.streams: dict[int, Stream[H]] = {}
         self.bodies = Bodies(limits, service.length, self.streams, outgoing)
         self.split: tuple[int, int, bytearray] | None = None
@@ -82,6 +82,9 @@ class Requests(Generic[H]):
 
     # --- heads ---
 
+    def _understood(self, fields: Fields) -> H | None:
+        return None if malformed(fields) else self._service.understand(fields)
+
     def known(self, number: int, block: bytes) -> bool:
         """Take a request whose head came before, as nearly all did; False where there is more to look at."""
         head = self._heads.known(block)
@@ -105,7 +108,7 @@ class Requests(Generic[H]):
 
     def _head(self, number: int, flags: int, block: bytes) -> None:
         if number <= self._last:
-            self._heads.read(block, trailers=True)
+            self._heads.follow(block)
             self._trailers(number, flags)
             return
         head = self._heads.read(block)  # always: the table has to follow

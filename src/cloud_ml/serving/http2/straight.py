@@ -12,6 +12,8 @@ LONG = 65_536
 """Bytes that are still to come from which on this is worth it."""
 READ = 262_144
 """Bytes that are read at once where they are to be looked at first."""
+GLANCE = 16_384
+"""The same behind a body that came in one piece: the next one's beginning, so that little of it is copied."""
 STAYS = 16
 """Reads without a long body after which it is over: handing over costs more than several reads."""
 
@@ -56,6 +58,7 @@ class Straight(asyncio.BufferedProtocol):
         self._connection = connection
         self._transport = transport
         self._scratch = _scratch.memory
+        self._glance = self._scratch[:GLANCE]
         self._placed = False
         self._without = 0  # reads since the last long body
         _hand_over(transport, self)
@@ -63,11 +66,11 @@ class Straight(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint
         room = self._connection.room()
-        if room is None or len(room) < LONG:
-            self._placed = False
-            return self._scratch
-        self._placed = True
-        return room
+        if room is not None and len(room) >= LONG:
+            self._placed = True
+            return room
+        before, self._placed = self._placed, False
+        return self._glance if before else self._scratch
 
     def buffer_updated(self, nbytes: int) -> None:
         connection = self._connection
