@@ -25,9 +25,9 @@ from serving.models import IMAGE, SHAPES, rows, runtime, save
 from serving.pressing import press, press_own
 from serving.servers import OTHERS, OURS, Kind, Running, ours, theirs, version
 
-SECONDS = float(os.environ.get("SERVING_S", "0.7"))
+SECONDS = float(os.environ.get("SERVING_S", "0.5"))
 """How long a server is asked for one figure."""
-ROUNDS = int(os.environ.get("SERVING_ROUNDS", "8"))
+ROUNDS = int(os.environ.get("SERVING_ROUNDS", "12"))
 CALLERS = 32
 """How many ask at once."""
 ALONE = "onnxruntime, called directly"
