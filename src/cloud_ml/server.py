@@ -30,7 +30,6 @@ from cloud_ml.settings.themes import is_loopback
 _BACKLOG = 2048
 _ACCEPTED_AT_ONCE = 64
 """asyncio tries so often in a row, also when no descriptor is left, and complains each time."""
-_DATE_PERIOD_S = 1.0
 _COMPLAINT_PERIOD_S = 10.0
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 logger = logging.getLogger(__name__)
@@ -85,6 +84,7 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
             access_log=False,
             lifespan="off",
             server_header=False,
+            date_header=False,  # see ``api.http1``
             backlog=_ACCEPTED_AT_ONCE,
             ssl_certfile=settings.tls_cert or None,
             ssl_keyfile=settings.tls_key or None,
@@ -141,11 +141,8 @@ class _Web(uvicorn.Server):
         self._stopping.set()
 
     async def main_loop(self) -> None:
-        """Renew the date of answers each second, without looking ten times meanwhile whether to leave."""
-        while not await self.on_tick(0):
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_DATE_PERIOD_S):
-                    await self._stopping.wait()
+        """Wait for the end, without looking ten times a second whether it has come: answers date themselves."""
+        await self._stopping.wait()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)

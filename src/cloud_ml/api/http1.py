@@ -6,8 +6,11 @@ import asyncio
 import json
 import socket
 import struct
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from email.utils import formatdate
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -26,6 +29,12 @@ class Bounds:
     header_timeout_s: float
     body_timeout_s: float
     write_timeout_s: float
+
+
+@lru_cache(1)
+def _dated(second: int) -> list[tuple[bytes, bytes]]:
+    """What stands in each answer that is begun in a second of the epoch: its date."""
+    return [(b"date", formatdate(second, usegmt=True).encode())]
 
 
 class _Refused(Exception):
@@ -107,6 +116,7 @@ class Patient(HttpToolsProtocol):
         """The head is here; from now on each piece of the body has its time."""
         self._in_head = False
         self._read_within(self.bounds.body_timeout_s)
+        self.server_state.default_headers = _dated(int(time.time()))
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable
 
+from cloud_ml import beats
 from cloud_ml.errors import CloudMlError
 
 _TOGETHER_S = 0.05
@@ -33,7 +33,6 @@ class Repeating:
                 await self._work()
             except CloudMlError:
                 logger.warning("this cannot be done now; trying again", exc_info=True)
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(self._period_s):
-                    await self._asked.wait()
-            await asyncio.sleep(_TOGETHER_S)
+            await beats.hinted(self._asked, self._period_s)
+            if self._asked.is_set():
+                await asyncio.sleep(_TOGETHER_S)

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from cloud_ml import beats
 from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.phases import TERMINAL, Phase
@@ -101,9 +101,7 @@ class StoreSource:
                     cursor = await self._read(cursor)
                 except CloudMlError:
                     logger.warning("the change feed cannot be read; trying again", exc_info=True)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._poll_s):
-                        await hint.wait()
+                await beats.hinted(hint, self._poll_s)
         finally:
             unsubscribe()
 

@@ -8,6 +8,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
+from cloud_ml import beats
 from cloud_ml.domain.records import Record
 from cloud_ml.errors import CloudMlError
 from cloud_ml.state.base import StateStore
@@ -119,9 +120,7 @@ class ChangeHub:
             while self._watches:
                 hint.clear()
                 cursor = await self._look(cursor)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._poll_s):
-                        await hint.wait()
+                await beats.hinted(hint, self._poll_s)
         finally:
             unsubscribe()
             self._follower = None

@@ -8,12 +8,12 @@ newest state of what changed meanwhile, and costs nothing.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
+from cloud_ml import beats
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.errors import CloudMlError
@@ -114,9 +114,7 @@ class JobFeed:
                     await self._read()
                 except CloudMlError:
                     logger.warning("the feed of changes cannot be read; trying again", exc_info=True)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(self._poll_s):
-                        await hint.wait()
+                await beats.hinted(hint, self._poll_s)
         finally:
             unsubscribe()
 

@@ -10,7 +10,7 @@ from hpack.exceptions import HPACKError
 
 from cloud_ml.serving.http1.calls import CONTINUE
 from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.http2.headers import Heads, malformed
+from cloud_ml.serving.http2.headers import Blocks, malformed
 from fuzz.harness import cuts, target
 from fuzz.model_world import INFER, PREDICT, World
 from fuzz.targets.model_requests import INFERENCES, PREDICTIONS
@@ -114,17 +114,19 @@ def model_http2(data: bytes) -> None:
     words=[SEPARATOR, b"\x83\x86\x84", b"\xbe", b"\x40\x01a\x01b", b"\x20", b"\x3f\xe1\x1f", b"\x00\x01A\x01b", b"\x44\x01/"],
 )  # fmt: skip
 def model_heads(data: bytes) -> None:
-    """What is remembered of blocks means what a decoder without memory makes of the same blocks."""
-    heads, plain = Heads(lambda fields: fields, 16_384), Decoder(max_header_list_size=16_384)
-    for block in data.split(SEPARATOR):
+    """What is remembered of blocks means what a decoder without memory makes of the same; each third is passed over."""
+    heads = Blocks(lambda fields: None if malformed(fields) else fields, 16_384)
+    plain = Decoder(max_header_list_size=16_384)
+    for place, block in enumerate(data.split(SEPARATOR)):
+        passed = place % 3 == 2
         try:
             fields: Any = [(name, value) for name, value in plain.decode(block, raw=True)]
         except (HPACKError, UnicodeDecodeError, IndexError):
             fields = frames.ConnectionFault
         try:
-            read = heads.read(block)
+            read = heads.follow(block) if passed else heads.read(block)
         except frames.ConnectionFault:
             assert fields is frames.ConnectionFault
             return
         assert fields is not frames.ConnectionFault
-        assert read == (None if malformed(fields) else fields)
+        assert read == (None if passed or malformed(fields) else fields)

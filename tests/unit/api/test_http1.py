@@ -7,6 +7,7 @@ import contextlib
 import json
 import socket
 from collections.abc import AsyncIterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -31,7 +32,7 @@ async def listening(served: Served, **changes: Any) -> AsyncIterator[int]:
     listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         served.client.app, http=bounded(bounds, served.platform.metrics.refused_connections.add), lifespan="off",
-        log_config=None, access_log=False, timeout_graceful_shutdown=1,
+        log_config=None, access_log=False, timeout_graceful_shutdown=1, date_header=False,
     )  # fmt: skip
     server = uvicorn.Server(config)
     server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
@@ -75,6 +76,22 @@ async def test_a_head_is_bounded(served: Served, request_bytes: bytes, status: i
     async with listening(served) as port:
         answer, document = await talk(port, request_bytes)
         assert (answer, document["code"], document["error"]) == (status, code, True)
+
+
+async def test_answers_are_dated_by_the_second(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one connection, also after the second has changed; nobody looks at the clock meanwhile."""
+    now = 1_000_000_000.9
+    monkeypatch.setattr("cloud_ml.api.http1.time", SimpleNamespace(time=lambda: now))
+    async with listening(served) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        for second in (b"Sun, 09 Sep 2001 01:46:40 GMT", b"Sun, 09 Sep 2001 01:46:42 GMT"):
+            writer.write(b"GET /nowhere HTTP/1.1\r\n" + HOST + b"\r\n")
+            head = await reader.readuntil(b"\r\n\r\n")
+            assert b"date: " + second + b"\r\n" in head
+            length = next(line for line in head.split(b"\r\n") if line.startswith(b"content-length: "))
+            await reader.readexactly(int(length.split()[1]))
+            now = 1_000_000_002.1
+        writer.close()
 
 
 async def test_a_head_without_an_end_is_cut(served: Served) -> None:

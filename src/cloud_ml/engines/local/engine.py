@@ -12,6 +12,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from cloud_ml import beats
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.engines.base import Capacity, Engine, Gang, GangKey, Places, RuntimeState, UsagePoint
@@ -118,9 +119,7 @@ class LocalEngine(Engine):
             for uid in await asyncio.to_thread(self._unfinished):
                 yield uid
             while True:
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(_POLL_S):
-                        await news.wait()
+                await beats.hinted(news, _POLL_S)
                 news.clear()
                 found = (name.rpartition(".") for name in watch.names())
                 uids = {gang.rpartition(".")[0] for gang, dot, kind in found if dot + kind in (".json", UNCLAIMED)}
