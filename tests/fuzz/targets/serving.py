@@ -251,7 +251,8 @@ def _frames_of(pieces: list[bytes], *, begun: int, direct: int, ticks: bool) -> 
     limits = Limits(MOST, lambda _stream: (), streams=8, resets=50, budget=(budget := Budget()))
     connection = ground.protocol = Http2Connection(service, limits, Turns(ground))
     connection.connection_made(ground)
-    with patch.object(http2_connection, "LONG", begun), patch.object(straight, "LONG", direct):
+    short = {"LONG": direct, "GLANCE": direct, "STAYS": 2}
+    with patch.object(http2_connection, "LONG", begun), patch.multiple(straight, **short):
         for piece in pieces:
             ground.feed(piece)
             if ticks and not ground.closed:
