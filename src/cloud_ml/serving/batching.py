@@ -194,21 +194,21 @@ class Batcher:
     def _full(self) -> bool:
         """Whether what waits is a batch that nothing would be added to, and one that runs soon."""
         tails, group = next(iter(self._groups.items()))
-        limit = self._limit(tails)
+        limit = self._limit(tails, len(group))
         return len(group) >= limit and self._pace.least(tails, max(limit, group[0].rows)) <= AHEAD_S
 
-    def _limit(self, tails: tuple[Shape, ...]) -> int:
+    def _limit(self, tails: tuple[Shape, ...], waiting: int) -> int:
         """The most rows of a batch."""
         if not self._signature.batched:
             return 1
         most = self._policy.max_batch_rows
-        return min(most, self._portions.limits.get(tails, most)) if self._portions.limits else most
+        return self._portions.limit(tails, waiting, most) if self._portions.searches else most
 
     def _take(self) -> _Batch:
         """The next batch, without those who do not want an answer any more."""
         tails, group = next(iter(self._groups.items()))
         batch: list[Request] = []
-        now, rows, limit = self._loop.time(), 0, self._limit(tails)
+        now, rows, limit = self._loop.time(), 0, self._limit(tails, len(group))
         for taken, request in enumerate(group):
             if batch and (rows + request.rows > limit or not self._signature.batched):
                 del group[:taken]
@@ -288,7 +288,8 @@ class Batcher:
         """
         self._pace.add(tails, rows, took)
         inline_s = self._policy.inline_s
-        if tails in self._portions.limits or (took > inline_s and self._pace.least(tails, rows) > inline_s):
+        long = took > inline_s and self._pace.least(tails, rows) > inline_s
+        if long or (self._portions.searches and self._portions.follows(tails)):
             self._portions.ran(tails, rows, took + copying)
 
     def _outcome(self, outputs: Sequence[Array], rows: int, filled: int) -> Outcome:

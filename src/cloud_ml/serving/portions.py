@@ -5,73 +5,148 @@ that computes long on each row, such as one for images, it does not: what lies b
 the rows are copied to one place first, and the first caller waits for the last.
 """
 
-from collections import deque
-
 from cloud_ml.serving.signatures import Shape
 
-TRIES = 3
-"""Runs of a size before it is judged, by the least of the last ``LOOKED_AT``."""
-LOOKED_AT = 8
-EVEN = 0.05
-"""How much more a row may cost in smaller batches: answers come sooner for it."""
+TRIES = 10
+"""Runs of each of two sizes, by turns, before the least of them are compared."""
+FIRST = 3
+"""The same on the way down from what came first, as long as a row costs no more than ``EVEN``: what is lost by going
+too far is little, and found out soon."""
+PATIENCE = 4 * TRIES
+"""Runs after which a comparison is given up: too few rows wait, or they come in portions that do not fit."""
+REST, LONGEST_REST = 500, 4_000
+"""Rows between two comparisons: twice as many after each that changed nothing."""
+SOONER = 0.02
+"""How much more a row may cost in batches of half the size: answers come sooner for it."""
+WORTH = 0.03
+"""How much less it has to cost in batches of twice the size."""
+FEW = 4
+"""Batches that wait, below which it counts more when the first answer comes than when the last one does."""
+EVEN = 0.1
+"""How much more a row may cost in batches of half the size, where few wait."""
 CALL_S = 0.00005
 """What a run costs beside the model: a thread is woken, and the event loop after it."""
 KINDS = 256
 """Shapes that are remembered; when there are more, all are forgotten."""
 
 
-class _Costs:
-    """What a row cost, by the length in bits of the number of rows in the batch."""
+class _Search:
+    """The best size of batches, as the length in bits of the number of rows.
 
-    __slots__ = ("by_size", "runs")
+    A size is compared with its neighbours by turns, so that what else the machine does harms both alike; a few runs
+    for each now and then, as a model may become another one with what else is served. As long as the largest size is
+    the best, nothing is limited, and the largest is what comes.
+    """
 
-    def __init__(self) -> None:
-        self.by_size: dict[int, deque[float]] = {}
-        self.runs = 0
+    __slots__ = (
+        "_best", "_enough", "_even", "_least_s", "_left", "_rest", "_rival", "_runs", "_step", "_top", "_tries",
+    )  # fmt: skip
 
-    def add(self, size: int, cost: float) -> bool:
-        """A run ended; whether it is time to judge: of a new size each time, later once all looked at is new."""
-        lately = self.by_size.setdefault(size, deque(maxlen=LOOKED_AT))
-        lately.append(cost)
-        self.runs += 1
-        return len(lately) < LOOKED_AT or not self.runs % LOOKED_AT
+    def __init__(self, size: int, least_s: float) -> None:
+        self._least_s = least_s
+        self._even = False
+        self._tries: dict[int, list[float]] = {}
+        self._open(size)
 
-    def least(self) -> dict[int, float]:
-        """Of the sizes that were run often enough."""
-        return {size: min(each) for size, each in self.by_size.items() if len(each) >= TRIES}
+    def _open(self, size: int) -> None:
+        """Begin anew, with nothing limited and batches of this size."""
+        self._top = self._best = size
+        self._step, self._enough = -1, FIRST
+        self._left, self._rest = 0, REST // 2
+        self._leave()
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether also runs are to be told that are not long."""
+        return bool(self._rival) or self._best < self._top
+
+    def limit(self, waiting: int, most: int) -> int:
+        """The most rows of the next batch."""
+        size, tries = self._best, self._tries
+        if self._rival and len(tries[self._rival]) < len(tries[size]):
+            size = self._rival
+        rows = 1 << size - 1  # halves, so that the last batch is no small one
+        if self._even and not self._rival and waiting < FEW * rows:
+            return rows >> 1
+        return rows if size < self._top else most
+
+    def ran(self, size: int, cost: float) -> None:
+        """A batch was run, at so many seconds for a row."""
+        if size > self._top and self._top in (self._best, self._rival):
+            self._open(size)
+        if not self._rival:
+            self._left -= 1 << size - 1
+            if self._left <= 0:
+                self._compare(cost)
+        if not self._rival:
+            return
+        self._runs += 1
+        if size in self._tries:
+            self._tries[size].append(cost)
+            self._judge(cost)
+        if self._runs > PATIENCE:
+            self._pause()
+
+    def _compare(self, cost: float) -> None:
+        """Begin to compare with the neighbour whose turn it is, if there is one."""
+        rival = self._best + self._step
+        if not 1 <= rival <= self._top or (self._step < 0 and cost * (1 << rival - 1) < self._least_s):
+            self._pause()
+            return
+        self._rival, self._runs = rival, 0
+        self._tries = {self._best: [], rival: []}
+
+    def _judge(self, cost: float) -> None:
+        mine, others = self._tries[self._best], self._tries[self._rival]
+        if self._best == self._top and len(others) > len(mine) + 2:
+            self._open(self._rival)  # so many do not wait any more
+        elif min(len(mine), len(others)) >= self._enough:
+            smaller = self._rival < self._best
+            sooner = EVEN if self._enough < TRIES else SOONER
+            if min(others) <= min(mine) * (1 + sooner if smaller else 1 - WORTH):
+                self._best, self._even, self._rest = self._rival, False, REST // 2
+                self._leave()
+                self._compare(cost)
+            else:
+                self._even = min(others) <= min(mine) * (1 + EVEN) if smaller else self._even
+                self._pause()
+
+    def _pause(self) -> None:
+        self._step, self._enough = -self._step, TRIES
+        self._left = self._rest = min(2 * self._rest, LONGEST_REST)
+        self._leave()
+
+    def _leave(self) -> None:
+        """Compare nothing."""
+        self._rival, self._runs = 0, 0
+        self._tries = {}
 
 
 class Portions:
-    """The most rows of each shape that run together; those without a limit run together whatever their number."""
+    """The most rows of each shape that run together; those that never took long run together whatever their number."""
 
     def __init__(self, least_s: float) -> None:
         self._least_s = least_s
-        self._costs: dict[tuple[Shape, ...], _Costs] = {}
-        self.limits: dict[tuple[Shape, ...], int] = {}
+        self.searches: dict[tuple[Shape, ...], _Search] = {}
+
+    def limit(self, tails: tuple[Shape, ...], waiting: int, most: int) -> int:
+        """The most rows of the next batch, where so many requests wait; ``most`` where nothing else is known."""
+        search = self.searches.get(tails)
+        return most if search is None else min(search.limit(waiting, most), most)
+
+    def follows(self, tails: tuple[Shape, ...]) -> bool:
+        """Whether also runs are to be told that are not long."""
+        search = self.searches.get(tails)
+        return search is not None and search.goes_on
 
     def ran(self, tails: tuple[Shape, ...], rows: int, seconds: float) -> None:
-        """A long run ended. Sizes are tried downwards, for as long as rows cost no more so."""
+        """A long run ended, or one that ``follows``."""
         if rows < 1:
             return
-        costs = self._costs.get(tails)
-        if costs is None:
-            if len(self._costs) >= KINDS:
-                self._costs.clear()
-                self.limits.clear()
-            costs = self._costs[tails] = _Costs()
-        if costs.add(rows.bit_length(), (seconds + CALL_S) / rows):
-            self._judge(tails, costs.least())
-
-    def _judge(self, tails: tuple[Shape, ...], known: dict[int, float]) -> None:
-        """Set the limit: the smallest size that is as good as the best, or one below it that is still to be tried."""
-        if not known:
-            return
-        enough = (1 + EVEN) * min(known.values())
-        size = min(each for each, cost in known.items() if cost <= enough)
-        took = known[size] * (1 << size - 1)
-        if size - 1 not in known and size > 1 and took > 2 * self._least_s:  # half of it is worth a run of its own
-            size -= 1
-        if size < max(known):
-            self.limits[tails] = 1 << size - 1  # halves, so that the last batch is no small one
-        else:
-            self.limits.pop(tails, None)
+        size = rows.bit_length()
+        search = self.searches.get(tails)
+        if search is None:
+            if len(self.searches) >= KINDS:
+                self.searches.clear()
+            search = self.searches[tails] = _Search(size, self._least_s)
+        search.ran(size, (seconds + CALL_S) / rows)
