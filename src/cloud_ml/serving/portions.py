@@ -14,9 +14,9 @@ FIRST = 3
 too far is little, and found out soon."""
 PATIENCE = 4 * TRIES
 """Runs after which a comparison is given up: too few rows wait, or they come in portions that do not fit."""
-REST, LONGEST_REST = 500, 4_000
-"""Rows between two comparisons: twice as many after each that changed nothing."""
-SOONER = 0.02
+REST_S, LONGEST_REST_S = 1.0, 16.0
+"""Seconds of running between two comparisons: twice as many after each that changed nothing."""
+SOONER = 0.03
 """How much more a row may cost in batches of half the size: answers come sooner for it."""
 WORTH = 0.03
 """How much less it has to cost in batches of twice the size."""
@@ -24,8 +24,8 @@ FEW = 4
 """Batches that wait, below which it counts more when the first answer comes than when the last one does."""
 EVEN = 0.1
 """How much more a row may cost in batches of half the size, where few wait."""
-CALL_S = 0.00005
-"""What a run costs beside the model: a thread is woken, and the event loop after it."""
+CALL_S = 0.00012
+"""What a run costs beside the model: a thread is woken, then the event loop, and what both had in caches is gone."""
 KINDS = 256
 """Shapes that are remembered; when there are more, all are forgotten."""
 
@@ -39,7 +39,7 @@ class _Search:
     """
 
     __slots__ = (
-        "_best", "_enough", "_even", "_least_s", "_left", "_rest", "_rival", "_runs", "_step", "_top", "_tries",
+        "_best", "_enough", "_even", "_least_s", "_left_s", "_rest_s", "_rival", "_runs", "_step", "_top", "_tries",
     )  # fmt: skip
 
     def __init__(self, size: int, least_s: float) -> None:
@@ -52,7 +52,7 @@ class _Search:
         """Begin anew, with nothing limited and batches of this size."""
         self._top = self._best = size
         self._step, self._enough = -1, FIRST
-        self._left, self._rest = 0, REST // 2
+        self._left_s, self._rest_s = 0.0, REST_S / 2
         self._leave()
 
     @property
@@ -70,17 +70,21 @@ class _Search:
             return rows >> 1
         return rows if size < self._top else most
 
-    def ran(self, size: int, cost: float) -> None:
-        """A batch was run, at so many seconds for a row."""
-        if size > self._top and self._top in (self._best, self._rival):
+    def ran(self, rows: int, seconds: float) -> None:
+        """A batch was run."""
+        size, cost = rows.bit_length(), seconds / rows
+        unlimited = self._top in (self._best, self._rival)
+        if unlimited and size > self._top:
             self._open(size)
         if not self._rival:
-            self._left -= 1 << size - 1
-            if self._left <= 0:
+            self._left_s -= seconds
+            if self._left_s <= 0:
                 self._compare(cost)
         if not self._rival:
             return
         self._runs += 1
+        if unlimited and size > min(self._best, self._rival):
+            size = self._top  # what came of those that might have been as many
         if size in self._tries:
             self._tries[size].append(cost)
             self._judge(cost)
@@ -101,19 +105,21 @@ class _Search:
         if self._best == self._top and len(others) > len(mine) + 2:
             self._open(self._rival)  # so many do not wait any more
         elif min(len(mine), len(others)) >= self._enough:
-            smaller = self._rival < self._best
-            sooner = EVEN if self._enough < TRIES else SOONER
+            smaller, first = self._rival < self._best, self._enough < TRIES
+            sooner = EVEN if first else SOONER
             if min(others) <= min(mine) * (1 + sooner if smaller else 1 - WORTH):
-                self._best, self._even, self._rest = self._rival, False, REST // 2
+                self._best, self._even, self._rest_s = self._rival, False, REST_S / 2
                 self._leave()
                 self._compare(cost)
             else:
                 self._even = min(others) <= min(mine) * (1 + EVEN) if smaller else self._even
                 self._pause()
+                if first:  # that was a glance, and most is to be gained there
+                    self._step = -1
 
     def _pause(self) -> None:
         self._step, self._enough = -self._step, TRIES
-        self._left = self._rest = min(2 * self._rest, LONGEST_REST)
+        self._left_s = self._rest_s = min(2 * self._rest_s, LONGEST_REST_S)
         self._leave()
 
     def _leave(self) -> None:
@@ -143,10 +149,9 @@ class Portions:
         """A long run ended, or one that ``follows``."""
         if rows < 1:
             return
-        size = rows.bit_length()
         search = self.searches.get(tails)
         if search is None:
             if len(self.searches) >= KINDS:
                 self.searches.clear()
-            search = self.searches[tails] = _Search(size, self._least_s)
-        search.ran(size, (seconds + CALL_S) / rows)
+            search = self.searches[tails] = _Search(rows.bit_length(), self._least_s)
+        search.ran(rows, seconds + CALL_S)
