@@ -44,14 +44,13 @@ class _Search:
 
     def __init__(self, size: int, least_s: float) -> None:
         self._least_s = least_s
-        self._even = False
         self._tries: dict[int, list[float]] = {}
         self._open(size)
 
     def _open(self, size: int) -> None:
         """Begin anew, with nothing limited and batches of this size."""
         self._top = self._best = size
-        self._step, self._enough = -1, FIRST
+        self._step, self._enough, self._even = -1, FIRST, False
         self._left_s, self._rest_s = 0.0, REST_S / 2
         self._leave()
 

@@ -120,6 +120,14 @@ def test_fewer_callers_than_before_are_learned_of_too() -> None:
     assert settled(even, 20, portions) == 1
 
 
+def test_what_was_good_enough_where_few_waited_is_forgotten_with_the_sizes() -> None:
+    """Two at most, of which one alone is nearly as cheap; then more come than ever, and nothing is known of those."""
+    portions = Portions(least_s=0.001)
+    assert settled(images, 2, portions) == 1
+    portions.ran(IMAGE, 40, 0.0001)  # short, so that nothing is compared
+    assert portions.limit(IMAGE, 2, 1024) == 1024
+
+
 def test_one_large_request_among_small_ones_changes_nothing() -> None:
     portions = Portions(least_s=0.001)
     assert settled(even, 32, portions) == 1
