@@ -13,7 +13,7 @@ from typing import Protocol, cast
 
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.frames import ConnectionFault
-from cloud_ml.serving.http2.headers import Blocks, Fields
+from cloud_ml.serving.http2.headers import Blocks, Fields, Split
 from cloud_ml.serving.http2.outgoing import Outgoing
 from cloud_ml.serving.http2.stream import Received, Stream
 from cloud_ml.serving.turns import Turns
@@ -91,7 +91,7 @@ class Http2Client(asyncio.Protocol):
         self._next = 1
         self._most = 100  # until the replica says another number
         self._rest = b""
-        self._split: tuple[int, int, bytearray] | None = None
+        self._split = Split(limits.head_bytes)
         self._settled = False
         self._age = 0
         self._unacknowledged = 0
@@ -216,7 +216,7 @@ class Http2Client(asyncio.Protocol):
             raise ConnectionFault(frames.FRAME_SIZE_ERROR, f"a frame of {size} bytes")
         if not self._settled and (kind != frames.SETTINGS or flags & frames.ACK):
             raise ConnectionFault(frames.PROTOCOL_ERROR, "not HTTP/2")
-        if self._split is not None and kind != frames.CONTINUATION:
+        if self._split.open and kind != frames.CONTINUATION:
             raise ConnectionFault(frames.PROTOCOL_ERROR, "a head that was not ended")
 
     def _fault(self, fault: ConnectionFault) -> None:
@@ -245,7 +245,8 @@ class Http2Client(asyncio.Protocol):
                 payload = frames.unpadded(payload, flags)
             self._block(number, flags, payload)
         elif kind == frames.CONTINUATION:
-            self._continuation(number, flags, payload)
+            if (whole := self._split.add(number, flags, payload)) is not None:
+                self._block(number, whole[0] | frames.END_HEADERS, whole[1])
         elif kind == frames.SETTINGS:
             self._settings(number, flags, payload)
         elif kind == frames.WINDOW_UPDATE:
@@ -276,20 +277,9 @@ class Http2Client(asyncio.Protocol):
                 self._most = min(value, self._limits.streams)
         self._go_on()
 
-    def _continuation(self, number: int, flags: int, payload: bytes) -> None:
-        if self._split is None or self._split[0] != number:
-            raise ConnectionFault(frames.PROTOCOL_ERROR, "CONTINUATION of nothing")
-        _, first, block = self._split
-        block += payload
-        if len(block) > self._limits.head_bytes or (not payload and not flags & frames.END_HEADERS):
-            raise ConnectionFault(frames.ENHANCE_YOUR_CALM, "a head without end")
-        if flags & frames.END_HEADERS:
-            self._split = None
-            self._block(number, first | frames.END_HEADERS, bytes(block))
-
     def _block(self, number: int, flags: int, block: bytes) -> None:
         if not flags & frames.END_HEADERS:
-            self._split = (number, flags, bytearray(block))
+            self._split.begin(number, flags, block)
             return
         status, passed = self._heads.read(block)  # always: the table has to follow
         call = self._calls.get(number)

@@ -84,7 +84,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         requests, outgoing = self._requests, self._outgoing
         stuck = self._paused or (bool(outgoing.waiting) and not outgoing.moved)
         outgoing.moved = False
-        half = not requests.settled or requests.split is not None or self._rest[3:4] not in (b"", b"\0")
+        half = not requests.settled or requests.split.open or self._rest[3:4] not in (b"", b"\0")
         try:
             self._patience.second(half=half, stuck=stuck)
         except ConnectionFault as fault:
@@ -121,7 +121,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                     elif end - at > WORTH:
                         at = self._part(number & LAST, flags, data, at + 9, stop)
                     break
-                if size > self._limits.frame_bytes or (requests.split is not None and kind != frames.CONTINUATION):
+                if size > self._limits.frame_bytes or (requests.split.open and kind != frames.CONTINUATION):
                     self._refuse(size)
                 if kind == frames.DATA:
                     requests.data(number & LAST, flags, data, at + 9, stop)
@@ -174,7 +174,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
     def passing(self, data: memoryview) -> None:
         """Take bytes from memory that is used again: pieces of bodies go where they belong, all else is copied."""
         at = 0
-        if not self._rest and self._requests.split is None:
+        if not self._rest and not self._requests.split.open:
             try:
                 at = self._pieces(data)
             except ConnectionFault as fault:
@@ -214,7 +214,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         """Take what has come of a frame of data, so that it is not copied to what comes; where to read on."""
         requests = self._requests
         stream = requests.streams.get(number)
-        if requests.split is not None or flags & frames.PADDED or stream is None or stream.asked:
+        if requests.split.open or flags & frames.PADDED or stream is None or stream.asked:
             return at - 9
         requests.data(number, 0, data, at, len(data))
         self._due = number, flags, stop - len(data)

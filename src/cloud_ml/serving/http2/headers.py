@@ -7,7 +7,13 @@ from hpack import Decoder
 from hpack.exceptions import HPACKError
 from hpack.table import HeaderTable
 
-from cloud_ml.serving.http2.frames import COMPRESSION_ERROR, ConnectionFault
+from cloud_ml.serving.http2.frames import (
+    COMPRESSION_ERROR,
+    END_HEADERS,
+    ENHANCE_YOUR_CALM,
+    PROTOCOL_ERROR,
+    ConnectionFault,
+)
 
 T = TypeVar("T")
 Fields = list[tuple[bytes, bytes]]
@@ -56,6 +62,38 @@ class WatchedTable(HeaderTable):
     def maxsize(self, newmax: int) -> None:
         self.changes += 1
         HeaderTable.maxsize.fset(self, newmax)  # type: ignore[attr-defined]
+
+
+class Split:
+    """A header block that comes in several frames, one after the other: RFC 9113, section 6.10."""
+
+    __slots__ = ("_block", "_flags", "_most", "_number", "open")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self.open = False
+        self._number = self._flags = 0
+        self._block = bytearray()
+
+    def begin(self, number: int, flags: int, block: bytes) -> None:
+        """HEADERS came without their end."""
+        self.open, self._number, self._flags, self._block = True, number, flags, bytearray(block)
+
+    def add(self, number: int, flags: int, payload: bytes) -> tuple[int, bytes] | None:
+        """CONTINUATION came; the flags of the beginning and the whole block, once it is whole.
+
+        Raises:
+            ConnectionFault: where nothing is continued by it, or without an end.
+        """
+        if not self.open or number != self._number:
+            raise ConnectionFault(PROTOCOL_ERROR, "CONTINUATION of nothing")
+        self._block += payload
+        if len(self._block) > self._most or (not payload and not flags & END_HEADERS):
+            raise ConnectionFault(ENHANCE_YOUR_CALM, "a head without end")
+        if not flags & END_HEADERS:
+            return None
+        block, self._block, self.open = bytes(self._block), bytearray(), False
+        return self._flags, block
 
 
 class Blocks(Generic[T]):

@@ -5,7 +5,7 @@ from typing import Generic, TypeVar
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.bodies import Bodies
 from cloud_ml.serving.http2.frames import ConnectionFault
-from cloud_ml.serving.http2.headers import Blocks, Fields, malformed
+from cloud_ml.serving.http2.headers import Blocks, Fields, Split, malformed
 from cloud_ml.serving.http2.outgoing import EMPTY, Body, Outgoing
 from cloud_ml.serving.http2.patience import Patience
 from cloud_ml.serving.http2.service import Service
@@ -33,7 +33,7 @@ class Requests(Generic[H]):
         self._heads: Blocks[H | None] = Blocks(self._understood, limits.head_bytes)
         self.streams: dict[int, Stream[H]] = {}
         self.bodies = Bodies(limits, service.length, self.streams, outgoing)
-        self.split: tuple[int, int, bytearray] | None = None
+        self.split = Split(limits.head_bytes)
         self.settled = False
         self._last = 0
         self._cut_short: dict[int, None] = {}
@@ -104,7 +104,7 @@ class Requests(Generic[H]):
         if flags & frames.END_HEADERS:
             self._head(number, flags, block)
         else:
-            self.split = (number, flags, bytearray(block))
+            self.split.begin(number, flags, block)
 
     def _head(self, number: int, flags: int, block: bytes) -> None:
         if number <= self._last:
@@ -235,7 +235,8 @@ class Requests(Generic[H]):
         elif kind == frames.RST_STREAM:
             self._reset(number, payload)
         elif kind == frames.CONTINUATION:
-            self._continuation(number, flags, payload)
+            if (whole := self.split.add(number, flags, payload)) is not None:
+                self._head(number, *whole)
         elif kind == frames.GOAWAY:
             self._leaving = True  # answers under way still go out
             self._close_if_done()
@@ -243,17 +244,6 @@ class Requests(Generic[H]):
             raise ConnectionFault(frames.PROTOCOL_ERROR, "a client does not push")
         else:
             self._patience.free()  # PRIORITY and unknown kinds are passed over: section 5.5
-
-    def _continuation(self, number: int, flags: int, payload: bytes) -> None:
-        if self.split is None or self.split[0] != number:
-            raise ConnectionFault(frames.PROTOCOL_ERROR, "CONTINUATION of nothing")
-        _, first, block = self.split
-        block += payload
-        if len(block) > self._limits.head_bytes or (not payload and not flags & frames.END_HEADERS):
-            raise ConnectionFault(frames.ENHANCE_YOUR_CALM, "a head without end")
-        if flags & frames.END_HEADERS:
-            self.split = None
-            self._head(number, first, bytes(block))
 
     def _reset(self, number: int, payload: bytes) -> None:
         if len(payload) != 4:
