@@ -116,6 +116,36 @@ def test_what_there_is(client: triton.InferenceServerClient, echo: Running) -> N
     assert ask(echo, "GET", INFER)[0] == 404
 
 
+def test_health_has_the_bodies_that_kserve_reads(echo: Running) -> None:
+    assert ask(echo, "GET", "/") == (200, {"status": "alive"})  # in its first protocol
+    assert ask(echo, "GET", "/v2/health/live") == (200, {"live": True})
+    assert ask(echo, "GET", "/v2/health/ready") == (200, {"ready": True})
+    assert ask(echo, "GET", "/v2/models/echo/ready") == (200, {"name": "echo", "ready": True})
+    assert ask(echo, "GET", "/v2/models/echo/versions/2/ready") == (200, {"name": "echo", "ready": True})
+    assert ask(echo, "GET", "/v2/models/other/ready")[0] == 404
+
+
+def test_a_server_whose_model_cannot_be_loaded_lives_and_is_not_ready(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "model.onnx").write_bytes(b"junk")
+    with model_server("--model_name", "broken", "--model_base_path", str(tmp_path)) as running:
+        assert ask(running, "GET", "/v2/health/live") == (200, {"live": True})
+        unready = {"ready": False, "error": "not every model answers: broken"}
+        assert ask(running, "GET", "/v2/health/ready") == (503, unready)
+        status, told = ask(running, "GET", "/v2/models/broken/ready")
+        assert (status, told["name"], told["ready"], "INVALID_PROTOBUF" in told["error"]) == (
+            503,
+            "broken",
+            False,
+            True,
+        )
+
+
+def test_parameters_that_are_switched_off_are_no_reason_to_refuse(echo: Running) -> None:
+    off = {"sequence_id": 0, "sequence_start": False, "sequence_end": False}
+    assert ask(echo, "POST", INFER, body(parameters=off))[0] == 200
+
+
 def body(**changes: Any) -> dict[str, Any]:
     shape = [1, 2]
     given = {"f": [1, 2], "i": [[1, 2]], "s": ["a", "b"], "b": [True, False], "h": [1, 2]}
@@ -153,12 +183,18 @@ def test_flat_and_nested_lists_mean_the_same(echo: Running) -> None:
         ({"f": {"shape": [2, 2], "data": [1, 2, 3, 4]}}, 400, "differ in their number of rows"),
         ({"f": {"parameters": {"binary_data_size": 8}}}, 400, "0 bytes are left"),
         ({"f": {"parameters": 1}}, 400, "'parameters' is no object"),
-        ({"f": {"parameters": {"shared_memory_region": "r"}}}, 501, "shared memory"),
+        ({"f": {"parameters": {"shared_memory_region": "r"}}}, 501, "'shared_memory_region' of input 'f'"),
         ({"inputs": 1}, 400, "'inputs' is no list"),
         ({"outputs": [{"name": "z"}]}, 400, "no output 'z'"),
         ({"outputs": [1]}, 400, "'outputs' is no list"),
         ({"outputs": [{"name": "f_out", "parameters": {"classification": 2}}]}, 501, "classification"),
         ({"id": 1}, 400, "'id' is no string"),
+        ({"parameters": {"sequence_id": 3, "sequence_start": True}}, 501, "'sequence_id' of the request is not"),
+        ({"parameters": {"sequence_id": "a", "sequence_end": True}}, 501, "'sequence_id' of the request is not"),
+        ({"parameters": {"sequence_end": True}}, 501, "'sequence_end' of the request is not offered"),
+        ({"parameters": {"shared_memory_region": "r"}}, 501, "'shared_memory_region' of the request is not"),
+        ({"f": {"parameters": {"classification": 2}}}, 501, "'classification' of input 'f' is not offered"),
+        ({"parameters": [1]}, 400, "'parameters' is no object"),
         ({"parameters": {"signature_name": "z"}}, 404, "no signature 'z'"),
     ],
 )
@@ -217,6 +253,9 @@ def test_models_are_loaded_and_unloaded_by_who_may(tmp_path: Path) -> None:
         assert client.is_model_ready("linear")
         client.unload_model("linear")
         assert not client.is_model_ready("linear")
+        status, told = ask(running, "GET", "/v2/models/linear/ready")
+        assert (status, told["name"], told["ready"], "it was unloaded" in told["error"]) == (503, "linear", False, True)
+        assert ask(running, "GET", "/v2/health/ready") == (200, {"ready": True})  # it shall not answer
         assert client.get_model_repository_index()[0]["state"] != "READY"
         client.load_model("linear")
         assert client.is_model_ready("linear")

@@ -24,7 +24,9 @@ FIELDS = {
 }  # fmt: skip
 """Which list has the values of a type; the others have a raw form only."""
 
-_NOT_OFFERED = ("sequence_id", "sequence_start", "sequence_end", "shared_memory_region", "classification")
+NOT_OFFERED = ("sequence_id", "sequence_start", "sequence_end", "shared_memory_region", "classification")
+"""Parameters of a request, an input or an output that would change the answer: refused over gRPC and HTTP."""
+
 _SIZE = struct.Struct("<L")
 
 
@@ -34,7 +36,7 @@ def check_parameters(where: str, parameters: Any) -> None:
     Raises:
         Unsupported: with the name of the parameter.
     """
-    for name in _NOT_OFFERED:
+    for name in NOT_OFFERED:
         if name in parameters:
             told = parameters[name]
             if getattr(told, told.WhichOneof("parameter_choice") or "int64_param"):

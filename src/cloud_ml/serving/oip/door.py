@@ -8,7 +8,7 @@ import orjson
 
 from cloud_ml import __version__
 from cloud_ml.serving.codecs.json_documents import document
-from cloud_ml.serving.errors import BadRequest, NotNow, ServingError
+from cloud_ml.serving.errors import BadRequest, NotNow, NotReady, ServingError
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.loaded import LoadedVersion
@@ -42,7 +42,7 @@ class OpenInferenceDoor:
     def route(self, method: str, path: str, head: Head) -> Answer | None:
         """See ``rest.service.Door``."""
         if not path.startswith("/v2"):
-            return None
+            return _alive if path == "/" and method == "GET" else None
         plain = self._plain.get((method, path.rstrip("/")))
         if plain is not None:
             return plain
@@ -60,21 +60,25 @@ class OpenInferenceDoor:
         if verb == "infer":
             length = head.fields.get("inference-header-content-length")
             return Infer(self._table, choice, length) if method == "POST" else None
-        tell = {None: _metadata, "ready": _nothing, "config": _config}[verb]
-        return _About(self._table, choice, tell) if method == "GET" else None
+        if method != "GET":
+            return None
+        if verb == "ready":
+            return _ModelReady(self._table, choice)
+        return _About(self._table, choice, _metadata if verb is None else _config)
 
     def _server(self, call: HttpCall, _body: bytes) -> None:
         call.json(orjson.dumps({"name": "cloudml-serve", "version": __version__, "extensions": EXTENSIONS}))
 
     def _live(self, call: HttpCall, _body: bytes) -> None:
-        call.json(b"")
+        call.json(b'{"live":true}')
 
     def _ready(self, call: HttpCall, _body: bytes) -> None:
-        if self._keeper.ready:
-            call.json(b"")
+        unready = self._keeper.unready
+        if unready:
+            why = f"not every model answers: {', '.join(unready)}"
+            call.json(orjson.dumps({"ready": False, "error": why}), 503)
         else:
-            waiting = [name for name in self._keeper.names if name not in self._table.models]
-            call.refuse(503, f"not every model answers: {', '.join(waiting)}".rstrip(" :"))
+            call.json(b'{"ready":true}')
 
     def _index(self, call: HttpCall, body: bytes) -> None:
         only_ready = document(body).get("ready", False) is True if body else False
@@ -89,6 +93,11 @@ class OpenInferenceDoor:
             if not statuses and not only_ready:
                 told.append({"name": name, "state": "UNAVAILABLE", "reason": self._keeper.why_not(name)})
         call.json(orjson.dumps(told))
+
+
+def _alive(call: HttpCall, _body: bytes) -> None:
+    """What KServe's first protocol asks a server."""
+    call.json(b'{"status":"alive"}')
 
 
 class _Change:
@@ -126,8 +135,21 @@ class _About:
         call.json(self._tell(version, self._table.models[version.name].versions))
 
 
-def _nothing(_version: LoadedVersion, _versions: Any) -> bytes:
-    return b""
+class _ModelReady:
+    """Answers whether a version of a model is ready; an unknown model or version is 404."""
+
+    def __init__(self, table: ModelTable, choice: Choice) -> None:
+        self._table = table
+        self._choice = choice
+
+    def __call__(self, call: HttpCall, _body: bytes) -> None:
+        try:
+            version = self._table.find(*self._choice)
+        except NotReady as error:
+            told = {"name": self._choice.name, "ready": False, "error": error.message}
+            call.json(orjson.dumps(told), error.http)
+        else:
+            call.json(orjson.dumps({"name": version.name, "ready": True}))
 
 
 def _usual(version: LoadedVersion) -> Signature:

@@ -67,9 +67,11 @@ class Infer:
         """See ``rest.service.Answer``."""
         version = self._table.find(*self._choice)
         asked = requests.split(body, self._length)
-        asked_id, told = asked.document.get("id", ""), asked.document.get("parameters") or {}
-        if type(asked_id) is not str or type(told) is not dict:
-            raise BadRequest("'id' is no string, or 'parameters' no object")
+        asked_id, told = asked.document.get("id", ""), requests.parameters_of(asked.document)
+        if type(asked_id) is not str:
+            raise BadRequest("'id' is no string")
+        if told:
+            requests.check_parameters("the request", told)
         signature = version.signature(str(told.get("signature_name", "")))
         wanted = requests.outputs(signature, asked)
         shapes, tensors = requests.tensors(signature, asked)

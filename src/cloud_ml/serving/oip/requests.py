@@ -5,12 +5,14 @@ from typing import Any, NamedTuple
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.batching import Values
 from cloud_ml.serving.codecs import json_documents, raw_tensors
+from cloud_ml.serving.codecs.infer_request import NOT_OFFERED
 from cloud_ml.serving.codecs.json_numbers import WORTH, Numbers
 from cloud_ml.serving.errors import BadRequest, Unsupported
 from cloud_ml.serving.signatures import Shape, Signature, TensorSpec
 
 _DATA = b'"data"'
 _KEYS = (b'"inputs"', b'"outputs"')
+_NO_PARAMETERS: dict[str, Any] = {}
 _numbers = Numbers()
 
 
@@ -90,9 +92,9 @@ def tensors(signature: Signature, asked: Asked) -> tuple[tuple[Shape, ...], list
             signature.check_names({str(other.get("name")): other for other in given})
             continue
         shape = _shape(each, spec, signature)
-        told = _parameters(each)
-        if "shared_memory_region" in told:
-            raise Unsupported("shared memory is not served")
+        told = parameters_of(each)
+        if told:
+            check_parameters(f"input {name!r}", told)
         size = told.get("binary_data_size")
         if size is None:
             named[name] = shape, _listed(each.get("data"), asked.lists, spec, signature, shape)
@@ -150,11 +152,29 @@ def _check_count(size: int, count: int, shape: Shape, spec: TensorSpec, signatur
         raise BadRequest(f"input {spec.name!r} has {size} values, shape {list(shape)} takes {count}: {signature}")
 
 
-def _parameters(each: dict[str, Any]) -> dict[str, Any]:
-    told = each.get("parameters", {})
+def parameters_of(each: dict[str, Any]) -> dict[str, Any]:
+    """The parameters of a request, an input or an output.
+
+    Raises:
+        BadRequest: where they are no object.
+    """
+    told = each.get("parameters", _NO_PARAMETERS)
+    if told is None:
+        return _NO_PARAMETERS
     if type(told) is not dict:
         raise BadRequest("'parameters' is no object")
     return told
+
+
+def check_parameters(where: str, parameters: dict[str, Any]) -> None:
+    """Refuse what would change the answer and is not offered here, as over gRPC.
+
+    Raises:
+        Unsupported: with the name of the parameter.
+    """
+    for name in NOT_OFFERED:
+        if parameters.get(name):
+            raise Unsupported(f"parameter {name!r} of {where} is not offered by this server")
 
 
 def outputs(signature: Signature, asked: Asked) -> list[Wanted]:
@@ -163,16 +183,15 @@ def outputs(signature: Signature, asked: Asked) -> list[Wanted]:
     Raises:
         BadRequest: for an output that there is not.
     """
-    usual = _parameters(asked.document).get("binary_data_output", False) is True
+    usual = parameters_of(asked.document).get("binary_data_output", False) is True
     given = asked.document.get("outputs") or []
     if type(given) is not list or not all(type(each) is dict and type(each.get("name")) is str for each in given):
         raise BadRequest(f"'outputs' is no list of objects with names: {signature}")
     ways = []
     for each in given:
-        told = _parameters(each)
-        for unknown in ("classification", "shared_memory_region"):
-            if told.get(unknown):
-                raise Unsupported(f"the parameter {unknown} of outputs is not served")
+        told = parameters_of(each)
+        if told:
+            check_parameters(f"output {each['name']!r}", told)
         ways.append(told.get("binary_data", usual) is True)
     places = signature.wanted([each["name"] for each in given])
     return [Wanted(place, way) for place, way in zip(places, ways or [usual] * len(places), strict=True)]

@@ -72,7 +72,12 @@ class Keeper:
     @property
     def ready(self) -> bool:
         """Whether every model that shall answer does."""
-        return all(model.off or model.gone or model.numbers(Phase.AVAILABLE) for model in self._models.values())
+        return not self.unready
+
+    @property
+    def unready(self) -> list[str]:
+        """The models that shall answer and have no version that does."""
+        return [name for name in self.names if not _is_served(self._models[name])]
 
     @property
     def names(self) -> list[str]:
@@ -369,3 +374,8 @@ class Keeper:
 
 def _with_settle(interest: Interest, settle_s: float) -> Interest:
     return Interest(interest.policy, interest.loaded, interest.failed, interest.before, settle_s)
+
+
+def _is_served(model: ModelRecord) -> bool:
+    """Whether a model answers, or shall not."""
+    return model.off or model.gone or bool(model.numbers(Phase.AVAILABLE))
