@@ -157,6 +157,20 @@ def test_heads_that_come_again_and_again_and_change_between() -> None:
     assert scene.answers == [(200, path.encode() + body) for path, body in asked]
 
 
+def test_no_request_is_smuggled_in_a_body_whose_head_came_before() -> None:
+    """The body of the second request was read as a request: its head's length was taken from ``X-Content-Length``."""
+    scene = Scene()
+    hidden = b"GET /hidden HTTP/1.1\r\nHost: h\r\n\r\n"
+    for inner in (b"", hidden):
+        scene.send(post("/a", inner, "X-Content-Length: 0", "X: ontent-Length: 0"))
+        scene.send(post("/a", inner, "X-Content-Length: 0", "X: ontent-Length: 0"))
+        scene.send(b"GET /b HTTP/1.1\r\nHost: h\r\nX-Content-Length: %d\r\n\r\n" % len(inner) + hidden)
+    assert scene.answers == [
+        (200, b"/a"), (200, b"/a"), (200, b"/b"), (200, b"/hidden"),
+        (200, b"/a" + hidden), (200, b"/a" + hidden), (200, b"/b"), (200, b"/hidden"),
+    ]  # fmt: skip
+
+
 def test_cut_at_every_byte() -> None:
     for at in range(1, len(STREAM)):
         scene = Scene()

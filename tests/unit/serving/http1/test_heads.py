@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cloud_ml.serving.http1.heads import CHUNKED, Head, HeadFault, Heads, read_head
+from cloud_ml.serving.http1.heads import CHUNKED, LONGEST, Head, HeadFault, Heads, read_head
 
 
 def head(*lines: str, first: str = "POST /a HTTP/1.1", host: str = "host: h") -> bytes:
@@ -115,3 +115,48 @@ def test_a_length_that_is_written_elsewhere_is_not_taken_for_the_body_s() -> Non
     for wrong in ("", "9999999999999999999", "4 4", "+4", "4\x00"):
         with pytest.raises(HeadFault):
             heads.read(head(f"Content-Length: {wrong}"))
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "X-Content-Length: {}",
+        "x-content-length: {}",
+        "X: Content-Length: {}",
+        "X: ontent-Length: {}",
+        "X:\tContent-Length: {}",
+        "Inference-Header-Content-Length: {}",
+    ],
+)
+@pytest.mark.parametrize("body", ["", "Content-Length: 4", "content-length:4", "Content-Length:  4"])
+def test_a_repeated_head_takes_its_length_from_no_other_line(line: str, body: str) -> None:
+    """Request smuggling: the second head took the length of its body from the line before."""
+    heads = Heads(lambda each: dict(each.fields))
+    for number in (7, 33, 4, 7):
+        data = head(line.format(number), *([body] if body else []))
+        told, read = heads.read(data), read_head(data)
+        assert told[2] == read.length
+        assert {**told[1], "content-length": ""} == {**read.fields, "content-length": ""}
+
+
+def test_a_length_without_digits_is_refused_also_after_a_head_that_lost_its_digits() -> None:
+    heads = Heads(lambda each: each.target)
+    heads.read(head("Content-Length: 5"))
+    for wrong in ("Content-Length: ", "Content-Length:", "content-length: "):
+        with pytest.raises(HeadFault):
+            heads.read(head(wrong))
+    assert heads.read(head("Content-Length: 6"))[2] == 6
+
+
+def test_what_a_head_means_cannot_depend_on_digits_that_are_not_compared() -> None:
+    heads = Heads(lambda each: each.fields.get("content-length"))
+    assert [heads.read(head(f"Content-Length: {size}"))[1:] for size in (5, 6)] == [(None, 5), (None, 6)]
+
+
+def test_long_heads_are_read_and_not_kept() -> None:
+    seen: list[str] = []
+    heads = Heads(lambda each: seen.append(each.target))
+    for _ in range(3):
+        heads.read(head(f"a: {'x' * LONGEST}", "Content-Length: 5"))
+        heads.read(head(f"a: {'x' * LONGEST}"))
+    assert len(seen) == 6
