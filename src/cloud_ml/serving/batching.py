@@ -52,13 +52,17 @@ class Form(Protocol):
 
 
 class Outcome:
-    """What a model gave for a batch. ``texts`` keeps what one form made of it for the others in the batch."""
+    """What a model gave for a batch.
 
-    __slots__ = ("_raw", "arrays", "texts")
+    ``texts`` and ``packed`` keep the rows of an output as one form wrote them, for the others in the batch.
+    """
+
+    __slots__ = ("_raw", "arrays", "packed", "texts")
 
     def __init__(self, arrays: Sequence[Array]) -> None:
         self.arrays = arrays
         self.texts: dict[int, list[bytes]] = {}
+        self.packed: dict[int, list[bytes]] = {}
         self._raw: list[bytes | None] = [None] * len(arrays)
 
     def raw(self, place: int) -> bytes:

@@ -1,6 +1,6 @@
 """Protocol buffers by hand, where bytes are looked at or laid out directly: https://protobuf.dev/programming-guides/encoding."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 VARINT, FIXED64, DELIMITED, FIXED32 = 0, 1, 2, 5
 
@@ -13,12 +13,23 @@ def varint(value: int) -> bytes:
     """A number below 2**64, seven bits a byte."""
     if value < 0x80:
         return bytes((value,))
+    if value < 0x4000:
+        return bytes((value & 0x7F | 0x80, value >> 7))
     out = bytearray()
     while value >= 0x80:
         out.append(value & 0x7F | 0x80)
         value >>= 7
     out.append(value)
     return bytes(out)
+
+
+_ONE_BYTE = [bytes((value,)) for value in range(0x80)]
+
+
+def varints(values: Sequence[int]) -> list[bytes]:
+    """The encoding of each number. Negative numbers are sign-extended to 64 bits, as the format wants it."""
+    short = _ONE_BYTE
+    return [short[value] if 0 <= value < 0x80 else varint(value & 0xFFFFFFFFFFFFFFFF) for value in values]
 
 
 def key(number: int, kind: int) -> bytes:
