@@ -8,25 +8,21 @@ again one by one, so that only who caused it is told.
 
 import asyncio
 import time
-from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
 
 from cloud_ml.serving.aside import Aside
 from cloud_ml.serving.errors import ModelFailed, Overloaded, ServingError, TooLate
+from cloud_ml.serving.model_queue import Batch, ModelQueue
 from cloud_ml.serving.pace import Pace
 from cloud_ml.serving.portions import Portions
 from cloud_ml.serving.runtimes.base import Array, Model
 from cloud_ml.serving.signatures import Shape, Signature
 from cloud_ml.serving.tallies import Tally
 from cloud_ml.serving.turns import Turns
-
-AHEAD_S = 0.02
-"""The longest run that is given to a thread before its turn: until then nobody can be left out of it any more."""
 
 Values = bytes | bytearray | memoryview | Array
 """A tensor of a request: an array, or its bytes."""
@@ -89,18 +85,6 @@ class Request:
         self.deadline = deadline
 
 
-class _Batch:
-    """Requests that run together. ``since`` is when the oldest of them came."""
-
-    __slots__ = ("requests", "rows", "since", "tails")
-
-    def __init__(self, requests: list[Request], tails: tuple[Shape, ...], rows: int, since: float) -> None:
-        self.requests = requests
-        self.tails = tails
-        self.rows = rows
-        self.since = since
-
-
 @dataclass(frozen=True, slots=True)
 class Policy:
     """How much goes together.
@@ -128,23 +112,25 @@ class Workshop:
     aside: Aside
     policy: Policy = Policy()
 
+    def queue(self) -> ModelQueue:
+        """The queue of one more model."""
+        return ModelQueue(self.loop, self.turns, self.aside, self.policy.inline_s)
+
 
 class Batcher:
-    """Queues and runs the requests of one signature of one version."""
+    """Queues and runs the requests of one signature of one version. ``queue`` is that of the model."""
 
-    def __init__(self, model: Model, signature: Signature, workshop: Workshop) -> None:
+    def __init__(self, model: Model, signature: Signature, workshop: Workshop, queue: ModelQueue) -> None:
         self._model = model
         self._signature = signature
         self._policy = workshop.policy
-        self._turns = workshop.turns
-        self._aside = workshop.aside
         self._loop = workshop.loop
+        self._queue = queue
         self._groups: dict[tuple[Shape, ...], list[Request]] = {}
         self._waiting = 0
         self._oldest = 0.0  # when the first of those that wait came
-        self._running = False
-        self._ahead: deque[_Batch] = deque()  # what the thread takes next by itself: one at most
         self._pace = Pace()
+        self.least_seconds = self._pace.least
         self._portions = Portions(workshop.policy.inline_s)
         self.runs = 0
         self.rows = 0
@@ -157,8 +143,8 @@ class Batcher:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits or runs."""
-        return not self._waiting and not self._running
+        """Whether nothing waits, and the model does not run."""
+        return not self._waiting and not self._queue.running
 
     def submit(self, request: Request, tails: tuple[Shape, ...]) -> None:
         """Run a request with others of the same ``tails``: the shapes of its tensors without the rows.
@@ -171,52 +157,29 @@ class Batcher:
         group = self._groups.get(tails)
         if group is None:
             group = self._groups[tails] = []
+            self._queue.groups.append((self, tails, group))
         group.append(request)
         self._waiting += 1
         if self._waiting == 1:
             self._oldest = time.perf_counter()  # the time of the loop goes by milliseconds
-            self._turns.run(self._next)
-        elif self._running and not self._ahead:
-            self._turns.run(self._next)
+            self._queue.wake()
+        elif self._queue.running and not self._queue.ahead:
+            self._queue.wake()
 
-    def _next(self) -> None:
-        """Run what waits; after it, what came meanwhile."""
-        while self._waiting and not self._running:
-            batch = self._take()
-            if not batch.requests:
-                continue
-            if self._pace.least(batch.tails, batch.rows) <= self._policy.inline_s:
-                self._deliver(batch, self._run(batch))
-            else:
-                self._running = True
-                self._aside.run(partial(self._run_aside, batch))
-        if self._waiting and not self._ahead and self._full():
-            batch = self._take()
-            if batch.requests:
-                self._ahead.append(batch)
-
-    def _full(self) -> bool:
-        """Whether what waits is a batch that nothing would be added to, and one that runs soon."""
-        tails, group = next(iter(self._groups.items()))
-        limit = self._limit(tails, len(group))
-        return len(group) >= limit and self._pace.least(tails, max(limit, group[0].rows)) <= AHEAD_S
-
-    def _limit(self, tails: tuple[Shape, ...], waiting: int) -> int:
+    def limit(self, tails: tuple[Shape, ...], waiting: int) -> int:
         """The most rows of a batch."""
         if not self._signature.batched:
             return 1
         most = self._policy.max_batch_rows
         return self._portions.limit(tails, waiting, most) if self._portions.searches else most
 
-    def _take(self) -> _Batch:
-        """The next batch, without those who do not want an answer any more."""
-        tails, group = next(iter(self._groups.items()))
+    def take(self, tails: tuple[Shape, ...], waiting: list[Request]) -> Batch:
+        """Take the next batch from a group, without those who do not want an answer any more."""
         batch: list[Request] = []
-        now, rows, limit = self._loop.time(), 0, self._limit(tails, len(group))
-        for taken, request in enumerate(group):
+        now, rows, limit = self._loop.time(), 0, self.limit(tails, len(waiting))
+        for taken, request in enumerate(waiting):
             if batch and (rows + request.rows > limit or not self._signature.batched):
-                del group[:taken]
-                self._groups[tails] = self._groups.pop(tails)  # the others' turn
+                del waiting[:taken]
                 break
             self._waiting -= 1
             if request.deadline and request.deadline < now:
@@ -225,27 +188,11 @@ class Batcher:
                 rows += request.rows
                 batch.append(request)
         else:
+            waiting.clear()
             del self._groups[tails]
-        return _Batch(batch, tails, rows, self._oldest)
+        return Batch(self, batch, tails, rows, self._oldest)
 
-    def _run_aside(self, batch: _Batch) -> None:
-        """In a thread: run a batch, and at once the one after it, unless others wait for the thread."""
-        following: _Batch | None = batch
-        while following is not None:
-            batch, done = following, self._run(following)
-            following = self._ahead.popleft() if self._ahead and not self._aside.wanted else None
-            self._loop.call_soon_threadsafe(self._came_back, batch, done, following is not None)
-
-    def _came_back(self, batch: _Batch, done: "Outcome | list[Outcome | ServingError]", goes_on: bool) -> None:
-        if not goes_on:
-            self._running = bool(self._ahead)
-            if self._ahead:  # put there after the thread had looked
-                self._aside.run(partial(self._run_aside, self._ahead.popleft()))
-        self._deliver(batch, done)
-        if self._waiting:
-            self._turns.run(self._next)
-
-    def _run(self, batch: _Batch) -> "Outcome | list[Outcome | ServingError]":
+    def run(self, batch: Batch) -> "Outcome | list[Outcome | ServingError]":
         """The outcome of the whole batch, or where that fails of each request alone."""
         try:
             return self._call(batch)
@@ -255,12 +202,12 @@ class Batcher:
         alone: list[Outcome | ServingError] = []
         for request in batch.requests:
             try:
-                alone.append(self._call(_Batch([request], batch.tails, request.rows, batch.since)))
+                alone.append(self._call(Batch(self, [request], batch.tails, request.rows, batch.since)))
             except ServingError as error:
                 alone.append(error)
         return alone
 
-    def _call(self, batch: _Batch) -> Outcome:
+    def _call(self, batch: Batch) -> Outcome:
         """One call of the model. Whatever it raises becomes an error for those who wait."""
         rows = filled = batch.rows
         taken = time.perf_counter()
@@ -306,7 +253,7 @@ class Batcher:
                 outputs = [output[:rows] for output in outputs]
         return Outcome(outputs)
 
-    def _input(self, place: int, batch: _Batch) -> Array:
+    def _input(self, place: int, batch: Batch) -> Array:
         """One input for the whole batch."""
         dtype = self._signature.inputs[place].dtype.numpy
         parts = [request.tensors[place] for request in batch.requests]
@@ -319,7 +266,7 @@ class Batcher:
         flat: list[Any] = [np.ascontiguousarray(part) if isinstance(part, np.ndarray) else part for part in parts]
         return np.frombuffer(b"".join(flat), dtype).reshape(shape)
 
-    def _deliver(self, batch: _Batch, done: "Outcome | list[Outcome | ServingError]") -> None:
+    def deliver(self, batch: Batch, done: "Outcome | list[Outcome | ServingError]") -> None:
         """Answer everybody."""
         if isinstance(done, Outcome):
             first = 0

@@ -18,7 +18,8 @@ class LoadedVersion:
         self.model = model
         self.max_batch_rows = workshop.policy.max_batch_rows
         self.platform = platform
-        self._batchers = {each.name: Batcher(model, each, workshop) for each in model.signatures.values()}
+        self._queue = workshop.queue()
+        self._batchers = {each.name: Batcher(model, each, workshop, self._queue) for each in model.signatures.values()}
 
     @property
     def idle(self) -> bool:

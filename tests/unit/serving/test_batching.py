@@ -68,7 +68,8 @@ def trial(steps: Callable[[Callable[..., Batcher]], Awaitable[None]]) -> None:
         with Aside(1) as aside:
 
             def batcher(model: Doubler, signature: Signature = ROWS, **policy: Any) -> Batcher:
-                return Batcher(model, signature, Workshop(loop, Turns(loop), aside, Policy(**policy)))
+                workshop = Workshop(loop, Turns(loop), aside, Policy(**policy))
+                return Batcher(model, signature, workshop, workshop.queue())
 
             await steps(batcher)
 
@@ -326,7 +327,7 @@ def test_what_may_still_grow_or_takes_long_waits_for_its_turn(monkeypatch: pytes
             model = Held()
             batcher = make(model, signature, inline_s=0.0)
             if signature is WHOLE:
-                monkeypatch.setattr("cloud_ml.serving.batching.AHEAD_S", 0.0)
+                monkeypatch.setattr("cloud_ml.serving.model_queue.AHEAD_S", 0.0)
                 await has_run_once(batcher, model)
             first, gone = Caller([1, 1]), Caller([2, 2])
             batcher.submit(first.request, tails)
