@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import socket
 import struct
 import time
@@ -16,6 +17,7 @@ from typing import Any, ClassVar
 
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
+_HOST = re.compile(rb"(?:\[[0-9A-Za-z:.%_~-]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]{0,5})?")
 _NO_FAREWELL = struct.pack("ii", 1, 0)
 
 
@@ -35,6 +37,19 @@ class Bounds:
 def _dated(second: int) -> list[tuple[bytes, bytes]]:
     """What stands in each answer that is begun in a second of the epoch: its date."""
     return [(b"date", formatdate(second, usegmt=True).encode())]
+
+
+def host_fault(version: str, fields: list[tuple[bytes, bytes]]) -> str | None:
+    """What is wrong with the Host of a request: RFC 9112, section 3.2. It counts beside an absolute target, too."""
+    hosts = [value for name, value in fields if name == b"host"]
+    if len(hosts) > 1:
+        return "the request has more than one Host"
+    if not hosts:
+        return None if version == "1.0" else "the request has no Host"
+    if _HOST.fullmatch(hosts[0]) is None:
+        told = hosts[0][:100].decode("latin-1")
+        return f"Host is {told!r}; a host name or address, with or without a port, is allowed"
+    return None
 
 
 class _Refused(Exception):
@@ -115,6 +130,9 @@ class Patient(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is here; from now on each piece of the body has its time."""
         self._in_head = False
+        if (fault := host_fault(self.parser.get_http_version(), self.headers)) is not None:
+            self._said = (400, "invalid", fault)
+            raise _Refused
         self._read_within(self.bounds.body_timeout_s)
         self.server_state.default_headers = _dated(int(time.time()))
         super().on_headers_complete()
@@ -145,14 +163,20 @@ class Patient(HttpToolsProtocol):
         """Hang up over bytes that are no request: after the answer that is under way, if there is one."""
         if self._said is not None:
             self._refuse_head()
-        elif self.cycle is not None and not self.cycle.response_complete:
-            self.cycle.keep_alive = False
         else:
-            self._say(400, "invalid", "this is no HTTP/1.1 request")
+            self._answer_and_end(400, "invalid", "this is no HTTP/1.1 request")
 
     def _refuse_head(self) -> None:
-        self._count("large head")
-        self._say(*(self._said or self._too_much()))
+        said = self._said or self._too_much()
+        self._count("large head" if said[1] == "too_large" else "bad head")
+        self._answer_and_end(*said)
+
+    def _answer_and_end(self, status: int, code: str, message: str) -> None:
+        """Refuse and close; where an answer is under way only close after it: bytes in its middle would be its body."""
+        if self.cycle is not None and not self.cycle.response_complete:
+            self.cycle.keep_alive = False
+        else:
+            self._say(status, code, message)
 
     def _too_much(self) -> tuple[int, str, str]:
         bounds = self.bounds

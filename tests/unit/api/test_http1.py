@@ -78,6 +78,56 @@ async def test_a_head_is_bounded(served: Served, request_bytes: bytes, status: i
         assert (answer, document["code"], document["error"]) == (status, code, True)
 
 
+@pytest.mark.parametrize(
+    ("request_bytes", "says"),
+    [
+        (b"GET /healthz HTTP/1.1\r\n\r\n", "no Host"),
+        (b"GET http://x/healthz HTTP/1.1\r\n\r\n", "no Host"),
+        (b"GET /healthz HTTP/1.1\r\n" + HOST + b"Host: y\r\n\r\n", "more than one Host"),
+        (b"GET /healthz HTTP/1.1\r\n" + HOST + HOST + b"\r\n", "more than one Host"),
+        (b"GET http://x/healthz HTTP/1.1\r\n" + HOST + HOST + b"\r\n", "more than one Host"),
+        (b"GET /healthz HTTP/1.0\r\n" + HOST + HOST + b"\r\n", "more than one Host"),
+        (b"GET /healthz HTTP/1.1\r\nhost: a b\r\n\r\n", "Host is 'a b'"),
+        (b"GET /healthz HTTP/1.1\r\nhost: a/b\r\n\r\n", "Host is 'a/b'"),
+        (b"GET /healthz HTTP/1.1\r\nhost: user@a\r\n\r\n", "Host is 'user@a'"),
+        (b"GET /healthz HTTP/1.1\r\nhost: a:80:80\r\n\r\n", "Host is 'a:80:80'"),
+    ],
+)
+async def test_a_request_has_one_host(served: Served, request_bytes: bytes, says: str) -> None:
+    """RFC 9112, section 3.2."""
+    async with listening(served) as port:
+        status, document = await talk(port, request_bytes)
+    assert (status, document["code"]) == (400, "invalid")
+    assert says in document["message"]
+    assert 'refused_total{why="bad head"} 1' in served.platform.metrics.text()
+
+
+@pytest.mark.parametrize("host", [b"x", b"x:8080", b"[::1]:80", b"127.0.0.1", b"", b"a_b.example:"])
+async def test_a_host_that_is_one(served: Served, host: bytes) -> None:
+    async with listening(served) as port:
+        closing = b"connection: close\r\n\r\n"
+        assert (await talk(port, b"GET /healthz HTTP/1.1\r\nhost: " + host + b"\r\n" + closing))[0] == 200
+        assert (await talk(port, b"GET /healthz HTTP/1.0\r\n\r\n"))[0] == 200
+
+
+@pytest.mark.parametrize(
+    "bad", [b"GET / HTTP/1.1\r\n\r\n", b"GET / HTTP/1.1\r\nx: " + b"y" * 50_000, b"no request\r\n\r\n"]
+)
+async def test_a_refusal_is_not_written_into_an_answer(served: Served, bad: bytes) -> None:
+    """A refusal of the second request came in the middle of the answer to the first one."""
+    target, content = "/api/v1/storage/cloudml/large", bytes(range(256)) * 100_000
+    assert (await served.member.call("PUT", target, body=content)).status == 201
+    lines = "".join(f"{name}: {value}\r\n" for name, value in served.member.sign("GET", target).items())
+    async with listening(served) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(f"GET {target} HTTP/1.1\r\nhost: x\r\n{lines}\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 200 ")
+        writer.write(bad)
+        assert await asyncio.wait_for(reader.read(), 20) == content
+        writer.close()
+
+
 async def test_answers_are_dated_by_the_second(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     """On one connection, also after the second has changed; nobody looks at the clock meanwhile."""
     now = 1_000_000_000.9

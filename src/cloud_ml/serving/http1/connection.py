@@ -10,13 +10,19 @@ from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.http1.calls import CONTINUE, HttpCall
 from cloud_ml.serving.http1.chunks import Chunks
 from cloud_ml.serving.http1.clock import Clock
-from cloud_ml.serving.http1.heads import CHUNKED, Head, HeadFault, Heads
+from cloud_ml.serving.http1.heads import CHUNKED, MOST_FIELDS, Head, HeadFault, Heads, HeadTooLarge, read_head
 from cloud_ml.serving.turns import Turns
 
 H = TypeVar("H")
 
 REMEMBERED = 1024
 """Bytes of a head that a connection knows again: a client sends the same one most often."""
+
+
+OVERSIZED = 4
+"""Times the bounds of a head up to which a larger one is read to its end, so that only its own request is refused."""
+PASSED_OVER = 65_536
+"""Bytes of a body that is read and dropped behind such a head."""
 
 
 class Service(Protocol[H]):
@@ -174,10 +180,14 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                 stop = data.find(b"\r\n\r\n", at, at + limits.head_bytes) + 4
                 if stop < 4:
                     if end - at >= limits.head_bytes:
-                        raise HeadFault(431, f"a head of more than {limits.head_bytes} bytes")
-                    break
+                        stop = self._end_of_oversized(data, at)
+                    if stop < 4:
+                        break
                 text = data[at:stop]
-                known = self._heads.read(text)
+                try:
+                    known = self._heads.read(text) if len(text) <= limits.head_bytes else self._oversized(text)
+                except HeadTooLarge:
+                    known = self._oversized(text)
                 if len(text) <= REMEMBERED:
                     self._last = text, known
             head, meaning, length = known
@@ -197,6 +207,35 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         if at:
             self._since = self._clock.now
         self._rest = data[at:] if not self._ended else b""
+
+    def _end_of_oversized(self, data: bytes, at: int) -> int:
+        """Where a head ends that is larger than it may be; 0 where that has not come.
+
+        Raises:
+            HeadFault: it is too large to wait for its end.
+        """
+        bound = OVERSIZED * self.limits.head_bytes
+        stop = data.find(b"\r\n\r\n", at, at + bound) + 4
+        if stop >= 4:
+            return stop
+        if len(data) - at >= bound:
+            raise self._too_large()
+        return 0
+
+    def _oversized(self, text: bytes) -> tuple[Head, H, int]:
+        """Such a head, for a request that is refused: it costs no other request where its own end is near and certain.
+
+        Raises:
+            HeadFault: its end is neither, or it breaks another rule.
+        """
+        head = read_head(text, OVERSIZED * MOST_FIELDS)
+        if head.expects or head.length == CHUNKED or head.length > PASSED_OVER:
+            raise self._too_large()
+        head.refusal = self._too_large()
+        return head, cast("H", None), head.length
+
+    def _too_large(self) -> HeadFault:
+        return HeadTooLarge(f"a head of more than {self.limits.head_bytes} bytes or {MOST_FIELDS} fields")
 
     def _begin(self, head: Head, meaning: H, length: int) -> None:
         """The head of a request whose body is still to come."""
@@ -244,6 +283,9 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._calls.append(call)
         if head.close or self.leaving:
             self._ended = call.close = True
+        if head.refusal is not None:
+            call.refuse(head.refusal.status, str(head.refusal))
+            return
         if head.encoding and body:
             try:
                 body = decompressed(body, head.encoding, self.limits.body_bytes)

@@ -14,10 +14,15 @@ REMEMBERED = 1024
 LONGEST = 4096
 """Bytes of a head that is kept: what strangers send must not fill memory."""
 
-_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([\x21-\x7e]+) HTTP/1\.([01])")
+MOST_FIELDS = 100
+
+_LINE = re.compile(rb"([!#$%&'*+.^_`|~0-9A-Za-z-]{1,32}) ([\x21-\x7e]+) HTTP/([0-9])\.([0-9])")
 _FIELD = re.compile(
     rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[ \t]*[\x21-\x7e\x80-\xff])*)?)[ \t]*"
 )
+_HOST = re.compile(r"(?:\[[0-9A-Za-z:.%_~-]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::[0-9]{0,5})?")
+"""Section 7.2 of RFC 9110: a host, which may be empty, and a port."""
+_ABSOLUTE = re.compile(r"https?://([^/?#]+)([^#]*)", re.IGNORECASE)
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _ENCODINGS = {"identity": "", "gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
 _ONCE = frozenset({"content-length", "transfer-encoding", "host", "content-encoding", "expect"})
@@ -31,10 +36,17 @@ class HeadFault(Exception):
         self.status = status
 
 
+class HeadTooLarge(HeadFault):
+    """A head over its bounds. Where it ends is certain, so another reading with larger bounds can tell what it says."""
+
+    def __init__(self, why: str) -> None:
+        super().__init__(431, why)
+
+
 class Head:
     """What a head says of its message. ``length`` is that of the body, ``CHUNKED`` or ``ELSEWHERE``."""
 
-    __slots__ = ("accepts", "close", "encoding", "expects", "fields", "length", "method", "old", "target")
+    __slots__ = ("accepts", "close", "encoding", "expects", "fields", "length", "method", "old", "refusal", "target")
 
     def __init__(self, method: str, target: str, fields: dict[str, str], *, old: bool) -> None:
         self.method = method
@@ -46,9 +58,11 @@ class Head:
         self.expects = False
         self.encoding = ""
         self.accepts = ""
+        self.refusal: HeadFault | None = None
+        """Why the request is refused although it is clear where it ends."""
 
 
-def read_head(data: bytes, most_fields: int = 100) -> Head:
+def read_head(data: bytes, most_fields: int = MOST_FIELDS) -> Head:
     """Read a head, from the request line to the empty line.
 
     Raises:
@@ -59,8 +73,12 @@ def read_head(data: bytes, most_fields: int = 100) -> Head:
     if line is None:
         raise HeadFault(400, "the request line is no method, target and HTTP version")
     if len(lines) - 1 > most_fields:
-        raise HeadFault(431, f"a head of more than {most_fields} fields")
-    method, target, minor = line.groups()
+        raise HeadTooLarge(f"a head of more than {most_fields} fields")
+    method, target, major, minor = line.groups()
+    if major != b"1":
+        raise HeadFault(
+            505, f"the request is of HTTP/{major.decode()}.{minor.decode()}; HTTP/1.0 and HTTP/1.1 are read"
+        )
     fields: dict[str, str] = {}
     for each in lines[1:]:
         field = _FIELD.fullmatch(each)
@@ -72,22 +90,45 @@ def read_head(data: bytes, most_fields: int = 100) -> Head:
                 raise HeadFault(400, f"the head has {name} twice")
             value = f"{fields[name]}, {value}"
         fields[name] = value
-    head = Head(method.decode(), _origin(target.decode()), fields, old=minor == b"0")
-    if "host" not in fields and not head.old:
-        raise HeadFault(400, "the head has no host")
+    target_of = _target(method.decode(), target.decode())
+    head = Head(method.decode(), target_of, fields, old=minor == b"0")  # any later 1.x is answered as 1.1
+    _check_host(head)
     _frame(head)
     _negotiate(head)
     return head
 
 
-def _origin(target: str) -> str:
-    """Path and query of a target, which may name the whole address: section 3.2."""
+def _target(method: str, target: str) -> str:
+    """Path and query of a target, or ``*``: section 3.2.
+
+    The authority of an absolute target is checked and not used: there is one host here.
+    """
     if target.startswith("/"):
         return target
-    if target.lower().startswith(("http://", "https://")):
-        path = target.split("://", 1)[1].partition("/")
-        return f"/{path[2]}"
-    raise HeadFault(400, "the target is no path")
+    if target == "*" and method == "OPTIONS":
+        return target
+    absolute = _ABSOLUTE.fullmatch(target)
+    if absolute is None or not valid_host(absolute[1]):
+        raise HeadFault(400, "the target is no path")
+    rest = absolute[2]
+    if not rest and method == "OPTIONS":
+        return "*"
+    return rest if rest.startswith("/") else f"/{rest}"
+
+
+def valid_host(value: str) -> bool:
+    """Whether this is a host with or without a port, as RFC 9110 writes them; it may be empty."""
+    return _HOST.fullmatch(value) is not None
+
+
+def _check_host(head: Head) -> None:
+    """RFC 9112, section 3.2, also where the target names an authority. A second Host was refused before."""
+    host = head.fields.get("host")
+    if host is None:
+        if not head.old:
+            raise HeadFault(400, "the head has no host")
+    elif not valid_host(host):
+        raise HeadFault(400, f"host is {host[:100]!r}; a host name or address, with or without a port, is allowed")
 
 
 def _frame(head: Head) -> None:

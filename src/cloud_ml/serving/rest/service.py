@@ -13,6 +13,8 @@ from cloud_ml.serving.tallies import Refusals
 Answer = Callable[[HttpCall, bytes], None]
 """Answers a request with this body, now or later; what it raises of ``ServingError`` is told."""
 
+ALLOW = b"Allow: GET, HEAD, POST\r\n"
+
 log = logging.getLogger(__name__)
 
 
@@ -36,6 +38,8 @@ class HttpService:
 
     def understand(self, head: Head) -> Answer:
         """See ``http1.connection.Service``."""
+        if head.target == "*":
+            return _options_of_server
         if head.method not in ("GET", "HEAD", "POST"):
             return _not_allowed
         method, path = "GET" if head.method == "HEAD" else head.method, head.target.partition("?")[0]
@@ -73,8 +77,13 @@ def _not_found(call: HttpCall, _body: bytes) -> None:
     raise ModelNotFound(f"there is nothing at {call.head.target[:200]}")
 
 
+def _options_of_server(call: HttpCall, _body: bytes) -> None:
+    """``OPTIONS *``: RFC 9110, section 9.3.7."""
+    call.reply(200, ALLOW, b"")
+
+
 def _not_allowed(call: HttpCall, _body: bytes) -> None:
-    call.refuse(405, f"{call.head.method} is not a method of this server", b"Allow: GET, HEAD, POST\r\n")
+    call.refuse(405, f"{call.head.method} is not a method of this server", ALLOW)
 
 
 def decoded(part: str) -> str:

@@ -268,8 +268,8 @@ def test_what_is_too_large_is_refused_before_it_comes() -> None:
     ("data", "status"),
     [
         (post("/1", b"x" * 101), 413),
-        (b"GET / HTTP/1.1\r\nHost: h\r\nA: " + b"a" * 20_000, 431),
-        (b"GET / HTTP/1.1\r\nHost: h\r\nA: " + b"a" * 20_000 + b"\r\n\r\n", 431),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: h\r\nA: " + b"a" * 70_000, 431, id="no end"),
+        pytest.param(b"GET / HTTP/1.1\r\nHost: h\r\nA: " + b"a" * 70_000 + b"\r\n\r\n", 431, id="an end far away"),
         (b"\x16\x03\x01\x02\x00\x01\x00\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nHost: h\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", 400),
         (b"POST / HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\nhello\r\n\r\n", 400),
@@ -287,6 +287,49 @@ def test_a_refusal_answers_what_came_before_and_ends(data: bytes, status: int) -
     assert orjson.loads(scene.answers[1][1])["error"]
     assert scene.transport.ended
     assert not scene.service.later
+
+
+LONG = f"A: {'a' * 20_000}"
+MANY = "\r\n".join(f"a{n}: b" for n in range(150))
+
+
+@pytest.mark.parametrize("line", [LONG, MANY], ids=["long", "many fields"])
+@pytest.mark.parametrize("step", [1_000_000, 1_000, 7])
+def test_an_oversized_head_costs_its_own_request_only(line: str, step: int) -> None:
+    scene = Scene()
+    stream = post("/0", b"zero") + post("/1", b"one", line) + post("/2", b"two") + post("/3", b"", line) + post("/4")
+    for at in range(0, len(stream), step):
+        scene.send(stream[at : at + step])
+    assert [status for status, _ in scene.answers] == [200, 431, 200, 431, 200]
+    assert scene.answers[2] == (200, b"/2two")
+    assert "16384 bytes or 100 fields" in orjson.loads(scene.answers[1][1])["error"]
+    assert not scene.transport.ended
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        post("/1", b"one", LONG, "Expect: 100-continue"),
+        post("/1", b"x" * 70_000, LONG),
+        CHUNKED.replace(b"Host: h\r\n", b"Host: h\r\n%b\r\n" % LONG.encode()),
+        post("/1", b"one", f"A: {'a' * 70_000}"),
+        post("/1", b"one", *[f"a{n}: b" for n in range(500)]),
+    ],
+    ids=["expects", "long body", "chunked", "very long", "very many fields"],
+)
+def test_an_oversized_head_whose_request_does_not_end_nearby_ends_the_connection(data: bytes) -> None:
+    scene = Scene()
+    scene.send(data + post("/2"))
+    assert [status for status, _ in scene.answers] == [431]
+    assert scene.transport.ended
+
+
+@pytest.mark.parametrize("fields", ["Content-Length: 3", "Transfer-Encoding: chunked", "Host: h", "no field"])
+def test_an_oversized_head_is_as_strict_as_any(fields: str) -> None:
+    scene = Scene()
+    scene.send(post("/1", b"one", LONG, fields))
+    assert [status for status, _ in scene.answers] == [400]
+    assert scene.transport.ended
 
 
 @pytest.mark.parametrize(("name", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress)])

@@ -17,6 +17,22 @@ def test_what_a_head_says() -> None:
     assert read_head(head("Expect: 100-Continue")).expects
     assert read_head(head(first="GET http://other/x?y HTTP/1.1")).target == "/x?y"
     assert read_head(head(first="GET http://other HTTP/1.1")).target == "/"
+    assert read_head(head(first="GET http://other:80?y HTTP/1.1")).target == "/?y"
+    assert read_head(head(first="GET HTTPS://[::1]:80/x HTTP/1.1")).target == "/x"
+    assert read_head(head(first="OPTIONS * HTTP/1.1")).target == "*"
+    assert read_head(head(first="OPTIONS http://other HTTP/1.1")).target == "*"
+
+
+@pytest.mark.parametrize("host", ["h", "h:8501", "[::1]:80", "127.0.0.1", "", "a_b.example:"])
+def test_a_host_that_is_one(host: str) -> None:
+    assert read_head(head(host=f"Host: {host}")).fields["host"] == host
+
+
+@pytest.mark.parametrize("minor", "123456789")
+def test_a_later_minor_version_is_read_as_1_1(minor: str) -> None:
+    """RFC 9110, section 2.5."""
+    read = read_head(head(first=f"GET / HTTP/1.{minor}"))
+    assert (read.old, read.close) == (False, False)
 
 
 @pytest.mark.parametrize(
@@ -49,14 +65,32 @@ def test_how_the_answer_may_be_packed(offers: str, taken: str) -> None:
         (head(first="POST  /a HTTP/1.1"), 400),
         (head(first="POST /a b HTTP/1.1"), 400),
         (head(first="POST /a HTTP/1.1 "), 400),
-        (head(first="POST /a HTTP/2.0"), 400),
+        (head(first="POST /a HTTP/2.0"), 505),
+        (head(first="POST /a HTTP/0.9"), 505),
+        (head(first="POST /a HTTP/1.10"), 400),
+        (head(first="POST /a HTTP/1"), 400),
         (head(first="POST /a http/1.1"), 400),
         (head(first="PO(ST /a HTTP/1.1"), 400),
         (head(first="POST a HTTP/1.1"), 400),
         (head(first="POST /\x00 HTTP/1.1"), 400),
         (head(first="POST /\xe9 HTTP/1.1"), 400),
-        (head(first="OPTIONS * HTTP/1.1"), 400),
+        (head(first="GET * HTTP/1.1"), 400),
+        (head(first="OPTIONS ** HTTP/1.1"), 400),
+        (head(first="GET http:///x HTTP/1.1"), 400),
+        (head(first="GET http://user@h/x HTTP/1.1"), 400),
+        (head(first="GET http://h/x#y HTTP/1.1"), 400),
+        (head(first="GET ftp://h/x HTTP/1.1"), 400),
+        (head(first="CONNECT h:80 HTTP/1.1"), 400),
         (head(host=""), 400),
+        (head(host="", first="GET http://h/ HTTP/1.1"), 400),
+        (head("Host: h", first="GET http://h/ HTTP/1.1"), 400),
+        (head("Host: h", first="GET / HTTP/1.0"), 400),
+        (head(host="Host: a b"), 400),
+        (head(host="Host: a/b"), 400),
+        (head(host="Host: user@a"), 400),
+        (head(host="Host: a:80:80"), 400),
+        (head(host="Host: a, b"), 400),
+        (head(host="Host: \xe9"), 400),
         (head("Host: other"), 400),
         (head(" folded: x"), 400),
         (head("a: b", "\tfolded"), 400),
