@@ -11,6 +11,7 @@
     │   ├── NotFound                not_found         absent, or somebody else's: the answers are identical
     │   ├── AlreadyExists           already_exists    the name is taken
     │   ├── Conflict                conflict          not possible in the present state
+    │   │   └── PreconditionFailed  precondition_failed  If-Match names another version
     │   └── TooLarge                too_large         a body, a file or an archive is over its limit
     ├── TryAgain                    asking again later may succeed
     │   ├── StaleRevision           stale_revision    somebody wrote in between
@@ -127,6 +128,12 @@ class Conflict(RequestError):
     """Not possible in the present state of the resource."""
 
     code = "conflict"
+
+
+class PreconditionFailed(Conflict):
+    """The resource has another version than the one that ``If-Match`` names."""
+
+    code = "precondition_failed"
 
 
 class TooLarge(RequestError):

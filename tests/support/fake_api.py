@@ -9,7 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 
-from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, InvalidRequest, NotFound
+from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, InvalidRequest, NotFound, PreconditionFailed
 from cloud_ml.models import codec
 from cloud_ml.models.framework import PreparationLine, Runtime, RuntimePage
 from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, JobTask, JobTasks
@@ -18,7 +18,7 @@ from cloud_ml.models.train_job import TrainJob
 from support.fake_server import Reply, Seen, json_reply, refusal
 
 START = datetime(2026, 1, 31, 12, 0, tzinfo=UTC)
-_STATUS = {InvalidRequest: 400, NotFound: 404, AlreadyExists: 409, Conflict: 409}
+_STATUS = {InvalidRequest: 400, NotFound: 404, AlreadyExists: 409, Conflict: 409, PreconditionFailed: 412}
 
 
 def make_job(name: str, *, phase: str = "Queued", revision: int = 1, **more: object) -> Job:
@@ -131,10 +131,12 @@ class FakeApi:
         if uri not in self.objects:
             raise NotFound(f"there is no object {uri}", field="key", value=key)
         if seen.method == "DELETE":
+            if seen.headers.get("if-match", "*") not in ("*", f'"{self._stored(uri).etag}"'):
+                raise PreconditionFailed(f"{uri} has changed", field="If-Match")
             return json_reply(codec.encode(self._stored(uri)), 200 if self.objects.pop(uri) is not None else 500)
         headers = {
             "last-modified": format_datetime(START, usegmt=True),
-            "etag": '"e1"',
+            "etag": f'"{self._stored(uri).etag}"',
             "content-length": str(len(self.objects[uri])),
             "repr-digest": f"sha-256=:{base64.b64encode(hashlib.sha256(self.objects[uri]).digest()).decode()}:",
         }

@@ -10,6 +10,7 @@ from contextlib import aclosing
 
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.transport import AsyncTransport
+from cloud_ml.errors import NotFound, PreconditionFailed
 from cloud_ml.models import codec
 from cloud_ml.models.common import check_bucket, parse_object_uri, refuse
 from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
@@ -24,6 +25,11 @@ from cloud_ml.sdk.places import (
     time_of,
     upload_headers,
 )
+
+_VERSIONS = 5
+"""How many versions of an object one call of ``delete`` follows while others replace it."""
+_NO_VERSION = "absent"
+"""An ETag that no object has: the server says what is missing, and removes nothing that appears meanwhile."""
 
 
 class AsyncObjects:
@@ -161,13 +167,38 @@ class AsyncObjects:
             await answer.read()
         return repr_digest(answer.headers.get("repr-digest"))
 
-    async def delete(self, uri: str) -> None:
-        """Remove an object."""
-        await self._delete(object_path(object_uri(uri)))
+    async def delete(self, uri: str, *, if_match: str | None = None) -> None:
+        """Remove an object, with ``if_match`` only the version of that ETag.
 
-    async def _delete(self, path: str) -> None:
+        The request names the version that it removes. So a retry after a lost answer never removes
+        what somebody else has stored under the key since.
+
+        Raises:
+            PreconditionFailed: The object has another version than ``if_match``, or is replaced all the time.
+        """
+        path = object_path(object_uri(uri))
+        if if_match is not None:
+            await self._delete(path, etag=if_match)
+            return
+        for attempt in range(1, _VERSIONS + 1):
+            try:
+                await self._delete(path, etag=await self._etag(uri))
+            except PreconditionFailed:
+                if attempt == _VERSIONS:
+                    raise
+            else:
+                return
+
+    async def _etag(self, uri: str) -> str:
         try:
-            async with await self._transport.send(Request("DELETE", path)) as answer:
+            return (await self.head(uri)).etag
+        except NotFound:
+            return _NO_VERSION
+
+    async def _delete(self, path: str, *, etag: str = "") -> None:
+        headers = {"If-Match": f'"{etag}"'} if etag else {}
+        try:
+            async with await self._transport.send(Request("DELETE", path, headers=headers)) as answer:
                 await answer.read()
         except GoneByNow:
             return

@@ -15,7 +15,7 @@ from typing import Any
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.aio.connections import AsyncConnectionPool, exchange
-from cloud_ml.errors import CloudMlError, NotFound, TransportError
+from cloud_ml.errors import CloudMlError, NotFound, PreconditionFailed, TransportError
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.failures import GoneByNow, error_of_answer, error_of_exception, not_ours
@@ -94,7 +94,7 @@ class AsyncTransport:
         async with answer:
             body = await answer.read()
         error = self._refusal(answer.status, answer.headers, body)
-        if request.method == "DELETE" and arrived and isinstance(error, NotFound):
+        if request.method == "DELETE" and arrived and isinstance(error, (NotFound, PreconditionFailed)):
             raise GoneByNow(error) from error
         raise error
 

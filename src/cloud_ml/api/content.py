@@ -116,6 +116,20 @@ def etag(stored: StoredObject) -> Mapping[str, str]:
     return {"ETag": f'"{stored.etag}"'}
 
 
+def single_etag(if_match: str | None) -> str | None:
+    """The version that a header ``If-Match`` asks for; ``None`` for any.
+
+    Raises:
+        InvalidRequest: The header is neither ``*`` nor one ETag in quotes.
+    """
+    if if_match is None or if_match.strip() == "*":
+        return None
+    found = re.fullmatch(r'\s*"([!#-~]{1,200})"\s*', if_match)
+    if found is None:
+        raise common.refuse("If-Match", if_match[:200], 'one ETag in quotes, such as "1f-2a-3b", or *')
+    return found[1]
+
+
 def wants_digest(header: str | None) -> bool:
     """Whether ``Want-Repr-Digest`` (RFC 9530) asks for a SHA-256."""
     return header is not None and re.search(r"sha-256\s*=\s*[1-9]", header) is not None

@@ -74,6 +74,8 @@ def cp(session: Session, *, sources: tuple[str, ...], target: str, recursive: bo
     if there are several. With -r, what is in a folder goes below TARGET. In URIs, * and ? stand for
     parts of a name, ** for any path; quote them. '-' is standard input or output.
 
+    Nothing is copied if two SOURCES would become one file, or if a SOURCE is its own TARGET.
+
     Interrupted copies of large files go on when the same command is given again. Files whose path can
     be no key (control characters, backslashes, over 1024 bytes), and links to folders, are left out and told.
     """
@@ -87,7 +89,11 @@ def cp(session: Session, *, sources: tuple[str, ...], target: str, recursive: bo
 @_DRY_RUN
 @pass_session
 def mv(session: Session, sources: tuple[str, ...], target: str, recursive: bool, dry_run: bool) -> int:
-    """Copy as cp does, and remove each source when it was copied."""
+    """Copy as cp does, and remove each source once its copy is verified.
+
+    A source that changed meanwhile is copied, but not removed; the command fails then. Nothing is moved
+    if a source is its own target, or if two sources have one target.
+    """
     return _copy(session, sources, target, recursive=recursive, dry_run=dry_run, move=True)
 
 
@@ -206,6 +212,7 @@ def presign(session: Session, uri: str, expires: str, method: str) -> None:
 
 
 def _copy(session: Session, sources: tuple[str, ...], target: str, *, recursive: bool, **how: bool) -> int:
+    from cloud_ml.cli.storage_checks import check_folders, check_plan
     from cloud_ml.cli.storage_copy import perform
     from cloud_ml.cli.storage_plan import is_remote, plan
 
@@ -214,7 +221,10 @@ def _copy(session: Session, sources: tuple[str, ...], target: str, *, recursive:
         raise click.UsageError("SOURCE or TARGET is a URI such as fds://bucket/path: copy local files with cp itself")
     if "-" in (*sources, target):
         return _pipe(store, sources, target)
+    if recursive:
+        check_folders(sources, target)
     made = plan(store, sources, target, recursive=recursive)
+    check_plan(made)
     return perform(store, made, **how)
 
 

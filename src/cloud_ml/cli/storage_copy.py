@@ -13,10 +13,12 @@ from typing import TYPE_CHECKING
 from cloud_ml.cli.figures import size as readable
 from cloud_ml.cli.output import note
 from cloud_ml.cli.progress import bar
+from cloud_ml.cli.storage_move import remove_source
 from cloud_ml.cli.storage_plan import Item, Plan
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 
 if TYPE_CHECKING:
+    from cloud_ml.models.storage import StoredObject
     from cloud_ml.sdk.storage import Storage
 
 _FAILED = 1
@@ -52,7 +54,7 @@ def perform(store: Storage, plan: Plan, *, update: bool = False, dry_run: bool =
         plan: What to copy.
         update: Leave out what is there already, by size and digest.
         dry_run: Only say what would be done.
-        move: Remove each source that was copied.
+        move: Remove each source once its copy is verified.
     """
     counts: Counter[str] = Counter()
     for place, why in plan.skipped:
@@ -110,19 +112,22 @@ def _one(  # noqa: PLR0917
         return "unchanged"
     if dry_run:
         return "copied"
-    if item.up:
-        store.upload(Path(item.source), item.target, progress=progress)
-    elif item.down:
-        store.download(item.source, _place(item), progress=progress)
-    else:
-        store.copy(item.source, item.target)
-        progress(item.size, item.size)
+    stored = _transfer(store, item, progress)
     if move:
-        if item.up:
-            Path(item.source).unlink()
-        else:
-            store.delete(item.source)
+        remove_source(store, item, stored)
     return "copied"
+
+
+def _transfer(store: Storage, item: Item, progress: Callable[[int, int | None], None]) -> StoredObject | None:
+    """Copy one thing; returns the new object, ``None`` where it is a file."""
+    if item.up:
+        return store.upload(Path(item.source), item.target, progress=progress)
+    if item.down:
+        store.download(item.source, _place(item), progress=progress)
+        return None
+    stored = store.copy(item.source, item.target)
+    progress(item.size, item.size)
+    return stored
 
 
 def _place(item: Item) -> Path:

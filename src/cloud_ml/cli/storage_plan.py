@@ -8,13 +8,14 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from cloud_ml.cli.storage_move import FileVersion
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models.common import check_key, parse_object_uri
 from cloud_ml.sdk.transfers import unreadable
@@ -30,12 +31,17 @@ _SPECIAL = re.compile(r"[*?\[]")
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing to copy. ``size`` in bytes; ``root`` is the folder that a local target must stay in."""
+    """One thing to copy.
+
+    ``size`` in bytes. ``root`` is the folder that a local target must stay in. ``version`` is what the source
+    was when it was planned: the ETag of an object, or the status of a file.
+    """
 
     source: str
     target: str
     size: int
     root: Path | None = None
+    version: str | FileVersion = ""
 
     @property
     def up(self) -> bool:
@@ -77,6 +83,11 @@ def is_pattern(uri: str) -> bool:
     return is_remote(uri) and _SPECIAL.search(uri) is not None
 
 
+def are_several(sources: Sequence[str]) -> bool:
+    """Whether sources may be more than one file or folder, so that each keeps its name below the target."""
+    return len(sources) > 1 or any(is_pattern(one) for one in sources)
+
+
 def matching(store: Storage, pattern: str) -> list[StoredObject]:
     """The objects that match a pattern; an object of just that name goes before.
 
@@ -102,13 +113,13 @@ def plan(store: Storage, sources: tuple[str, ...], target: str, *, recursive: bo
         InvalidRequest: A source or the target makes no sense.
     """
     made = Plan()
-    many = len(sources) > 1 or any(is_pattern(one) for one in sources)
+    many = are_several(sources)
     folder = into if into is not None else many or _is_folder(target)
     for source in sources:
         try:
             if is_pattern(source):
                 for one in matching(store, source):
-                    made.items.append(_item(one.uri, below(target, base_name(one.key)), one.size, target))
+                    made.items.append(_item(one, below(target, base_name(one.key)), target))
             elif is_remote(source):
                 _remote(store, made, source, target, recursive=recursive, folder=folder, many=many)
             else:
@@ -125,18 +136,16 @@ def _remote(store: Storage, made: Plan, source: str, target: str, *, recursive: 
     if not recursive:
         if not where.key or where.key.endswith("/"):
             raise click.UsageError(f"{source} is a folder: copy it with -r")
-        one = store.head(source)
-        made.items.append(_item(source, below(target, base_name(source)) if folder else target, one.size, target))
+        made.items.append(_single(store.head(source), source, target, folder=folder))
         return
     root = source if source.endswith("/") else source + "/"
     base = below(target, base_name(source)) if many else target
     found = False
     for one in store.list_objects(root):
         found = True
-        made.items.append(_item(one.uri, below(base, one.uri.removeprefix(root)), one.size, base))
+        made.items.append(_item(one, below(base, one.uri.removeprefix(root)), base))
     if not found and where.key and not where.key.endswith("/"):
-        one = store.head(source)  # -r of a single object
-        made.items.append(_item(source, below(target, base_name(source)) if folder else target, one.size, target))
+        made.items.append(_single(store.head(source), source, target, folder=folder))  # -r of a single object
     elif not found and where.key:
         raise NotFound(f"there is nothing below {root}", field="source", value=source)
 
@@ -148,7 +157,8 @@ def _local(made: Plan, source: str, target: str, *, recursive: bool, folder: boo
     except OSError as error:
         raise unreadable(path, error) from error
     if stat.S_ISREG(status.st_mode):
-        made.items.append(Item(str(path), below(target, path.name) if folder else target, status.st_size))
+        where = below(target, path.name) if folder else target
+        made.items.append(Item(str(path), where, status.st_size, version=FileVersion.of(status)))
     elif not stat.S_ISDIR(status.st_mode):
         raise InvalidRequest(f"{path} is no plain file (a pipe, a socket or a device)", field="file", value=source)
     elif not recursive:
@@ -156,18 +166,19 @@ def _local(made: Plan, source: str, target: str, *, recursive: bool, folder: boo
     else:
         base = below(target, path.resolve().name) if many else target
         before = len(made.items)
-        for file, relative, size in _walk(path, made):
+        for file, relative, status in _walk(path, made):
             try:
                 check_key("name", relative)
             except InvalidRequest:
                 made.problems.append((str(file), "its name can be no key: see `cloudml storage cp --help`"))
             else:
-                made.items.append(Item(str(file), below(base, relative), size))
+                version = FileVersion.of(status)
+                made.items.append(Item(str(file), below(base, relative), status.st_size, version=version))
         if len(made.items) == before and not made.problems:
             made.skipped.append((source, "there is no file in it, and empty folders are not kept"))
 
 
-def _walk(top: Path, made: Plan) -> Iterator[tuple[Path, str, int]]:
+def _walk(top: Path, made: Plan) -> Iterator[tuple[Path, str, os.stat_result]]:
     """Plain files below ``top``. Links to files count as files; those to folders, which may go in circles, do not."""
 
     def unreadable_folder(error: OSError) -> None:
@@ -187,13 +198,18 @@ def _walk(top: Path, made: Plan) -> Iterator[tuple[Path, str, int]]:
                 made.problems.append((str(file), why))
                 continue
             if stat.S_ISREG(status.st_mode):
-                yield file, file.relative_to(top).as_posix(), status.st_size
+                yield file, file.relative_to(top).as_posix(), status
             else:
                 made.skipped.append((str(file), "no plain file"))
 
 
-def _item(source: str, target: str, size: int, root: str) -> Item:
-    return Item(source, target, size, None if is_remote(target) else Path(root).expanduser())
+def _item(source: StoredObject, target: str, root: str) -> Item:
+    folder = None if is_remote(target) else Path(root).expanduser()
+    return Item(source.uri, target, source.size, folder, source.etag)
+
+
+def _single(found: StoredObject, source: str, target: str, *, folder: bool) -> Item:
+    return _item(found, below(target, base_name(source)) if folder else target, target)
 
 
 def _is_folder(target: str) -> bool:

@@ -15,6 +15,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
+from cloud_ml.errors import PreconditionFailed
 from cloud_ml.models.common import check_key, refuse
 
 if TYPE_CHECKING:
@@ -67,6 +68,16 @@ def check_object_key(key: str) -> str:
     if not key or key.endswith("/"):
         raise refuse("key", key, "a path that is not empty and does not end in '/'")
     return check_key("key", key)
+
+
+def other_version(bucket: str, key: str, etag: str) -> PreconditionFailed:
+    """The error for an object that has another version than ``etag``."""
+    return PreconditionFailed(
+        f"fds://{bucket}/{key} has changed: it no longer has the ETag that If-Match names",
+        field="If-Match",
+        value=etag[:200],
+        hint="read the object again",
+    )
 
 
 def check_range(start: int, length: int | None) -> None:
@@ -201,8 +212,12 @@ class ObjectStore(abc.ABC):
         """
 
     @abc.abstractmethod
-    def delete(self, bucket: str, key: str) -> bool:
-        """Remove the object; returns whether there was one."""
+    def delete(self, bucket: str, key: str, *, etag: str | None = None) -> bool:
+        """Remove the object, with ``etag`` only that version of it; returns whether there was one.
+
+        Raises:
+            PreconditionFailed: The object has another version than ``etag``; it stays.
+        """
 
     def put(self, bucket: str, key: str, content: bytes, *, only_if_absent: bool = False) -> ObjectInfo:
         """Write a small object in one go."""

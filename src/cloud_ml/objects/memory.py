@@ -11,7 +11,16 @@ from datetime import UTC, datetime
 
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models.common import check_bucket, refuse
-from cloud_ml.objects.base import Amount, Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
+from cloud_ml.objects.base import (
+    Amount,
+    Listing,
+    ObjectInfo,
+    ObjectStore,
+    ObjectWriter,
+    check_object_key,
+    check_range,
+    other_version,
+)
 from cloud_ml.objects.memory_multipart import MemoryMultipartUploads
 from cloud_ml.objects.multipart import MultipartUploads
 
@@ -121,10 +130,13 @@ class MemoryObjectStore(ObjectStore):
         found = [one.info.size for key, one in objects.items() if key.startswith(prefix)]
         return Amount(0, 0, complete=False) if stop() else Amount(len(found), sum(found))
 
-    def delete(self, bucket: str, key: str) -> bool:
-        """Remove the object."""
+    def delete(self, bucket: str, key: str, *, etag: str | None = None) -> bool:
+        """Remove the object, or only one version of it."""
         check_object_key(key)
         with self._lock:
+            found = self._bucket(bucket).get(key)
+            if found is not None and etag not in (None, found.info.etag):
+                raise other_version(bucket, key, etag or "")
             return self._bucket(bucket).pop(key, None) is not None
 
     def store(self, bucket: str, key: str, content: bytes, *, only_if_absent: bool) -> ObjectInfo:

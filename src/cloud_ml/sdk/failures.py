@@ -16,7 +16,7 @@ from cloud_ml.sdk.retries import Trouble
 class GoneByNow(errors.NotFound):
     """What was to be deleted is not there, and an earlier try, whose answer was lost, may have been the reason."""
 
-    def __init__(self, told: errors.NotFound) -> None:
+    def __init__(self, told: errors.CloudMlError) -> None:
         hint = "an earlier try, whose answer was lost, may have deleted it"
         super().__init__(told.message, field=told.field, value=told.value, allowed=told.allowed, hint=hint)
 
@@ -32,6 +32,7 @@ _BY_CODE: dict[str, type[errors.CloudMlError]] = {
         errors.NotFound,
         errors.AlreadyExists,
         errors.Conflict,
+        errors.PreconditionFailed,
         errors.TooLarge,
         errors.TryAgain,
         errors.StaleRevision,

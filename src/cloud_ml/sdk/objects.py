@@ -9,6 +9,7 @@ import time
 from collections.abc import Generator
 from contextlib import closing
 
+from cloud_ml.errors import NotFound, PreconditionFailed
 from cloud_ml.models import codec
 from cloud_ml.models.common import check_bucket, parse_object_uri, refuse
 from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
@@ -25,6 +26,11 @@ from cloud_ml.sdk.places import (
     upload_headers,
 )
 from cloud_ml.sdk.transport import Transport
+
+_VERSIONS = 5
+"""How many versions of an object one call of ``delete`` follows while others replace it."""
+_NO_VERSION = "absent"
+"""An ETag that no object has: the server says what is missing, and removes nothing that appears meanwhile."""
 
 
 class Objects:
@@ -159,13 +165,38 @@ class Objects:
             answer.read()
         return repr_digest(answer.headers.get("repr-digest"))
 
-    def delete(self, uri: str) -> None:
-        """Remove an object."""
-        self._delete(object_path(object_uri(uri)))
+    def delete(self, uri: str, *, if_match: str | None = None) -> None:
+        """Remove an object, with ``if_match`` only the version of that ETag.
 
-    def _delete(self, path: str) -> None:
+        The request names the version that it removes. So a retry after a lost answer never removes
+        what somebody else has stored under the key since.
+
+        Raises:
+            PreconditionFailed: The object has another version than ``if_match``, or is replaced all the time.
+        """
+        path = object_path(object_uri(uri))
+        if if_match is not None:
+            self._delete(path, etag=if_match)
+            return
+        for attempt in range(1, _VERSIONS + 1):
+            try:
+                self._delete(path, etag=self._etag(uri))
+            except PreconditionFailed:
+                if attempt == _VERSIONS:
+                    raise
+            else:
+                return
+
+    def _etag(self, uri: str) -> str:
         try:
-            with self._transport.send(Request("DELETE", path)) as answer:
+            return self.head(uri).etag
+        except NotFound:
+            return _NO_VERSION
+
+    def _delete(self, path: str, *, etag: str = "") -> None:
+        headers = {"If-Match": f'"{etag}"'} if etag else {}
+        try:
+            with self._transport.send(Request("DELETE", path, headers=headers)) as answer:
                 answer.read()
         except GoneByNow:
             return

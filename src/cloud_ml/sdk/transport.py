@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cloud_ml.errors import CloudMlError, NotFound, TransportError
+from cloud_ml.errors import CloudMlError, NotFound, PreconditionFailed, TransportError
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.config import Credentials
@@ -95,7 +95,7 @@ class Transport:
         with answer:
             body = answer.read()
         error = self._refusal(answer.status, answer.headers, body)
-        if request.method == "DELETE" and arrived and isinstance(error, NotFound):
+        if request.method == "DELETE" and arrived and isinstance(error, (NotFound, PreconditionFailed)):
             raise GoneByNow(error) from error
         raise error
 

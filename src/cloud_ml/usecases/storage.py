@@ -266,17 +266,20 @@ class Storage:
         self.check_own(org, bucket)
         return self._counted.below(bucket, prefix) if prefix else self._counted.bucket(bucket)
 
-    def delete(self, org: str, bucket: str, key: str, *, once: Once | None = None) -> StoredObject:
-        """Remove an object and return what it was.
+    def delete(
+        self, org: str, bucket: str, key: str, *, etag: str | None = None, once: Once | None = None
+    ) -> StoredObject:
+        """Remove an object, with ``etag`` only that version of it, and return what it was.
 
         Raises:
             NotFound: No such object.
+            PreconditionFailed: The object has another version than ``etag``.
             Unauthenticated: ``once`` was seen before.
         """
         was = self.head(org, bucket, key)
         if once is not None:
             self._store.remember(once)
-        if not self._objects.delete(bucket, key):
+        if not self._objects.delete(bucket, key, etag=etag):
             raise absent(bucket, key)
         return was
 

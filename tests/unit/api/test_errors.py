@@ -18,6 +18,7 @@ STATUSES = {
     "not_found": 404,
     "already_exists": 409,
     "conflict": 409,
+    "precondition_failed": 412,
     "too_large": 413,
     "too_many": 429,
     "damaged": 500,

@@ -229,6 +229,7 @@ def test_a_lost_answer_is_asked_for_again(connect: Connect) -> None:
 _GONE = b'{"error": true, "code": "not_found", "message": "there is no job j", "field": "job_name"}'
 GONE = b"HTTP/1.1 404 Not Found\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n%s" % (len(_GONE), _GONE)
 BAD_GATEWAY = b"HTTP/1.1 502 Bad Gateway\r\ncontent-length: 0\r\n\r\n"
+THERE = b'HTTP/1.1 200 OK\r\netag: "e"\r\nconnection: close\r\ncontent-length: 0\r\n\r\n'
 BUSY = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length: 0\r\n\r\n"
 
 
@@ -247,7 +248,10 @@ def test_what_is_gone_otherwise_was_not_there(method: str, answers: tuple[bytes,
 
 
 def test_a_lost_answer_to_delete_and_cancel_is_no_failure() -> None:
-    with raw_server(b"", GONE, b"", GONE) as raw, CloudMlClient(ACCESS_KEY, SECRET_KEY, f"http://{raw.address}") as one:
+    with (
+        raw_server(THERE, b"", GONE, b"", GONE) as raw,
+        CloudMlClient(ACCESS_KEY, SECRET_KEY, f"http://{raw.address}") as one,
+    ):
         one._transport.sleep = lambda _: None
         one.storage.delete("fds://bucket/k")
         assert one.delete_train_job("j").deleting

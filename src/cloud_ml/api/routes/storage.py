@@ -124,6 +124,9 @@ async def upload(
 
 
 @router.delete("/{bucket}/{key:path}", responses=answers(StoredObject))
-async def delete(here: Here, call: Signed, bucket: str, key: str) -> Response:
-    """Remove an object; the answer says what it was."""
-    return documents.answer(await here.offload(here.storage.delete, call.org, bucket, key, once=call.once))
+async def delete(
+    here: Here, call: Signed, bucket: str, key: str, if_match: Annotated[str | None, Header()] = None
+) -> Response:
+    """Remove an object, with ``If-Match`` only that version of it (412); the answer says what it was."""
+    etag = content.single_etag(if_match)
+    return documents.answer(await here.offload(here.storage.delete, call.org, bucket, key, etag=etag, once=call.once))

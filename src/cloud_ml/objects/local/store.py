@@ -19,6 +19,7 @@ from cloud_ml.objects.local.multipart import LocalMultipartUploads
 from cloud_ml.objects.local.noted import Notes
 from cloud_ml.objects.local.transfer import Chunks, LocalWriter, object_info
 from cloud_ml.objects.local.uploads import Uploads
+from cloud_ml.objects.local.versions import remove_version
 from cloud_ml.objects.multipart import MultipartUploads
 
 
@@ -154,13 +155,19 @@ class LocalObjectStore(ObjectStore):
                 size += status.st_size if status else 0
         return Amount(objects, size)
 
-    def delete(self, bucket: str, key: str) -> bool:
-        """Remove the object, and folders that become empty by it."""
+    def delete(self, bucket: str, key: str, *, etag: str | None = None) -> bool:
+        """Remove the object, or only one version of it, and folders that become empty by it."""
         check_object_key(key)
         *folders, name = tree.key_parts(key)
+
+        def remove(folder: int, name: bytes) -> bool:
+            if etag is None:
+                return tree.remove_file(folder, name)
+            return remove_version(self._uploads, folder, name, bucket=bucket, key=key, etag=etag)
+
         with self._folder(bucket, key, folders) as (top, folder):
             failpoints.here("objects.delete.before")
-            removed = folder is not None and tree.remove_file(folder, name)
+            removed = folder is not None and remove(folder, name)
             failpoints.here("objects.delete.after")
             if removed:
                 emptying.remove_empty(top, folders)

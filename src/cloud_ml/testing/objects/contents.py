@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cloud_ml.errors import InvalidRequest, NotFound
+from cloud_ml.errors import InvalidRequest, NotFound, PreconditionFailed
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.testing.objects.samples import BUCKET, fill, keys
 
@@ -76,6 +76,16 @@ class ContentContract:
         assert store.delete(BUCKET, "a") is True
         assert store.delete(BUCKET, "a") is False
         assert store.head(BUCKET, "a") is None
+
+    def test_only_the_version_that_is_named_is_deleted(self, store: ObjectStore) -> None:
+        old = store.put(BUCKET, "d/a", b"old").etag
+        new = store.put(BUCKET, "d/a", b"new").etag
+        with pytest.raises(PreconditionFailed, match="d/a"):
+            store.delete(BUCKET, "d/a", etag=old)
+        assert store.get(BUCKET, "d/a") == b"new"
+        assert store.delete(BUCKET, "d/a", etag=new) is True
+        assert store.delete(BUCKET, "d/a", etag=new) is False
+        assert store.head(BUCKET, "d/a") is None
 
     def test_a_folder_ends_with_its_last_object(self, store: ObjectStore) -> None:
         fill(store, "a/b/c", "a/d")
