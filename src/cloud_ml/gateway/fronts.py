@@ -26,6 +26,8 @@ UNSAFE = (
     b"/tensorflow.serving.ModelService/HandleReloadConfigRequest",
     b"/inference.GRPCInferenceService/RepositoryModelLoad",
     b"/inference.GRPCInferenceService/RepositoryModelUnload",
+    b"/inference.model_repository.ModelRepositoryService/RepositoryModelLoad",
+    b"/inference.model_repository.ModelRepositoryService/RepositoryModelUnload",
 )
 """Methods that are not repeated once a replica may have begun: they change what is served."""
 STREAMS = (

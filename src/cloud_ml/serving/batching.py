@@ -228,8 +228,7 @@ class Batcher:
         self._learn(batch.tails, rows, took, begun - taken)
         self.runs += 1
         self.rows += rows
-        self.tally.run_s.add(took)
-        self.tally.rows.add(rows)
+        self.tally.count_run(rows, len(batch.requests), begun, took, begun - taken)
         return outcome
 
     def _learn(self, tails: tuple[Shape, ...], rows: int, took: float, copying: float) -> None:
@@ -268,6 +267,7 @@ class Batcher:
 
     def deliver(self, batch: Batch, done: "Outcome | list[Outcome | ServingError]") -> None:
         """Answer everybody."""
+        failed = 0
         if isinstance(done, Outcome):
             first = 0
             for request in batch.requests:
@@ -278,8 +278,12 @@ class Batcher:
                 if isinstance(own, Outcome):
                     self._send(request, own, 0)
                 else:
+                    failed += 1
                     self._fail(request, own)
-        self.tally.request_s.add(time.perf_counter() - batch.since, len(batch.requests))
+        elapsed = time.perf_counter() - batch.since
+        self.tally.request_s.add(elapsed, len(batch.requests))
+        if failed:
+            self.tally.failed_s += failed * elapsed
 
     def _send(self, request: Request, outcome: Outcome, first: int) -> None:
         try:

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import grpc
 import numpy as np
 import pytest
 from google.protobuf import descriptor_pb2, descriptor_pool
+from tritonclient import grpc as triton_grpc
+from tritonclient import http as triton_http
+from tritonclient.utils import InferenceServerException
 
 from cloud_ml.serving.protos import message
 from support.serving import Running, call, model_server, save_linear
@@ -200,3 +205,132 @@ def test_reflection_is_enough_to_call_what_it_shows(linear: Running, generation:
         pool.Add(file)
     assert "ModelInfer" in pool.FindServiceByName("inference.GRPCInferenceService").methods_by_name
     assert answers[2].error_response.error_code == 5
+
+
+def reflected(channel: grpc.Channel, questions: list[Any]) -> list[Any]:
+    """Answers of reflection, in the order of the questions."""
+    talk = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
+    answers = talk(iter([each.SerializeToString() for each in questions]), timeout=20)
+    return [message("grpc.reflection.v1.ServerReflectionResponse").FromString(each) for each in answers]
+
+
+def symbols(files: list[descriptor_pb2.FileDescriptorProto]) -> set[str]:
+    """Every name that a tool may ask for: services, methods, messages, fields, enums and their values."""
+    names: set[str] = set()
+    for file in files:
+        for service in file.service:
+            names |= {f"{file.package}.{service.name}"}
+            names |= {f"{file.package}.{service.name}.{method.name}" for method in service.method}
+        scopes: list[tuple[str, Any, Any]] = [(file.package, file.message_type, file.enum_type)]
+        while scopes:
+            scope, messages, enums = scopes.pop()
+            for enum in enums:
+                names |= {f"{scope}.{enum.name}"}
+                for value in enum.value:
+                    names |= {f"{scope}.{enum.name}.{value.name}", f"{scope}.{value.name}"}
+            for each in messages:
+                names |= {f"{scope}.{each.name}"} | {f"{scope}.{each.name}.{field.name}" for field in each.field}
+                scopes.append((f"{scope}.{each.name}", each.nested_type, each.enum_type))
+    return names
+
+
+def test_reflection_finds_every_service_method_message_field_and_enum_value(linear: Running) -> None:
+    ask = message("grpc.reflection.v1.ServerReflectionRequest")
+    with linear.channel() as channel:
+        services = [each.name for each in reflected(channel, [ask(list_services="")])[0].list_services_response.service]
+        found = reflected(channel, [ask(file_containing_symbol=each) for each in services])
+        files = {each for answer in found for each in answer.file_descriptor_response.file_descriptor_proto}
+        names = sorted(symbols([descriptor_pb2.FileDescriptorProto.FromString(each) for each in files]))
+        assert {"inference.GRPCInferenceService.ModelConfig", "tensorflow.DataType.DT_FLOAT"} <= set(names)
+        answers = reflected(channel, [ask(file_containing_symbol=name) for name in names])
+        unknown = [name for name, answer in zip(names, answers, strict=True) if answer.HasField("error_response")]
+        assert unknown == []
+        for name in ("inference.GRPCInferenceService.None", "tensorflow.DataType.NONE", "", "inference"):
+            assert reflected(channel, [ask(file_containing_symbol=name)])[0].error_response.error_code == 5, name
+
+
+def test_triton_reads_the_configuration(linear: Running) -> None:
+    with triton_grpc.InferenceServerClient(f"127.0.0.1:{linear.port}") as client:
+        config = client.get_model_config("linear", "1").config
+        assert (config.name, config.platform, config.max_batch_size) == ("linear", "onnxruntime_onnx", 1024)
+        assert [(each.name, each.data_type, list(each.dims)) for each in config.input] == [("x", 11, [])]
+        assert [(each.name, each.data_type, list(each.dims)) for each in config.output] == [("y", 11, [])]
+        with pytest.raises(InferenceServerException, match="no model 'other'"):
+            client.get_model_config("other")
+    with triton_http.InferenceServerClient(f"127.0.0.1:{linear.port}") as client:
+        assert client.get_model_config("linear", "1") == {
+            "name": "linear", "platform": "onnxruntime_onnx", "backend": "cloud-ml", "max_batch_size": 1024,
+            "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": []}],
+            "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": []}],
+        }  # fmt: skip
+
+
+def test_triton_reads_statistics_of_what_was_asked(tmp_path: Path) -> None:
+    """Counts, and durations that fit each other, over both protocols."""
+    for version in ("1", "2"):
+        save_linear(tmp_path / "linear" / version)
+    every = f'name: "linear" base_path: "{tmp_path}/linear" model_version_policy {{ all {{}} }}'
+    (tmp_path / "models").write_text(f"model_config_list {{ config {{ {every} }} }}")
+    address = "127.0.0.1:{}"
+    with model_server("--model_config_file", str(tmp_path / "models")) as running:
+        rest = triton_http.InferenceServerClient(address.format(running.port))
+        rpc = triton_grpc.InferenceServerClient(address.format(running.port))
+        with rest, rpc, running.channel() as channel:
+            before = rest.get_inference_statistics("linear", "2")["model_stats"][0]
+            begun = time.time() * 1000
+            for rows in (1, 3, 3):
+                infer(channel, infer_request([1.0] * rows))
+            told = rest.get_inference_statistics("linear", "2")["model_stats"]
+            assert len(told) == 1
+            after = told[0]
+            assert (after["name"], after["version"]) == ("linear", "2")
+            assert after["inference_count"] - before["inference_count"] == 7
+            assert after["execution_count"] - before["execution_count"] == 3
+            assert begun - 1000 < after["last_inference"] <= time.time() * 1000 + 1000
+            stats = after["inference_stats"]
+            assert stats["success"]["count"] - before["inference_stats"]["success"]["count"] == 3
+            assert stats["fail"] == {"count": 0, "ns": 0}
+            parts = sum(stats[part]["ns"] for part in ("queue", "compute_input", "compute_infer", "compute_output"))
+            assert 0 < stats["compute_infer"]["ns"] < parts <= stats["success"]["ns"] + 4
+            runs = {each["batch_size"]: each["compute_infer"]["count"] for each in after["batch_stats"]}
+            assert runs[3] == 2
+            assert sum(runs.values()) == after["execution_count"]
+
+            same = rpc.get_inference_statistics("linear", "2", as_json=True)["model_stats"][0]
+            assert same["inference_count"] == str(after["inference_count"])
+            assert same["inference_stats"]["success"] == {
+                "count": str(stats["success"]["count"]), "ns": str(stats["success"]["ns"]),
+            }  # fmt: skip
+            listed = rest.get_inference_statistics()["model_stats"]
+            assert [(each["name"], each["version"]) for each in listed] == [("linear", "1"), ("linear", "2")]
+            assert len(rpc.get_inference_statistics().model_stats) == 2
+            assert len(rpc.get_inference_statistics("linear").model_stats) == 2
+            for client in (rest, rpc):
+                with pytest.raises(InferenceServerException, match="no model 'other'"):
+                    client.get_inference_statistics("other")
+                with pytest.raises(InferenceServerException, match="version 9 of model 'linear'"):
+                    client.get_inference_statistics("linear", "9")
+
+
+def mlserver(channel: grpc.Channel, method: str, **fields: Any) -> Any:
+    package = "inference.model_repository"
+    request = message(f"{package}.{method}Request")(**fields)
+    return call(channel, f"/{package}.ModelRepositoryService/{method}", request, f"{package}.{method}Response")
+
+
+def test_mlservers_repository_lists_and_changes_models_where_callers_may(linear: Running, controlled: Running) -> None:
+    with linear.channel() as channel:
+        (listed,) = mlserver(channel, "RepositoryIndex").models
+        assert (listed.name, listed.version, listed.state) == ("linear", "1", "READY")
+        for method in ("RepositoryModelLoad", "RepositoryModelUnload"):
+            with pytest.raises(grpc.RpcError, match="--allow_model_control") as caught:
+                mlserver(channel, method, model_name="linear")
+            assert caught.value.code() is grpc.StatusCode.FAILED_PRECONDITION
+        with pytest.raises(grpc.RpcError, match="there is no repository 'x'"):
+            mlserver(channel, "RepositoryIndex", repository_name="x")
+    with controlled.channel() as channel:
+        mlserver(channel, "RepositoryModelUnload", model_name="linear")
+        assert not oip(channel, "ModelReady", name="linear").ready
+        assert not mlserver(channel, "RepositoryIndex", ready=True).models
+        mlserver(channel, "RepositoryModelLoad", model_name="linear")
+        assert oip(channel, "ModelReady", name="linear").ready

@@ -12,6 +12,8 @@ from cloud_ml.serving.grpc.open_inference import SERVICE as OPEN_INFERENCE
 from cloud_ml.serving.grpc.open_inference import OpenInference
 from cloud_ml.serving.grpc.prediction import Prediction
 from cloud_ml.serving.grpc.reflection import Reflection
+from cloud_ml.serving.grpc.repository import MLSERVER as MLSERVER_REPOSITORY
+from cloud_ml.serving.grpc.repository import Repository
 from cloud_ml.serving.grpc.service import Method
 from cloud_ml.serving.grpc.streams import StreamMethod
 from cloud_ml.serving.table import ModelTable
@@ -40,9 +42,11 @@ def all_methods(table: ModelTable, keeper: Keeper, *, control: bool) -> Methods:
         PREDICTION,
         MODELS,
         OPEN_INFERENCE,
+        MLSERVER_REPOSITORY,
         HEALTH,
         *(f"{REFLECTION}.{each}.ServerReflection" for each in GENERATIONS),
     ]
+    mlserver = Repository(MLSERVER_REPOSITORY.rpartition(".")[0], keeper, control=control)
     health = Health(keeper, frozenset(names))
     unary: dict[str, Method] = {
         f"/{PREDICTION}/Predict": Prediction(table).predict,
@@ -50,6 +54,7 @@ def all_methods(table: ModelTable, keeper: Keeper, *, control: bool) -> Methods:
         **methods_of(PREDICTION, {**inference.handlers, **models.prediction}),
         **methods_of(MODELS, models.service),
         **methods_of(OPEN_INFERENCE, OpenInference(table, keeper, control=control).handlers),
+        **methods_of(MLSERVER_REPOSITORY, mlserver.handlers),
         **methods_of(HEALTH, health.handlers),
     }
     streams: dict[str, StreamMethod] = {f"/{HEALTH}/Watch": health.watch}

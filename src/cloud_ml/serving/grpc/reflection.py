@@ -1,13 +1,14 @@
 """gRPC's server reflection: which services there are and what their messages look like, for tools like grpcurl."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 from google.protobuf import descriptor
 
 from cloud_ml.serving.grpc.messages import parsed
 from cloud_ml.serving.grpc.streams import GrpcStream, StreamMethod, Talk
-from cloud_ml.serving.protos import message, pool
+from cloud_ml.serving.protos import files, message, pool
 
 _NOT_FOUND, _UNIMPLEMENTED = 5, 12
 
@@ -41,7 +42,7 @@ class Reflection:
 
     def _file(self, kind: str, name: str, made: Any) -> None:
         try:
-            find = pool().FindFileByName if kind == "file_by_filename" else pool().FindFileContainingSymbol
+            find = pool().FindFileByName if kind == "file_by_filename" else _file_of_symbol
             found = find(name)
         except KeyError:
             _refuse(made, _NOT_FOUND, f"{name!r} is not known here")
@@ -60,6 +61,37 @@ class _Talk(Talk):
 
     def ended(self) -> None:
         self._stream.finish()
+
+
+def _file_of_symbol(name: str) -> descriptor.FileDescriptor:
+    """The file that has a symbol.
+
+    Raises:
+        KeyError: where no file has it.
+    """
+    file = _members().get(name)
+    return pool().FindFileByName(file) if file is not None else pool().FindFileContainingSymbol(name)
+
+
+@cache
+def _members() -> dict[str, str]:
+    """Files by the symbols that the pool does not find: methods, and values of enums below the enum's own name.
+
+    protobuf's scope of a value is that of its enum; tools also ask for it as a member of the enum.
+    """
+    found: dict[str, str] = {}
+    for file in files().file:
+        for service in file.service:
+            for method in service.method:
+                found[f"{file.package}.{service.name}.{method.name}"] = file.name
+        scopes: list[tuple[str, Any]] = [(file.package, file)]
+        while scopes:
+            scope, described = scopes.pop()
+            for enum in described.enum_type:
+                found |= {f"{scope}.{enum.name}.{value.name}": file.name for value in enum.value}
+            nested = described.message_type if described is file else described.nested_type
+            scopes += [(f"{scope}.{each.name}", each) for each in nested]
+    return found
 
 
 def _with_imports(file: descriptor.FileDescriptor) -> list[descriptor.FileDescriptor]:

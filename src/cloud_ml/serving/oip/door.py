@@ -1,8 +1,7 @@
 """The paths below ``/v2``."""
 
 import re
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Mapping
 
 import orjson
 
@@ -12,17 +11,16 @@ from cloud_ml.serving.errors import BadRequest, NotNow, NotReady, ServingError
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.loaded import LoadedVersion
+from cloud_ml.serving.oip import model_documents, statistics
 from cloud_ml.serving.oip.infer import Infer
+from cloud_ml.serving.oip.model_documents import Document
 from cloud_ml.serving.rest.service import Answer, decoded
-from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE
-from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.table import Choice, ModelTable
-from cloud_ml.serving.versions.decide import STATES, Phase
 from cloud_ml.serving.versions.keeper import Done, Keeper
 
-_MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/(\d{1,19}))?(?:/(infer|ready|config))?")
+_MODEL = re.compile(r"/v2/models/([^/]+)(?:/versions/(\d{1,19}))?(?:/(infer|ready|config|stats))?")
 _CHANGE = re.compile(r"/v2/repository/models/([^/]+)/(load|unload)")
-EXTENSIONS = ("binary_tensor_data", "model_configuration", "model_repository")
+EXTENSIONS = ("binary_tensor_data", *model_documents.EXTENSIONS)
 
 
 class OpenInferenceDoor:
@@ -32,10 +30,11 @@ class OpenInferenceDoor:
         self._table = table
         self._keeper = keeper
         self._control = control
-        self._plain = {
+        self._plain: dict[tuple[str, str], Answer] = {
             ("GET", "/v2"): self._server,
             ("GET", "/v2/health/live"): self._live,
             ("GET", "/v2/health/ready"): self._ready,
+            ("GET", "/v2/models/stats"): _Statistics(table, Choice("")),
             ("POST", "/v2/repository/index"): self._index,
         }
 
@@ -64,6 +63,8 @@ class OpenInferenceDoor:
             return None
         if verb == "ready":
             return _ModelReady(self._table, choice)
+        if verb == "stats":
+            return _Statistics(self._table, choice)
         return _About(self._table, choice, _metadata if verb is None else _config)
 
     def _server(self, call: HttpCall, _body: bytes) -> None:
@@ -82,17 +83,7 @@ class OpenInferenceDoor:
 
     def _index(self, call: HttpCall, body: bytes) -> None:
         only_ready = document(body).get("ready", False) is True if body else False
-        told: list[dict[str, Any]] = []
-        for name in self._keeper.names:
-            statuses = self._keeper.statuses(name)
-            told += [
-                {"name": name, "version": str(each.number), "state": STATES[each.phase], "reason": each.message}
-                for each in statuses
-                if each.phase is Phase.AVAILABLE or not only_ready
-            ]
-            if not statuses and not only_ready:
-                told.append({"name": name, "state": "UNAVAILABLE", "reason": self._keeper.why_not(name)})
-        call.json(orjson.dumps(told))
+        call.json(orjson.dumps(model_documents.repository_index(self._keeper, only_ready=only_ready)))
 
 
 def _alive(call: HttpCall, _body: bytes) -> None:
@@ -122,17 +113,33 @@ class _Change:
         self._change(self._name, done)
 
 
+_Describe = Callable[[LoadedVersion, Mapping[int, LoadedVersion]], Document]
+"""A document about a version, given all versions of its model that answer."""
+
+
 class _About:
     """Answers what is known of a version."""
 
-    def __init__(self, table: ModelTable, choice: Choice, tell: Any) -> None:
+    def __init__(self, table: ModelTable, choice: Choice, tell: _Describe) -> None:
         self._table = table
         self._choice = choice
         self._tell = tell
 
     def __call__(self, call: HttpCall, _body: bytes) -> None:
         version = self._table.find(*self._choice)
-        call.json(self._tell(version, self._table.models[version.name].versions))
+        call.json(orjson.dumps(self._tell(version, self._table.models[version.name].versions)))
+
+
+class _Statistics:
+    """Answers what was counted for a version, for every version of a model, or for all models."""
+
+    def __init__(self, table: ModelTable, choice: Choice) -> None:
+        self._table = table
+        self._choice = choice
+
+    def __call__(self, call: HttpCall, _body: bytes) -> None:
+        counted = statistics.of_models(self._table, self._choice.name, self._choice.number)
+        call.json(orjson.dumps({"model_stats": counted}))
 
 
 class _ModelReady:
@@ -152,44 +159,9 @@ class _ModelReady:
             call.json(orjson.dumps({"name": version.name, "ready": True}))
 
 
-def _usual(version: LoadedVersion) -> Signature:
-    """The signature that is told of where only one can be."""
-    signatures = version.model.signatures
-    return signatures.get(DEFAULT_SIGNATURE) or next(iter(signatures.values()))
+def _metadata(version: LoadedVersion, versions: Mapping[int, LoadedVersion]) -> Document:
+    return model_documents.model_metadata(version, versions)
 
 
-def _metadata(version: LoadedVersion, versions: Any) -> bytes:
-    signature = _usual(version)
-
-    def tensor(spec: TensorSpec) -> dict[str, Any]:
-        return {"name": spec.name, "datatype": spec.dtype.oip or str(spec.dtype), "shape": spec.shape or [-1]}
-
-    return orjson.dumps(
-        {
-            "name": version.name,
-            "versions": [str(number) for number in sorted(versions)],
-            "platform": version.platform,
-            "inputs": [tensor(spec) for spec in signature.inputs],
-            "outputs": [tensor(spec) for spec in signature.outputs],
-        }
-    )
-
-
-def _config(version: LoadedVersion, _versions: Any) -> bytes:
-    signature = _usual(version)
-
-    def tensor(spec: TensorSpec) -> dict[str, Any]:
-        shape = list(spec.shape or [-1])
-        datatype = {"BYTES": "STRING"}.get(spec.dtype.oip or "", spec.dtype.oip)
-        return {"name": spec.name, "data_type": f"TYPE_{datatype}", "dims": shape[signature.batched :]}
-
-    return orjson.dumps(
-        {
-            "name": version.name,
-            "platform": version.platform,
-            "backend": "cloud-ml",
-            "max_batch_size": version.max_batch_rows if signature.batched else 0,
-            "input": [tensor(spec) for spec in signature.inputs],
-            "output": [tensor(spec) for spec in signature.outputs],
-        }
-    )
+def _config(version: LoadedVersion, _versions: Mapping[int, LoadedVersion]) -> Document:
+    return model_documents.model_config(version)

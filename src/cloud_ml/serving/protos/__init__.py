@@ -12,13 +12,18 @@ from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 
 @cache
-def pool() -> descriptor_pool.DescriptorPool:
-    """Every file that this server speaks."""
-    files = descriptor_pb2.FileDescriptorSet.FromString(
+def files() -> descriptor_pb2.FileDescriptorSet:
+    """Every file that this server speaks, with what it imports."""
+    return descriptor_pb2.FileDescriptorSet.FromString(
         resources.files(__package__).joinpath("descriptors.bin").read_bytes()
     )
+
+
+@cache
+def pool() -> descriptor_pool.DescriptorPool:
+    """The files, linked."""
     made = descriptor_pool.DescriptorPool()
-    for each in files.file:
+    for each in files().file:
         made.Add(each)
     return made
 
