@@ -9,11 +9,14 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cloud_ml.engines.local import confined_call
+from cloud_ml.engines.local.launch import Fence
 from cloud_ml.environments.base import Bind
 from cloud_ml.environments.process import run
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 EXAMPLES = REPOSITORY / "examples"
+OPEN_FENCE = Fence(bwrap="", init="", seat="", filter=None, user=None)
 
 
 def environment_home() -> Path:
@@ -42,6 +45,11 @@ class OpenSandbox:
         self.commands.append(list(command))
         assert all(Path(bind.source).exists() for bind in (*read_only, *writable))
         return run(command, environment=environment, timeout_s=timeout_s, output=output, folder=writable[0].source)
+
+    def call(
+        self, function: Callable[[], None], *, folder: Path, inputs: Sequence[int], timeout_s: float, small: bool
+    ) -> int | None:
+        return confined_call.run(OPEN_FENCE, function, folder=folder, inputs=inputs, group=None, timeout_s=timeout_s)
 
 
 def pack(folder: Path, target: Path, top: str = "trainer-1.0") -> Path:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -132,6 +132,11 @@ class _NoSandbox(Sandbox):
         output: Output,
     ) -> int:
         raise AssertionError(command)
+
+    def call(
+        self, function: Callable[[], None], *, folder: Path, inputs: Sequence[int], timeout_s: float, small: bool
+    ) -> int | None:
+        raise AssertionError(function)
 
 
 def main() -> int:

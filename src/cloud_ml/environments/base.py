@@ -104,6 +104,23 @@ class Sandbox(Protocol):
         Without isolation on this machine, targets are ignored and sources are used as they are.
         """
 
+    def call(
+        self, function: Callable[[], None], *, folder: Path, inputs: Sequence[int], timeout_s: float, small: bool
+    ) -> int | None:
+        """Run a function of ours that reads a tenant's bytes, in a forked process with the tenant's user and limits.
+
+        The function sees ``folder`` as its working folder, writes there only, and has the descriptors in
+        ``inputs``. ``small`` says that its work is short whatever the bytes are.
+
+        Returns:
+            Its exit code, negative for a signal; ``None`` where a forked process cannot be fenced like a command.
+
+        Raises:
+            TimeoutError: It did not end within ``timeout_s`` seconds.
+            OSError: It could not be started.
+        """
+        ...
+
     @property
     def isolated(self) -> bool:
         """Whether processes see targets (True) or sources (False)."""

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import ast
+import itertools
 import re
-import warnings
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cloud_ml.environments import source_files, source_scan
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.requirements import Requirement, normalised
 from cloud_ml.environments.runtime import Runtime
@@ -30,10 +30,8 @@ _MODERN = re.compile(
     r"(?:GradientTape|function|Module|config\..+|distribute\..+|random\.(?:set_seed|Generator(?:\..+)?)"
     r"|summary\.create_file_writer|optimizers\..+|saved_model\.(?:save|load)|data\.AUTOTUNE|compat(?:\..+)?)"
 )
-_TEXT_IMPORT = re.compile(rb"^[ \t]*(?:import|from)[ \t]+([A-Za-z_]\w*)", re.MULTILINE)
-_KERAS_BACKEND = re.compile(rb"""KERAS_BACKEND["']\s*\]?\s*[=,]\s*["'](jax|torch)["']""")
-_PACKAGES = 1000
-_TEXT_NAME = re.compile(r"\b(?:tf|tensorflow)\.([A-Za-z_][\w.]*)")
+_KERAS_BACKEND = re.compile(rb"""KERAS_BACKEND["'] {0,8}\]? {0,8}[=,] {0,8}["'](jax|torch)["']""")
+_PACKAGES, _SHOWN = 1000, 20
 
 
 @dataclass(frozen=True)
@@ -43,7 +41,7 @@ class Findings:
     ``packages`` are the top-level modules it imports, and the backend of Keras that it names. ``classic``
     and ``modern`` are names of TensorFlow that exist only in its first or its second version, each with
     where it was met (``task.py:12``).
-    ``unreadable`` are files this Python cannot parse.
+    ``unreadable`` are files for Python 2.
     """
 
     packages: tuple[str, ...] = ()
@@ -113,87 +111,31 @@ def _is_classic(specifier: str) -> bool:
 
 
 def read(folder: Path) -> Findings:
-    """Read the Python files below ``folder``; links are not followed, huge files are passed over."""
+    """Read the Python files below ``folder``, in linear time; links are not followed, huge files are passed over."""
     packages: set[str] = set()
     classic: list[str] = []
     modern: list[str] = []
     unreadable: list[str] = []
     for name, text in sources(folder):
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(text)
-        except (SyntaxError, ValueError, RecursionError, MemoryError):
-            imports, uses = _from_text(text)
+        found = source_scan.scan(text)
+        if found.python_2:
             unreadable.append(name)
-        else:
-            imports, uses = _from_tree(tree)
-        packages |= imports
-        packages.update(name.decode() for name in _KERAS_BACKEND.findall(text))
-        for used, line in uses:
+        packages |= found.imports
+        packages.update(backend.decode() for backend in _KERAS_BACKEND.findall(text))
+        for used, line in found.uses:
             if _MODERN.fullmatch(used):
                 modern.append(f"tf.{used} in {name}:{line}")
             elif _CLASSIC.fullmatch(used):
                 classic.append(f"tf.{used} in {name}:{line}")
-    return Findings(
-        tuple(sorted(packages)[:_PACKAGES]), tuple(classic[:20]), tuple(modern[:20]), tuple(unreadable[:20])
-    )
+        del classic[_SHOWN:], modern[_SHOWN:], unreadable[_SHOWN:]
+    return Findings(tuple(sorted(packages)[:_PACKAGES]), tuple(classic), tuple(modern), tuple(unreadable))
 
 
 def sources(folder: Path) -> Iterator[tuple[str, bytes]]:
     """Names and texts of the Python files below ``folder``; links are not followed, huge files are passed over."""
     left = _ALL_BYTES
-    files = (path for path in sorted(folder.rglob("*.py")) if path.is_file() and not path.is_symlink())
-    for _, path in zip(range(_FILES), files, strict=False):
-        with path.open("rb") as file:
+    for name in itertools.islice(source_files.python_files(folder), _FILES):
+        with (folder / name).open("rb") as file:
             text = file.read(_FILE_BYTES + 1)
         if len(text) <= _FILE_BYTES and (left := left - len(text)) > 0:
-            yield path.relative_to(folder).as_posix(), text
-
-
-def _from_tree(tree: ast.AST) -> tuple[set[str], list[tuple[str, int]]]:
-    """Modules imported, and dotted names used of TensorFlow with their lines."""
-    imports: set[str] = set()
-    aliases: set[str] = set()
-    uses: list[tuple[str, int]] = []
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            for alias in node.names:
-                top, _, rest = alias.name.partition(".")
-                imports.add(top)
-                if top == "tensorflow" and (not rest or not alias.asname):
-                    aliases.add(alias.asname or top)
-                if top == "tensorflow" and rest:
-                    uses.append((rest, node.lineno))
-        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
-            top, _, rest = node.module.partition(".")
-            imports.add(top)
-            if top == "tensorflow":
-                uses.extend((f"{rest}.{alias.name}" if rest else alias.name, node.lineno) for alias in node.names)
-    uses.extend(_attributes(tree, aliases))
-    return imports, sorted(uses, key=lambda use: use[1])
-
-
-def _attributes(tree: ast.AST, aliases: set[str]) -> Iterator[tuple[str, int]]:
-    """Dotted names that begin at one of ``aliases``: ``train.Saver`` for ``tf.train.Saver``."""
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Attribute):
-            parts: list[str] = []
-            step: ast.expr = node
-            while isinstance(step, ast.Attribute):
-                parts.append(step.attr)
-                step = step.value
-            if isinstance(step, ast.Name) and step.id in aliases:
-                yield ".".join(reversed(parts)), node.lineno
-
-
-def _from_text(text: bytes) -> tuple[set[str], list[tuple[str, int]]]:
-    """The same from text that is no Python of today."""
-    source = text.decode("utf-8", "replace")
-    imports = {name.decode() for name in _TEXT_IMPORT.findall(text)}
-    uses = [
-        (used, number)
-        for number, line in enumerate(source.splitlines(), 1)
-        for used in _TEXT_NAME.findall(line.split("#", 1)[0])
-    ]
-    return imports, uses
+            yield name, text

@@ -99,8 +99,8 @@ def write_json(path: Path, document: Any) -> None:
     work.replace(path)
 
 
-def read_json(path: Path) -> Any:
-    """The document at ``path``; None if it is absent, damaged, too large, or not a plain file.
+def read_json(path: Path, limit_bytes: int = _LIMIT) -> Any:
+    """The document at ``path``; None if it is absent, damaged, over ``limit_bytes``, or not a plain file.
 
     Safe on a folder that a tenant could write to: links are not followed.
     """
@@ -110,10 +110,10 @@ def read_json(path: Path) -> Any:
         return None
     with os.fdopen(descriptor, "rb") as file:
         facts = os.fstat(descriptor)
-        if not stat.S_ISREG(facts.st_mode) or facts.st_size > _LIMIT:
+        if not stat.S_ISREG(facts.st_mode) or facts.st_size > limit_bytes:
             return None
         try:
-            return json.loads(file.read())
+            return json.loads(file.read(limit_bytes))
         except (ValueError, RecursionError):
             return None
 

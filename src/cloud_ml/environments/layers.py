@@ -77,6 +77,7 @@ class Store:
         (out / "site-packages").rename(work / "site-packages")
 
 
+_LINE_BYTES = 8192
 _TOLD = (b"Downloading ", b"Downloaded ", b"Installed ", b"Bytecode compiled ")
 
 
@@ -90,6 +91,9 @@ class _Words(process.Words):
 
     def __call__(self, chunk: bytes) -> None:
         *lines, self._line = (self._line + chunk).split(b"\n")
+        if len(self._line) > _LINE_BYTES:  # a build may print without end, and without a line break
+            lines.append(self._line)
+            self._line = b""
         for line in lines:
             if line.strip().startswith(_TOLD):
                 self._log(line.strip() + b"\n")

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from cloud_ml.environments import source_files
 from cloud_ml.environments.base import EnvironmentFailed
 
 _SHOWN = 8
@@ -19,7 +20,7 @@ def check(module: str | None, site: Path, layers: Iterable[Path]) -> None:
     Raises:
         EnvironmentFailed: ``TrainerInvalid``; the message names what there is.
     """
-    if not module or any(site.glob("*.pth")):
+    if not module or source_files.has_name(site, suffix=".pth"):
         return
     parts = module.split(".")
     if parts[0] in sys.stdlib_module_names:
@@ -32,7 +33,7 @@ def check(module: str | None, site: Path, layers: Iterable[Path]) -> None:
     if not any(_is_there(folder, parts) for folder in (site, *layers)):
         raise EnvironmentFailed("TrainerInvalid", f"the trainer has no module {module}{_offer(site)}")
     folder = site.joinpath(*parts)
-    if (folder / "__init__.py").is_file() and not any(folder.glob("__main__.*")):
+    if (folder / "__init__.py").is_file() and not source_files.has_name(folder, prefix="__main__."):
         raise EnvironmentFailed(
             "TrainerInvalid",
             f"the module {module} is a package without a __main__.py, so it cannot be run{_offer(site)}",
@@ -47,12 +48,12 @@ def _offer(site: Path) -> str:
 
 def _modules(site: Path) -> Iterator[str]:
     """Names of the modules below ``site`` that may be run, packages of the trainer's before all else."""
-    for file in sorted(site.rglob("*.py"), key=lambda path: (len(path.parts), path)):
-        parts = file.relative_to(site).with_suffix("").parts
+    for file in sorted(source_files.python_files(site), key=lambda path: (path.count("/"), path)):
+        parts = file.removesuffix(".py").split("/")
         if parts[-1] not in ("__init__", "setup") and all(part.isidentifier() for part in parts):
             yield ".".join(parts[:-1] if parts[-1] == "__main__" else parts)
 
 
 def _is_there(site: Path, parts: list[str]) -> bool:
     place = site.joinpath(*parts)
-    return place.is_dir() or any(place.parent.glob(f"{place.name}.*"))
+    return place.is_dir() or source_files.has_name(place.parent, prefix=f"{place.name}.")

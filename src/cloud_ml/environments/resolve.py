@@ -13,9 +13,12 @@ from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.interpreter import Interpreter
 from cloud_ml.environments.requirements import Requirement, locked, normalised, parse, without_secrets
 from cloud_ml.environments.runtime import Runtime
+from cloud_ml.environments.source_files import read_text
 from cloud_ml.environments.uv import Uv
 from cloud_ml.environments.versions import satisfies
 
+LOCK_BYTES = 4 << 20
+"""Of a lock: 200 packages with the hashes of all their files take half a megabyte."""
 _RETRIED = re.compile(r"Request failed after \d+ retries")
 
 
@@ -151,22 +154,23 @@ def ask(question: Question, *, uv: Uv, interpreter: Interpreter, folder: Path, o
 
 def read_lock(path: Path) -> str | None:
     """The text of a lock that a tenant's process may have written: a plain file of sane size, or None."""
-    if path.is_symlink() or not path.is_file() or path.stat().st_size > 16 * 1024 * 1024:
+    try:
+        return read_text(path, LOCK_BYTES)
+    except (OSError, ValueError):
         return None
-    return path.read_text("utf-8", "replace")
 
 
 def entries(lock: str) -> dict[str, str]:
     """Name to the lock's whole entry, hashes and all."""
-    found: dict[str, str] = {}
-    name = ""
+    found: dict[str, list[str]] = {}
+    entry: list[str] = []
     for line in lock.splitlines(keepends=True):
         if line[:1].isspace():
-            found[name] += line
+            entry.append(line)
         elif line.strip() and not line.startswith("#"):
-            name = next(iter(locked(line)), line.split(" ", 1)[0])
-            found[name] = line
-    return found
+            entry = [line]
+            found[next(iter(locked(line)), line.split(" ", 1)[0])] = entry
+    return {name: "".join(lines) for name, lines in found.items()}
 
 
 def pins(lock: str) -> tuple[str, ...]:

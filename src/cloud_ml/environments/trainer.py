@@ -1,31 +1,37 @@
 """Trainers: from an uploaded file to a folder for the path and what is known about it.
 
-===================================  =================================================================
+===================================  ==========================================================================
 what was uploaded                    what happens
-===================================  =================================================================
-a wheel                              laid out by our own member rules; none of its code runs
+===================================  ==========================================================================
+a wheel                              laid out by our own member rules in a process that has the tenant's user and
+                                     limits; none of its code runs
 an sdist (tar, zip) with a build     built in the tenant's sandbox, once for the same bytes
 a packed folder without a build      its modules go on the path; ``requirements.txt`` counts
 one ``.py`` file                     a module of that name
-===================================  =================================================================
+===================================  ==========================================================================
 """
 
 from __future__ import annotations
 
+import os
+import signal
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from cloud_ml.environments import detect, inside, interpreter, process, wheels
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Sandbox
-from cloud_ml.environments.bytecode import compile_modules
+from cloud_ml.environments.builder import wheel
 from cloud_ml.environments.files import digest_of, is_real_folder, make_once, read_json, write_json
 from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.removing import remove
-from cloud_ml.environments.unpacking import unpack
 
-_FORMAT = 3
+_FORMAT = 4
+_SMALL_BYTES = 1 << 20
+"""A smaller archive unpacks to 200 MiB at most, which takes less than a second."""
+REPORT_BYTES = 1 << 20
+"""Of a report on a trainer, which the tenant's own code may have written."""
 
 
 @dataclass(frozen=True)
@@ -86,14 +92,32 @@ class Workshop:
             self._build(work, request, file, name)
 
     def _lay_out_wheel(self, work: Path, file: Path, name: str) -> None:
+        """Lay a wheel out as the tenant's user, within limits: its names, numbers and code are a tenant's."""
         wheels.check_tags(name, interpreter.own())
-        unpack(file, name, work / "wheel")
-        (work / "site").mkdir()
-        distribution = wheels.layout(work / "wheel", work / "site")
-        remove(work / "wheel")
-        compile_modules(work / "site")
-        report = asdict(distribution) | {"notices": [], "findings": asdict(detect.read(work / "site"))}
-        write_json(work / "report.json", report)
+        out = work / "out"
+        out.mkdir()
+        words = process.Words()
+        try:
+            code = self._call_on_wheel(out, file, name)
+        except OSError as error:
+            raise EnvironmentFailed("EnvironmentFailed", f"the trainer cannot be read: {error}") from error
+        if code is None:
+            arguments = [str(file), name, str(out)]
+            code = inside.call(
+                self.sandbox, "wheel", arguments, reads=[file], writes=[out], timeout_s=self.timeout_s, output=words
+            )
+        self._take(work, self._report(out, code, words))
+
+    def _call_on_wheel(self, out: Path, file: Path, name: str) -> int | None:
+        with file.open("rb") as archive:
+            small = os.fstat(archive.fileno()).st_size <= _SMALL_BYTES
+            return self.sandbox.call(
+                lambda: wheel.stage(archive.fileno(), name, Path()),
+                folder=out,
+                inputs=[archive.fileno()],
+                timeout_s=self.timeout_s,
+                small=small,
+            )
 
     def _build(self, work: Path, request: EnvironmentRequest, file: Path, name: str) -> None:
         """Build in the sandbox, a second time when the first has told what the build needs."""
@@ -103,6 +127,10 @@ class Workshop:
             if "needs" not in report:
                 break
             needs = tuple(dict.fromkeys((*needs, *_strings(report["needs"]))))
+        self._take(work, report)
+
+    def _take(self, work: Path, report: Mapping[str, Any]) -> None:
+        """Take over the site that a process of the tenant has left in ``work/out``."""
         if not is_real_folder(work / "out" / "site") or "name" not in report:
             raise EnvironmentFailed("EnvironmentFailed", "the trainer's build needs more than it says")
         write_json(work / "report.json", report)
@@ -125,15 +153,29 @@ class Workshop:
             timeout_s=self.timeout_s,
             output=words,
         )
-        report = read_json(out / "report.json")
+        return self._report(out, code, words)
+
+    def _report(self, out: Path, code: int, words: process.Words) -> Mapping[str, Any]:
+        """What a process of the tenant has told, whatever it is.
+
+        Raises:
+            EnvironmentFailed: It tells of an error, or did not come to its end.
+        """
+        report = read_json(out / "report.json", REPORT_BYTES)
         if code or not isinstance(report, dict):
             self.log(words.kept)
-            raise EnvironmentFailed("EnvironmentFailed", f"the trainer's build ended with exit code {code}")
+            raise EnvironmentFailed("EnvironmentFailed", f"the trainer's build {_ending(code)}")
         if isinstance(error := report.get("error"), dict):
             self.log(words.kept)
             reason = "TrainerInvalid" if error.get("reason") == "TrainerInvalid" else "EnvironmentFailed"
             raise EnvironmentFailed(reason, str(error.get("message"))[:1000])
         return report
+
+
+def _ending(code: int) -> str:
+    if code == -signal.SIGKILL:
+        return "was killed: it needs more memory or time than it may take (engine.tool_memory, engine.tool_timeout_s)"
+    return f"ended with exit code {code}"
 
 
 def _trainer(folder: Path, report: Any) -> Trainer:

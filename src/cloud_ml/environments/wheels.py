@@ -10,11 +10,14 @@ from pathlib import Path
 
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.interpreter import Interpreter
+from cloud_ml.environments.source_files import read_text
 
 LAUNCH = b"#!/bin/sh\n'''exec' \"${VIRTUAL_ENV:-/env}/bin/python\" \"$0\" \"$@\"\n' '''\n"
 """The first lines of a script that runs under the interpreter of whichever job it is called in."""
 
 
+_TEXT_BYTES = 1 << 20
+"""Of a file that describes a wheel, and of a script."""
 _SCRIPT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.+-]*")
 
 
@@ -39,7 +42,7 @@ def layout(unpacked: Path, site: Path) -> Distribution:
     # The format knows no links, and one that stays inside here may lead out from where it is moved to.
     if link := next((entry for entry in unpacked.rglob("*") if entry.is_symlink()), None):
         raise EnvironmentFailed("TrainerInvalid", f"the wheel holds a link: {link.relative_to(unpacked)}")
-    distribution = read_metadata((infos[0] / "METADATA").read_text("utf-8", "replace"))
+    distribution = read_metadata(_text(infos[0] / "METADATA"))
     data = next(iter(unpacked.glob("*.data")), None)
     if data is not None:
         for part in sorted(data.iterdir()):
@@ -52,6 +55,13 @@ def layout(unpacked: Path, site: Path) -> Distribution:
 
 
 _DATA = {"purelib": ".", "platlib": ".", "data": ".", "headers": "include"}
+
+
+def _text(file: Path) -> str:
+    try:
+        return read_text(file, _TEXT_BYTES)
+    except ValueError as error:
+        raise EnvironmentFailed("TrainerInvalid", f"the wheel cannot be read: {error}") from error
 
 
 def _merge(source: Path, target: Path) -> None:
@@ -83,7 +93,7 @@ def make_scripts(site: Path) -> None:
     for script in sorted(folder.glob("*")) if folder.is_dir() else ():
         _make_portable(script)
     for entry_points in sorted(site.glob("*.dist-info/entry_points.txt")):
-        for name, module, attribute in _console_scripts(entry_points.read_text("utf-8", "replace")):
+        for name, module, attribute in _console_scripts(_text(entry_points)):
             folder.mkdir(exist_ok=True)
             _write_script(
                 folder / name,
@@ -98,7 +108,9 @@ def _make_portable(script: Path) -> None:
         first = file.readline(512)
         if not (first.startswith(b"#!") and b"python" in first):
             return
-        body = file.read()
+        body = file.read(_TEXT_BYTES + 1)
+    if len(body) > _TEXT_BYTES:
+        return
     _write_script(script, body)
 
 

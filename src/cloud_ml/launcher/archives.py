@@ -31,7 +31,7 @@ import sys
 import tarfile
 import zipfile
 import zlib
-from typing import IO, Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import IO, Any, Dict, List, NamedTuple, Optional, Tuple, Union
 
 Parts = Tuple[str, ...]
 
@@ -39,6 +39,8 @@ CHUNK = 1 << 16
 BLOCK = 512
 HEADER_LIMIT = 1 << 20
 """Most that tarfile may ask for at once: by the format, a member's "name" could be gigabytes long."""
+PAX_KEYWORDS = 1000
+"""Most keywords that an archive may set for all members that follow: tarfile copies them for each member."""
 FORMATS = "tar, tar.gz, tar.bz2, tar.xz or zip"
 
 _FOLDER, _FILE, _LINK = "folder", "file", "link"
@@ -94,11 +96,11 @@ class Summary(NamedTuple):
 DEFAULT_LIMITS = Limits()
 
 
-def unpack(archive: str, target: str, limits: Limits = DEFAULT_LIMITS, strip: bool = False) -> Summary:
+def unpack(archive: Union[str, int], target: str, limits: Limits = DEFAULT_LIMITS, strip: bool = False) -> Summary:
     """Unpack a tar (plain, gzip, bzip2, xz) or zip (whl) archive; its content tells which it is.
 
     Args:
-        archive: The file.
+        archive: The file, or a descriptor of it, which is closed.
         target: A folder that is empty or absent, and that nobody else writes to meanwhile.
         limits: Caps on what comes out.
         strip: Leave out the top folder if everything lies in a single one.
@@ -361,6 +363,8 @@ def _unpack_tar(tree: _Tree, source: "IO[bytes]") -> None:
         member = tar.next()
         if member is None:
             break
+        if len(tar.pax_headers) > PAX_KEYWORDS:
+            raise ValueError("more than %d keywords for all members" % PAX_KEYWORDS)
         tar.members = []  # type: ignore[attr-defined]  # it would keep all of them for lookups we do not make
         tree.begin(member.name)
         _add_tar_member(tree, tar, member)

@@ -92,7 +92,8 @@ def check(settings: Settings) -> None:
     for name in ("default_memory", "default_disk", "disk_reserve"):
         if size := getattr(settings.engine, name):
             common.check_memory(f"engine.{name}", size)
-    common.check_memory("engine.zygote_memory", settings.engine.zygote_memory)
+    for name in ("zygote_memory", "tool_memory"):
+        common.check_memory(f"engine.{name}", getattr(settings.engine, name))
     _check_network(settings.engine)
     try:
         found = ports_of(settings.gateway.ports)

@@ -189,6 +189,9 @@ class EngineSettings:
     """How long fetching and installing may take before the attempt fails."""
     tool_timeout_s: float = 1800.0
     """How long one run of an installer or a package build may take."""
+    tool_memory: str = "1G"
+    """Memory of installers and package builds that run for a job. A job with a higher limit gives them its own; for a
+    job without a limit they have none."""
     log_limit_bytes: int = 64 * MIB
     """Most that is kept of one task's output; past it the middle is dropped and marked."""
     kept_attempts: int = 5

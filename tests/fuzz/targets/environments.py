@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import ast
 import contextlib
 import itertools
 import re
+import warnings
 
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Reference
@@ -12,7 +14,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from cloud_ml.engines.local import lastwords
-from cloud_ml.environments import detect, files, pipconfig, requirements, resolve, runtimefile, versions
+from cloud_ml.environments import detect, files, pipconfig, requirements, resolve, runtimefile, source_scan, versions
 from cloud_ml.environments.builder import source
 from cloud_ml.environments.interpreter import from_answer
 from cloud_ml.environments.runtime import BadRuntime
@@ -108,6 +110,7 @@ def runtime_file(data: bytes) -> None:
 
 @target(
     "environments.detect",
+    "environments.source_scan",
     seeds=["import tensorflow as tf\ntf.Session()\nfrom torch import nn\nos.environ['KERAS_BACKEND']='jax'\n",
            "print 'python 2'\nimport tensorflow\ntf.placeholder(1)", "x = " + "(" * 500, "a" + ".a" * 300, "\ufeffimport keras"],
     words=["import ", "from ", "tensorflow", "tf.", "as ", "KERAS_BACKEND", "(", "\\\n", "\0", "# -*- coding: x -*-", "\t"],
@@ -120,6 +123,28 @@ def trainer_code(data: bytes) -> None:
         assert detect.read(folder) == found
         assert len(found.packages) <= 1000
         assert max(map(len, (found.classic, found.modern, found.unreadable))) <= 20
+    scanned = source_scan.scan(data)
+    lines = text(data).count("\n") + 1
+    assert all(1 <= line <= lines and len(name) <= 200 for name, line in scanned.uses)
+    with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError), warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        _compare_with_parser(data, scanned)
+
+
+def _compare_with_parser(data: bytes, scanned: source_scan.SourceScan) -> None:
+    """What stands on a line of its own in valid code is found, and nothing that is not in the code."""
+    tree = ast.parse(data)
+    plain = {one.names[0].name.partition(".")[0] for one in tree.body if isinstance(one, ast.Import)}
+    every = {name for node in ast.walk(tree) for name in _imported(node)}
+    if data.isascii() and not set(data) & set(b"\\\"'\r\f;:#\x0b\x00\t("):
+        assert {name for name in plain if len(name) < 50} <= scanned.imports
+        assert scanned.imports <= every
+
+
+def _imported(node: ast.AST) -> list[str]:
+    if isinstance(node, ast.Import):
+        return [alias.name.partition(".")[0] for alias in node.names]
+    return [node.module.partition(".")[0]] if isinstance(node, ast.ImportFrom) and node.module else []
 
 
 @target(

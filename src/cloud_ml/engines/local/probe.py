@@ -102,6 +102,7 @@ def probe(
         tenant_uid_base=settings.tenant_uid_base if switch_user else 0,
         node=socket.gethostname(),
         tool_timeout_s=settings.tool_timeout_s,
+        tool_memory_bytes=memory_bytes(settings.tool_memory),
         log_limit_bytes=settings.log_limit_bytes,
         kept_attempts=settings.kept_attempts,
         usage_period_s=settings.usage_period_s,

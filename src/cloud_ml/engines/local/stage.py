@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cloud_ml.engines.base import Gang, ProcessPlan
 from cloud_ml.engines.local import launch, sandbox
-from cloud_ml.engines.local.cgroups import Group
+from cloud_ml.engines.local.cgroups import Group, Limits
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.exposure import Exposure
 from cloud_ml.engines.local.launch import Seat
@@ -163,7 +163,9 @@ class Stage:
             venv=self._venv,
             uv=Path(self._config.uv),
             catalog=Catalog.load(Path(self._config.runtimes_dir), tuple(self._config.pythons)),
-            sandbox=ToolSandbox(self.fence, self._exposure, self._group, self._etc, self._tools_network),
+            sandbox=ToolSandbox(
+                self.fence, self._exposure, self._group, self._etc, self._tools_network, limits=self._tool_limits
+            ),
             log=self.log,
             python=Path(self._config.python),
             pythons=self._config.pythons,
@@ -211,6 +213,16 @@ class Stage:
     def _tools_network(self) -> tuple[int, str] | None:
         """A build runs code of the tenant's choice: it has the way out that its jobs have."""
         return self._own_network if self._gang.network == TENANT else None
+
+    @property
+    def _tool_limits(self) -> Limits:
+        """What installers and builds may use: the limits of the job, and as much memory as they need at least."""
+        plan = self._gang.processes[0]
+        asked = plan.memory_bytes or self._config.default_memory_bytes
+        memory = max(asked, self._config.tool_memory_bytes) if asked else None
+        if memory is not None and self._zygote is not None:  # it waits in the same group
+            memory += self._config.zygotes.memory_bytes
+        return Limits(memory, plan.cpu_millis, self._config.max_processes)
 
     @property
     def _etc(self) -> str:

@@ -10,8 +10,8 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from cloud_ml.engines.local import launch, proctree
-from cloud_ml.engines.local.cgroups import Group
+from cloud_ml.engines.local import confined_call, launch, proctree
+from cloud_ml.engines.local.cgroups import Group, Limits
 from cloud_ml.engines.local.exposure import Exposure
 from cloud_ml.engines.local.launch import Fence, Launched
 from cloud_ml.engines.local.sandbox import View
@@ -19,7 +19,10 @@ from cloud_ml.environments.base import Bind
 
 
 class ToolSandbox:
-    """The ``Sandbox`` that the maker of environments is given (see ``environments.base``)."""
+    """The ``Sandbox`` that the maker of environments is given (see ``environments.base``).
+
+    ``limits`` are set on ``group`` before anything runs in it.
+    """
 
     def __init__(
         self,
@@ -28,12 +31,15 @@ class ToolSandbox:
         group: Group | None,
         etc: str,
         own_network: tuple[int, str] | None = None,
+        *,
+        limits: Limits | None = None,
     ) -> None:
         self._fence = fence
         self._exposure = exposure
         self._group = group
         self._etc = etc
         self._own_network = own_network
+        self._limits = limits
 
     @property
     def isolated(self) -> bool:
@@ -65,6 +71,7 @@ class ToolSandbox:
             own_network=self._own_network if network else None,
             etc=self._etc,
         )
+        self._limit_group()
         launched = launch.launch(self._fence, view, command, environment, self._group)
         try:
             ended = _pump(launched, output, time.monotonic() + timeout_s)
@@ -76,6 +83,24 @@ class ToolSandbox:
             output(f"cloudml: {Path(command[0]).name} was ended after {timeout_s:g} s\n".encode())
             return -int(signal.SIGKILL)
         return ended.code if ended.code is not None else -(ended.signal or signal.SIGKILL)
+
+    def call(
+        self, function: Callable[[], None], *, folder: Path, inputs: Sequence[int], timeout_s: float, small: bool
+    ) -> int | None:
+        """Run ``function`` in a confined process; see ``environments.base.Sandbox``.
+
+        Joining a control group takes some 10 ms, so only what may take long does it.
+        """
+        if not confined_call.available(self._fence):
+            return None
+        group = None if small else self._group
+        if group is not None:
+            self._limit_group()
+        return confined_call.run(self._fence, function, folder=folder, inputs=inputs, group=group, timeout_s=timeout_s)
+
+    def _limit_group(self) -> None:
+        if self._group is not None and self._limits is not None:
+            self._group.limit(self._limits)
 
     def _folder(self, writable: Sequence[Bind]) -> str:
         if not writable:

@@ -13,15 +13,19 @@ from typing import Any
 
 from cloud_ml.environments import detect, wheels
 from cloud_ml.environments.base import EnvironmentFailed
-from cloud_ml.environments.builder import backend, source
+from cloud_ml.environments.builder import backend, source, wheel
 from cloud_ml.environments.requirements import BadRequirement, from_file_text
+from cloud_ml.environments.source_files import read_text
 from cloud_ml.environments.unpacking import unpack
+
+_REQUIREMENTS_BYTES = 1 << 20
 
 
 def main(arguments: list[str]) -> int:
-    """``stage archive name out module layer…`` or ``scripts site``; returns the exit code.
+    """``stage archive name out module layer…``, ``wheel archive name out`` or ``scripts site``; returns the exit code.
 
-    ``scripts`` makes the scripts of an installed folder portable. ``stage`` leaves ``out/report.json``.
+    ``wheel`` lays a wheel out (see ``wheel.stage``). ``scripts`` makes the scripts of an installed folder
+    portable. ``stage`` leaves ``out/report.json``.
 
     The report holds what was found, or ``needs`` (requirements of the build that the layers lack), or
     ``error`` with a reason and a sentence; the words of the build went to standard output.
@@ -30,6 +34,9 @@ def main(arguments: list[str]) -> int:
     task, *rest = arguments
     if task == "scripts":
         wheels.make_scripts(Path(rest[0]))
+        return 0
+    if task == "wheel":
+        wheel.stage(Path(rest[0]), rest[1], Path(rest[2]))
         return 0
     archive, name, out, module, *layers = rest
     sys.path.extend(layers)
@@ -75,15 +82,20 @@ def _lay_out(archive: Path, name: str, out: Path, module: str | None) -> dict[st
         site.rmdir()
         site.with_name("plain").rename(site)
         return _report("tree", name, "", requirements, notices)
-    wheel = backend.build_wheel(root, source.read_project(root), _made(out / "dist"))
-    unpack(wheel, wheel.name, out / "wheel")
+    built = backend.build_wheel(root, source.read_project(root), _made(out / "dist"))
+    unpack(built, built.name, out / "wheel")
     distribution = wheels.layout(out / "wheel", site)
     return _report("project", distribution.name, distribution.version, [*distribution.requires, *requirements], notices)
 
 
 def _requirements(root: Path) -> tuple[list[str], list[str]]:
     file = root / "requirements.txt"
-    return from_file_text(file.read_text("utf-8", "replace")) if file.is_file() else ([], [])
+    if not file.is_file():
+        return [], []
+    try:
+        return from_file_text(read_text(file.resolve(), _REQUIREMENTS_BYTES))
+    except ValueError as error:
+        raise BadRequirement(str(error)) from error
 
 
 def _report(

@@ -1,0 +1,57 @@
+"""What a function costs, measured in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Cost:
+    """Seconds of processor time, and bytes that the memory grew by at its highest."""
+
+    cpu_s: float
+    memory_bytes: int
+
+
+def cost_of(function: Callable[[], object]) -> Cost:
+    """Run ``function`` in a forked process and measure that process alone, not its children."""
+    reading, writing = os.pipe()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            before, began = _resident(), _used_s()
+            function()
+            peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            os.write(writing, json.dumps([_used_s() - began, max(0, peak - before)]).encode())
+            code = 0
+        finally:
+            os._exit(code)
+    os.close(writing)
+    with os.fdopen(reading, "rb") as pipe:
+        told = pipe.read()
+    _, status = os.waitpid(pid, 0)
+    assert status == 0, f"the measured function failed: {status}"
+    return Cost(*json.loads(told))
+
+
+def growth(function: Callable[[int], Callable[[], object]], size: int, rounds: int = 3) -> tuple[Cost, float]:
+    """The cost at twice ``size``, and how many times the processor time at ``size`` that is; the least of each."""
+    small = min(cost_of(function(size)).cpu_s for _ in range(rounds))
+    large = [cost_of(function(2 * size)) for _ in range(rounds)]
+    least = Cost(min(one.cpu_s for one in large), min(one.memory_bytes for one in large))
+    return least, least.cpu_s / max(small, 1e-4)
+
+
+def _used_s() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    return used.ru_utime + used.ru_stime
+
+
+def _resident() -> int:
+    return int(Path("/proc/self/statm").read_text("ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
