@@ -56,7 +56,7 @@ def test_help_loads_click_and_no_command() -> None:
     ours = {name for name in modules if name.startswith("cloud_ml.")}
     assert ours == {
         "cloud_ml.cli", "cloud_ml.cli.guard", "cloud_ml.cli.lazy", "cloud_ml.cli.main", "cloud_ml.cli.session",
-        "cloud_ml.errors",
+        "cloud_ml.cli.standard_streams", "cloud_ml.errors",
     }  # fmt: skip
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from cloud_ml.cli.guard import explain
 from cloud_ml.cli.harmless import Harmless
 from cloud_ml.cli.output import note
+from cloud_ml.cli.standard_streams import OutputFailed
 from cloud_ml.cli.terminal import above_the_line
 from cloud_ml.errors import CloudMlError, NotFound
 
@@ -35,6 +36,7 @@ class Following:
         self._lock = threading.Lock()
         self._terminal = sys.stdout.isatty()
         self._numbered = False
+        self._failure: OutputFailed | None = None
 
     def run(self) -> int:
         """Follow until the service is gone or at rest; returns the exit code."""
@@ -45,6 +47,8 @@ class Following:
                 there = {one.number for one in service.replicas} | {one.number for one in service.ended}
                 self._begin(sorted(there - passed - self._threads.keys()))
                 self._lines = None
+                if self._failure is not None:
+                    raise self._failure
                 if service.settled and not service.replicas and not self._live:
                     return 0
                 self._handle.wait_for_news(_LOOK_S)
@@ -78,6 +82,8 @@ class Following:
                 *whole, rest = (rest + shown(chunk)).split(b"\n")
                 self._write(number, whole)
             self._write(number, [rest] if rest else [])
+        except OutputFailed as error:  # for the main thread, which ends the command
+            self._failure = error
         except CloudMlError as error:
             with self._lock:
                 note(f"[{number}] {explain(error)}")

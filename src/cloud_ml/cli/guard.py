@@ -2,31 +2,37 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
+import signal
 import sys
 from collections.abc import Callable, Iterable
 from typing import Any
 
 import click
 
+from cloud_ml.cli.standard_streams import OutputFailed, drop_output
 from cloud_ml.errors import CloudMlError, RequestError
 
 FAILED = 1
 USAGE = 2
 INTERRUPTED = 130
+READER_LEFT = 128 + signal.SIGPIPE
 
 
 def guarded(command: Callable[[], Any]) -> int:
     """Run ``command`` and return the exit code: its own, or 1 for an error, 2 for wrong usage, 130 for Ctrl-C.
 
+    141 says that the reader of the output has gone, as a shell says of a program that SIGPIPE has ended.
+
     With ``CLOUDML_DEBUG=1`` in the environment, errors of ours are raised on with their traceback.
     """
     try:
         return _flushed(_run(command))
-    except BrokenPipeError:
-        # The reader of our output has gone (`cloudml jobs list | head -1`): nobody is left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OutputFailed as error:
+        drop_output()
+        if error.reader_left:  # as in `cloudml jobs list | head -1`: nobody is left to tell
+            return READER_LEFT
+        _say(f"cloudml: {error} (code: output)")
         return FAILED
 
 
@@ -73,7 +79,7 @@ def _run(command: Callable[[], Any]) -> int:
     except (click.Abort, KeyboardInterrupt):
         _say("cloudml: interrupted")
         return INTERRUPTED
-    except BrokenPipeError:
+    except OutputFailed:
         raise
     except Exception as error:
         if debug:
@@ -102,5 +108,4 @@ def _tell_usage(error: click.UsageError) -> int:
 
 
 def _say(text: str) -> None:
-    with contextlib.suppress(BrokenPipeError):  # standard error may be gone, too
-        click.echo(text, err=True)
+    click.echo(text, err=True)

@@ -12,6 +12,7 @@ from cloud_ml import __version__
 from cloud_ml.cli.guard import guarded
 from cloud_ml.cli.lazy import Lazy, LazyGroup
 from cloud_ml.cli.session import Session
+from cloud_ml.cli.standard_streams import prepare_standard_streams
 
 COMMANDS = {
     "admin": Lazy("cloud_ml.cli.admin:admin", "Organisations, users, keys, quotas and the audit log."),
@@ -78,7 +79,8 @@ def cli(ctx: click.Context, context: str | None, endpoint: str | None) -> None:
     """Cloud ML: submit a trainer, get a model.
 
     Start a platform on this machine with `cloudml server`, then submit: `cloudml jobs submit linear
-    trainer.task ./linear`. Exit codes: 0 success, 1 an error, 2 wrong usage, 130 interrupted.
+    trainer.task ./linear`. Exit codes: 0 success, 1 an error, 2 wrong usage, 130 interrupted,
+    141 nobody reads the output any more.
     """
     ctx.obj = session = Session(context, endpoint)
     ctx.call_on_close(session.close)
@@ -86,4 +88,5 @@ def cli(ctx: click.Context, context: str | None, endpoint: str | None) -> None:
 
 def main() -> None:
     """Run ``cloudml`` with the arguments of this process."""
+    prepare_standard_streams()
     cli.main()

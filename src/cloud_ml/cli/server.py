@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from cloud_ml.cli.lazy import Lazy, LazyGroup
+from cloud_ml.cli.output import note
+from cloud_ml.cli.standard_streams import OutputFailed, drop_output
 from cloud_ml.errors import InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
@@ -106,6 +108,15 @@ def _by_theme(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 
 def _announce(endpoint: str, credentials: Path, running: Any) -> None:
+    """Print where the server is. The server serves on where nobody can read that."""
+    try:
+        _print_facts(endpoint, credentials, running)
+    except OutputFailed as error:
+        drop_output()
+        note(f"cloudml: {error}; the server listens on {endpoint}")
+
+
+def _print_facts(endpoint: str, credentials: Path, running: Any) -> None:
     click.echo(f"Cloud ML listens on {endpoint}")
     click.echo(f"  data          {running.settings.data_dir}")
     click.echo(f"  credentials   {credentials}")

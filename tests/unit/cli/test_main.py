@@ -138,5 +138,5 @@ def test_a_reader_that_goes_away_is_no_error_to_talk_about(server: FakeServer, a
         assert process.stdout.readline().startswith(b"NAME")
         process.stdout.close()
         said = process.stderr.read()
-        assert process.wait(30) == 1
+        assert process.wait(30) == 141
     assert said == b""
