@@ -177,9 +177,12 @@ class GrpcCall(_Http2Call):
 
 
 class StreamCall(_Http2Call):
-    """A call that is passed on piece by piece, both ways: see ``serving.http2.stream.Sink``. It is tried once."""
+    """A call that is passed on piece by piece, both ways: see ``serving.http2.stream.Sink``. It is tried once.
 
-    __slots__ = ("_begun", "_early", "_ended", "_number")
+    ``message_bytes`` is the size of its largest message, either way, where that is more than a little.
+    """
+
+    __slots__ = ("_begun", "_early", "_ended", "_message_bytes", "_number")
     streams = True
     lasting = True
 
@@ -192,8 +195,10 @@ class StreamCall(_Http2Call):
         *,
         deadline: float,
         asked: str = "",
+        message_bytes: int = 0,
     ) -> None:
         super().__init__(service, connection, stream, head, deadline=deadline, safe=False, asked=asked)
+        self._message_bytes = message_bytes
         self._early = b""
         self._ended = False
         self._begun = False
@@ -222,7 +227,7 @@ class StreamCall(_Http2Call):
         else:
             self._early += data
             held = len(self._early)
-        if held > _MOST_HELD and self.service.goes(self):
+        if held > _MOST_HELD + self._message_bytes and self.service.goes(self):
             self.service.done(self)
             self.cancel()
             self.refuse(answers.TOO_MANY)
@@ -232,7 +237,7 @@ class StreamCall(_Http2Call):
         self._connection.begin(self._stream, head + grpc_mark(self.release))
 
     def piece(self, data: bytes) -> None:
-        self._connection.push(self._stream, data)
+        self._connection.push(self._stream, data, self._message_bytes)
 
     def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
         self.service.done(self)

@@ -30,11 +30,12 @@ UNSAFE = (
     b"/inference.model_repository.ModelRepositoryService/RepositoryModelUnload",
 )
 """Methods that are not repeated once a replica may have begun: they change what is served."""
+STREAM_INFER = b"/inference.GRPCInferenceService/ModelStreamInfer"
 STREAMS = (
     b"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     b"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
     b"/grpc.health.v1.Health/Watch",
-    b"/inference.GRPCInferenceService/ModelStreamInfer",
+    STREAM_INFER,
 )
 """Methods that are passed on piece by piece."""
 _UNSAFE_PATH = re.compile(r"/v2/repository/.*/(load|unload)$")
@@ -47,7 +48,7 @@ _HOP_BY_HOP = {
 class GrpcHead:
     """What the head of a request over HTTP/2 means; ``block`` is what the replica gets of it."""
 
-    __slots__ = ("asked", "block", "refusal", "safe", "streams", "timeout", "timeout_s", "token")
+    __slots__ = ("asked", "block", "infers", "refusal", "safe", "streams", "timeout", "timeout_s", "token")
 
     def __init__(self) -> None:
         self.asked = ""
@@ -57,6 +58,7 @@ class GrpcHead:
         self.timeout_s = 0.0
         self.safe = True
         self.streams = False
+        self.infers = False  # a stream that carries tensors
         self.refusal: Refusal | None = None
 
 
@@ -86,6 +88,7 @@ class GrpcFront:
             elif name == b":path":
                 head.safe = value not in UNSAFE
                 head.streams = value in STREAMS
+                head.infers = value == STREAM_INFER
             if name not in _KEPT_BACK:
                 parts.append(frames.field(name, value))
             elif name == b":authority":
@@ -124,7 +127,10 @@ class GrpcFront:
             return _Refused(connection, stream, refusal)
         deadline = self._loop.time() + head.timeout_s if head.timeout_s else math.inf
         block = head.block + (frames.field(b"grpc-timeout", head.timeout) if head.timeout else b"")
-        call = StreamCall(self._service, connection, stream, block, deadline=deadline, asked=head.asked)
+        most = self._service.bounds.message_bytes if head.infers else 0
+        call = StreamCall(
+            self._service, connection, stream, block, deadline=deadline, asked=head.asked, message_bytes=most
+        )  # fmt: skip
         self._service.take(call)
         return call
 

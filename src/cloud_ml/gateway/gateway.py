@@ -41,7 +41,10 @@ class Gateway:
         self._clock = Clock(loop)
         self._alive = Alive()
         self._access = Access(config.token_limit_s)
-        self._bounds = Bounds(config.waiting, config.waiting_s, config.in_flight, config.attempts, config.timeout_s)
+        self._bounds = Bounds(
+            config.waiting, config.waiting_s, config.in_flight, config.attempts, config.timeout_s,
+            config.message_limit_bytes,
+        )  # fmt: skip
         self._limits = ClientLimits(body_bytes=config.message_limit_bytes)
         self._tls = tls
         self._services: dict[str, Service] = {}

@@ -29,6 +29,7 @@ class Bounds:
     in_flight: int
     attempts: int
     timeout_s: float
+    message_bytes: int = 64 << 20
 
 
 class Service:

@@ -53,8 +53,11 @@ class ModelServer:
         with Aside(settings.threads) as aside:
             life = Life(settings, self.table, Workshop(loop, turns, aside))
             await self._unless(leave, life.start())
-            methods = all_methods(self.table, life.keeper, control=settings.allow_model_control)
-            service = GrpcService(methods.unary, settings.max_message_bytes, loop, methods.streams)
+            methods = all_methods(
+                self.table, life.keeper,
+                control=settings.allow_model_control, message_bytes=settings.max_message_bytes,
+            )  # fmt: skip
+            service = GrpcService(methods.unary, settings.max_message_bytes, loop, methods.streams, methods.refusals)
             limits = Limits(settings.max_message_bytes, self._too_large)
 
             def http2() -> Connection:

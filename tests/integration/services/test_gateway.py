@@ -19,6 +19,7 @@ import numpy as np
 import pytest
 
 from cloud_ml.serving.protos import message
+from integration.serving.test_services import Stream
 from support.calling import Load, calling, over_grpc, over_http, token_of
 from support.server import RealServer, eventually, serving
 from support.services import Asked, deployed, running
@@ -137,6 +138,26 @@ def test_tools_learn_of_methods_through_it(server: RealServer, address: str) -> 
             with pytest.raises(grpc.RpcError, match="UNAUTHENTICATED"):
                 next(stub(iter(words.get, None), timeout=20))  # although it has not said everything
             words.put(None)
+
+
+def test_triton_infers_on_a_stream_through_it(server: RealServer, address: str) -> None:
+    port = int(address.rpartition(":")[2])
+    stream = Stream(port, {"authorization": f"Bearer {token_of(server.credentials)}"})
+    large = np.arange(1_000_000, dtype=np.float32)
+    with contextlib.closing(stream):
+        for _ in range(3):  # the first before there is a connection to the replica
+            stream.ask(large)
+        for number in range(100):
+            stream.ask([number], id_=str(number))
+        for _ in range(3):
+            np.testing.assert_array_equal(stream.next()[0].as_numpy("y"), large * 2 + 10)
+        for number in range(100):
+            answer, error = stream.next()
+            assert (error, answer.get_response().id) == (None, str(number))
+            assert answer.as_numpy("y").tolist() == [number * 2 + 10]
+    with contextlib.closing(Stream(port)) as stranger:
+        stranger.ask([1.0])
+        assert "UNAUTHENTICATED" in str(stranger.next()[1])
 
 
 def test_nothing_fails_while_everything_changes(server: RealServer, ask: Asked, address: str) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import queue
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -334,3 +336,59 @@ def test_mlservers_repository_lists_and_changes_models_where_callers_may(linear:
         assert not mlserver(channel, "RepositoryIndex", ready=True).models
         mlserver(channel, "RepositoryModelLoad", model_name="linear")
         assert oip(channel, "ModelReady", name="linear").ready
+
+
+class Stream:
+    """Calls of ``ModelStreamInfer`` by tritonclient."""
+
+    def __init__(self, port: int, headers: dict[str, str] | None = None) -> None:
+        self._heard: queue.SimpleQueue[tuple[Any, Any]] = queue.SimpleQueue()
+        self._client = triton_grpc.InferenceServerClient(f"127.0.0.1:{port}")
+        self._client.start_stream(lambda result, error: self._heard.put((result, error)), headers=headers)
+
+    def ask(self, x: Any, model: str = "linear", id_: str = "") -> None:
+        array = np.asarray(x, np.float32)
+        tensor = triton_grpc.InferInput("x", list(array.shape), "FP32")
+        tensor.set_data_from_numpy(array)
+        self._client.async_stream_infer(model, [tensor], request_id=id_)
+
+    def next(self) -> tuple[Any, Any]:
+        return self._heard.get(timeout=20)
+
+    def close(self) -> None:
+        self._client.close()
+
+
+def test_triton_infers_on_a_stream(linear: Running) -> None:
+    with contextlib.closing(Stream(linear.port)) as stream:
+        large = np.arange(1_000_000, dtype=np.float32)
+        for number in range(100):
+            stream.ask([number, number + 1], id_=str(number))
+        stream.ask([[1.0]], id_="shape")
+        stream.ask([1.0], "other", id_="model")
+        for _ in range(3):
+            stream.ask(large, id_="large")
+        for number in range(100):
+            answer, error = stream.next()
+            assert error is None
+            assert answer.get_response().id == str(number)
+            assert answer.as_numpy("y").tolist() == [number * 2 + 10, number * 2 + 12]
+        assert "input 'x' has shape [1, 1]" in str(stream.next()[1])
+        assert "no model 'other'" in str(stream.next()[1])
+        for _ in range(3):
+            np.testing.assert_array_equal(stream.next()[0].as_numpy("y"), large * 2 + 10)
+        stream.ask([5.0])
+        assert stream.next()[0].as_numpy("y").tolist() == [20.0]
+
+
+def test_a_stream_ends_in_order_when_its_caller_has_asked_everything(linear: Running) -> None:
+    path = "/inference.GRPCInferenceService/ModelStreamInfer"
+    with linear.channel() as channel:
+        words: queue.SimpleQueue[Any] = queue.SimpleQueue()
+        answers = channel.stream_stream(path)(iter(words.get, None), timeout=20)
+        words.put(infer_request([1.0], id_="a").SerializeToString())
+        made = message(OIP + "ModelStreamInferResponse").FromString(next(answers))
+        assert (made.error_message, made.infer_response.id) == ("", "a")
+        words.put(None)
+        assert list(answers) == []
+        assert answers.code() is grpc.StatusCode.OK

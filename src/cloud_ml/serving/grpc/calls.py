@@ -2,6 +2,7 @@
 
 import struct
 from functools import lru_cache
+from typing import Protocol
 from urllib.parse import quote
 
 from cloud_ml.serving.errors import ServingError
@@ -14,6 +15,22 @@ PREFIX = struct.Struct(">BL")
 OK_HEAD = b"\x88" + literal("content-type", "application/grpc")
 OK_TRAILERS = literal("grpc-status", "0")
 _LONGEST_MESSAGE = 4096
+
+
+class MessageCall(Protocol):
+    """A request that is answered with one message: a unary call, or one of many on a stream."""
+
+    protocol: str
+    deadline: float
+
+    def waits(self) -> bool:
+        """Whether the caller still waits."""
+
+    def reply(self, parts: tuple[bytes, ...], size: int) -> None:
+        """Answer with a message, given in pieces."""
+
+    def fail(self, error: ServingError) -> None:
+        """Answer with an error."""
 
 
 class GrpcCall:

@@ -5,7 +5,7 @@ from cloud_ml.serving.codecs.infer_answer import InferAnswer
 from cloud_ml.serving.codecs.infer_request import arrays_of, check_parameters, infer_spans
 from cloud_ml.serving.codecs.layouts import Layouts
 from cloud_ml.serving.errors import BadRequest
-from cloud_ml.serving.grpc.calls import GrpcCall
+from cloud_ml.serving.grpc.calls import MessageCall
 from cloud_ml.serving.grpc.messages import parsed
 from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.loaded import LoadedVersion, rows_and_tails
@@ -26,7 +26,7 @@ class InferPlan:
         self.tails = tails
         self.answer = answer
 
-    def send(self, call: GrpcCall, outcome: Outcome, first: int, rows: int) -> None:
+    def send(self, call: MessageCall, outcome: Outcome, first: int, rows: int) -> None:
         """See ``batching.Form``."""
         parts, size = self.answer.parts(outcome, first, rows, b"")
         call.reply(parts, size)
@@ -41,7 +41,7 @@ class _Named:
         self._answer = plan.answer
         self._id = id_
 
-    def send(self, call: GrpcCall, outcome: Outcome, first: int, rows: int) -> None:
+    def send(self, call: MessageCall, outcome: Outcome, first: int, rows: int) -> None:
         parts, size = self._answer.parts(outcome, first, rows, self._id)
         call.reply(parts, size)
 
@@ -54,7 +54,7 @@ class Infer:
         self._layouts: Layouts[InferPlan] = Layouts()
         self._generation = -1
 
-    def infer(self, call: GrpcCall, body: Received) -> None:
+    def infer(self, call: MessageCall, body: Received) -> None:
         """A ``ModelInferRequest``, from byte 5 on."""
         if self._table.generation != self._generation:
             self._layouts.forget()
@@ -74,7 +74,7 @@ class Infer:
             form = _Named(plan, told)
         plan.submit(Request(call, form, tensors, plan.rows, call.deadline), plan.tails)
 
-    def _read(self, call: GrpcCall, body: Received) -> None:
+    def _read(self, call: MessageCall, body: Received) -> None:
         """A request that looks like none before."""
         asked = parsed("inference.ModelInferRequest", body[5:])
         version = find(self._table, asked.model_name, asked.model_version)

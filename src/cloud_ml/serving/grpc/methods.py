@@ -15,8 +15,10 @@ from cloud_ml.serving.grpc.reflection import Reflection
 from cloud_ml.serving.grpc.repository import MLSERVER as MLSERVER_REPOSITORY
 from cloud_ml.serving.grpc.repository import Repository
 from cloud_ml.serving.grpc.service import Method
+from cloud_ml.serving.grpc.stream_infer import StreamInfer
 from cloud_ml.serving.grpc.streams import StreamMethod
 from cloud_ml.serving.table import ModelTable
+from cloud_ml.serving.tallies import Refusals
 from cloud_ml.serving.versions.keeper import Keeper
 
 PREDICTION, MODELS, HEALTH = (
@@ -29,14 +31,18 @@ REFLECTION, GENERATIONS = "grpc.reflection", ("v1", "v1alpha")
 
 @dataclass(frozen=True, slots=True)
 class Methods:
-    """Calls of one message each way, and the others."""
+    """Calls of one message each way, and the others. ``refusals`` counts requests that no model saw."""
 
     unary: Mapping[str, Method]
     streams: Mapping[str, StreamMethod]
+    refusals: Refusals
 
 
-def all_methods(table: ModelTable, keeper: Keeper, *, control: bool) -> Methods:
-    """The methods of a server; ``control`` allows callers to change what it serves."""
+def all_methods(table: ModelTable, keeper: Keeper, *, control: bool, message_bytes: int = 64 << 20) -> Methods:
+    """The methods of a server.
+
+    ``control`` allows callers to change what it serves; ``message_bytes`` bounds requests on a stream of inferences.
+    """
     models, inference = Models(table, keeper, control=control), Inference(table)
     names = [
         PREDICTION,
@@ -47,17 +53,22 @@ def all_methods(table: ModelTable, keeper: Keeper, *, control: bool) -> Methods:
         *(f"{REFLECTION}.{each}.ServerReflection" for each in GENERATIONS),
     ]
     mlserver = Repository(MLSERVER_REPOSITORY.rpartition(".")[0], keeper, control=control)
+    infer = Infer(table)
+    stream_infer = StreamInfer(infer, message_bytes)
     health = Health(keeper, frozenset(names))
     unary: dict[str, Method] = {
         f"/{PREDICTION}/Predict": Prediction(table).predict,
-        f"/{OPEN_INFERENCE}/ModelInfer": Infer(table).infer,
+        f"/{OPEN_INFERENCE}/ModelInfer": infer.infer,
         **methods_of(PREDICTION, {**inference.handlers, **models.prediction}),
         **methods_of(MODELS, models.service),
         **methods_of(OPEN_INFERENCE, OpenInference(table, keeper, control=control).handlers),
         **methods_of(MLSERVER_REPOSITORY, mlserver.handlers),
         **methods_of(HEALTH, health.handlers),
     }
-    streams: dict[str, StreamMethod] = {f"/{HEALTH}/Watch": health.watch}
+    streams: dict[str, StreamMethod] = {
+        f"/{HEALTH}/Watch": health.watch,
+        f"/{OPEN_INFERENCE}/ModelStreamInfer": stream_infer.begin,
+    }
     for generation in GENERATIONS:
         streams.update(Reflection(generation, sorted(names)).methods())
-    return Methods(unary, streams)
+    return Methods(unary, streams, stream_infer.refusals)

@@ -43,12 +43,13 @@ class GrpcService:
         max_bytes: int,
         loop: asyncio.AbstractEventLoop,
         streams: Mapping[str, StreamMethod] | None = None,
+        refusals: Refusals | None = None,
     ) -> None:
         self._methods = {path.encode(): method for path, method in methods.items()}
         self._streams = {path.encode(): method for path, method in (streams or {}).items()}
         self._max_bytes = max_bytes
         self._loop = loop
-        self.refusals = Refusals()
+        self.refusals = refusals or Refusals()
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> Head:
         """See ``http2.service.Service``."""
@@ -107,7 +108,8 @@ class GrpcService:
         """See ``http2.service.Service``."""
         if head.stream is None or head.refusal is not None:
             return None
-        return GrpcStream(connection, stream, head.stream)
+        deadline = self._loop.time() + head.timeout if head.timeout else 0.0
+        return GrpcStream(connection, stream, head.stream, deadline)
 
     def _unpacked(self, head: Head, body: Received) -> Received:
         """The one message of a body, decompressed, with the prefix it would have without compression."""

@@ -11,11 +11,18 @@ from cloud_ml.serving.http2.service import Answers
 log = logging.getLogger(__name__)
 
 LONGEST = 1 << 20
-"""Bytes of a message that a caller may send on a stream: names to look up, no tensors."""
+"""Bytes of a message that a caller may send on a stream of names to look up; streams of tensors take more."""
 
 
 class Talk(Protocol):
-    """The server's side of a call."""
+    """The server's side of a call.
+
+    ``longest`` bounds a message of the caller. ``unread_bytes`` of answers may lie unread; 0 is the bound of the
+    connection.
+    """
+
+    longest: int = LONGEST
+    unread_bytes: int = 0
 
     def heard(self, body: bytes) -> None:
         """A message came."""
@@ -25,12 +32,16 @@ class Talk(Protocol):
 
 
 class GrpcStream:
-    """The way back to the caller, and the messages from it: see ``http2.stream.Sink``."""
+    """The way back to the caller, and the messages from it: see ``http2.stream.Sink``.
 
-    def __init__(self, connection: Answers, number: int, method: "StreamMethod") -> None:
+    ``deadline`` is in the loop's time, 0 for none.
+    """
+
+    def __init__(self, connection: Answers, number: int, method: "StreamMethod", deadline: float = 0.0) -> None:
         self._connection = connection
         self._number = number
-        self._rest = b""
+        self.deadline = deadline
+        self._rest = bytearray()
         self._begun = False
         self._talk = method(self)
 
@@ -41,7 +52,8 @@ class GrpcStream:
     def send(self, message: bytes) -> None:
         """A message to the caller."""
         self._begin()
-        self._connection.push(self._number, PREFIX.pack(0, len(message)) + message)
+        data = PREFIX.pack(0, len(message)) + message
+        self._connection.push(self._number, data, self._talk.unread_bytes)
 
     def finish(self, error: ServingError | None = None) -> None:
         """The last word."""
@@ -61,6 +73,7 @@ class GrpcStream:
             self._rest += data
             while (body := self._next()) is not None and self.waits():
                 self._talk.heard(body)
+            self._hold_rest()
             if ended:
                 self._last()
         except ServingError as error:
@@ -69,18 +82,25 @@ class GrpcStream:
             log.exception("a call failed")
             self.finish(ServingError("the server failed; its log says why"))
 
+    def _hold_rest(self) -> None:
+        """Count what came of the next message."""
+        if not self._connection.hold(self._number, len(self._rest)):
+            raise TooLarge("the server holds too many requests that are not whole; send this one again later")
+
     def _next(self) -> bytes | None:
         """The next whole message."""
         if len(self._rest) < 5:
             return None
         compressed, size = PREFIX.unpack_from(self._rest)
-        if size > LONGEST:
-            raise TooLarge(f"a message of {size} bytes; {LONGEST} are read on a stream")
+        if size > self._talk.longest:
+            raise TooLarge(f"a message of {size} bytes; {self._talk.longest} are read on this stream")
         if compressed:
             raise BadRequest("compressed messages are not read on a stream")
         if len(self._rest) < size + 5:
             return None
-        body, self._rest = self._rest[5 : size + 5], self._rest[size + 5 :]
+        with memoryview(self._rest) as come:
+            body = bytes(come[5 : size + 5])
+        del self._rest[: size + 5]
         return body
 
     def _last(self) -> None:

@@ -31,6 +31,7 @@ class Bodies:
         self._streams = streams
         self._outgoing = outgoing
         self._held = 0
+        self._sunk: dict[int, int] = {}  # what sinks keep of bodies that are passed on piece by piece
         self._unacknowledged = 0
 
     # --- windows ---
@@ -134,8 +135,17 @@ class Bodies:
             self._hold(-body.held)
         return body
 
+    def hold(self, number: int, size: int) -> bool:
+        """The sink of a stream keeps so many bytes now; False where all bodies together are too large."""
+        before = self._sunk.pop(number, 0)
+        if size:
+            self._sunk[number] = size
+        self._hold(size - before)
+        return self._limits.budget.held <= self._limits.budget.most
+
     def drop(self) -> None:
         """Nothing of the connection counts any more."""
+        self._sunk.clear()
         self._hold(-self._held)
 
     def _made_room(self, stream: Stream[Any], piece: memoryview) -> Gathered | None:

@@ -206,6 +206,8 @@ class Requests(Generic[H]):
 
     def _forget(self, number: int, stream: Stream[H]) -> None:
         self.bodies.release(stream)
+        if stream.sink is not None:
+            self.bodies.hold(number, 0)
         del self.streams[number]
         if not stream.asked:
             self._cut(number)
@@ -291,13 +293,18 @@ class Requests(Generic[H]):
         if number in self.streams:
             self._outgoing.begin(number, head)
 
-    def push(self, number: int, data: bytes) -> None:
-        """A piece of an answer; who does not read is given up."""
+    def hold(self, number: int, size: int) -> bool:
+        """Count bytes that the sink of a stream keeps now; False where all connections together keep too many."""
+        return number not in self.streams or self.bodies.hold(number, size)
+
+    def push(self, number: int, data: bytes, unread_bytes: int = 0) -> None:
+        """A piece of an answer. A caller is given up that leaves more unread: ``unread_bytes`` and this piece."""
         stream = self.streams.get(number)
         if stream is None:
             return
+        most = max(self._limits.pushed_bytes, unread_bytes + len(data) if unread_bytes else 0)
         self._outgoing.push(number, stream, data)
-        if self._outgoing.holds(number) > self._limits.pushed_bytes:
+        if self._outgoing.holds(number) > most or self._outgoing.held > self._limits.unread_bytes + len(data):
             self._outgoing.drop(number)
             self._forget(number, stream)
             self._outgoing.send(frames.reset(number, frames.ENHANCE_YOUR_CALM))

@@ -114,9 +114,9 @@ class Parts:
         self.connection, self.stream = connection, stream
         connection.begin(stream, OK)
 
-    def data(self, data: bytes, *, ended: bool) -> None:
+    def data(self, data: bytes, *, ended: bool, unread_bytes: int = 0) -> None:
         if data:
-            self.connection.push(self.stream, data)
+            self.connection.push(self.stream, data, unread_bytes)
         if ended:
             self.connection.finish(self.stream, TRAILERS)
 
@@ -560,6 +560,52 @@ def test_answers_in_pieces_go_and_come_as_they_are_made() -> None:
     assert isinstance(events[-1], StreamEnded)
     peer.asks(3, b"at once", "/parts")
     assert bodies(peer.gives()) == {3: b"at once"}
+
+
+def test_what_sinks_keep_of_messages_counts_in_the_same_budget_until_the_stream_is_over() -> None:
+    budget = Budget(most=1_000)
+    peers = [Peer(budget=budget) for _ in range(2)]
+    for peer in peers:
+        peer.gives()
+        peer.asks(1, b"one", "/parts", end=False)
+        peer.asks(3, b"two", "/parts", end=False)
+        peer.gives()
+    first, second = (peer.connection._requests for peer in peers)
+    assert first.hold(1, 600)
+    assert first.hold(1, 500)
+    assert first.hold(3, 100)
+    assert not second.hold(1, 401)
+    assert budget.held == 1_001
+    assert second.hold(1, 0)
+    peers[0].connection.data_received(frame(frames.RST_STREAM, 0, 1, bytes(4)))
+    assert budget.held == 100
+    assert first.hold(1, 9_999), "it is over, and keeps nothing"
+    assert budget.held == 100
+    first.finish(3, TRAILERS)
+    assert budget.held == 0
+    assert second.hold(3, 700)
+    peers[1].connection.connection_lost(None)
+    assert budget.held == 0
+
+
+def test_a_stream_may_have_a_large_bound_of_its_own_and_never_more_than_the_connection() -> None:
+    peer = settled(pushed_bytes=1_000, unread_bytes=200_000)
+    peer.h2.update_settings({4: 5})
+    peer.gives()
+    for number in (1, 3):
+        peer.asks(number, b"one", "/parts", end=False)
+    peer.gives()
+    parts: Any = [peer.connection._requests.streams[number].sink for number in (1, 3)]
+    parts[0].data(bytes(90_000), ended=False, unread_bytes=100_000)
+    parts[1].data(bytes(90_000), ended=False, unread_bytes=100_000)
+    assert not [each for each in peer.gives() if isinstance(each, StreamReset)]
+    parts[0].data(bytes(50_000), ended=False, unread_bytes=100_000)  # a message may come to what was allowed before
+    assert not [each for each in peer.gives() if isinstance(each, StreamReset)]
+    parts[1].data(bytes(10_000), ended=False, unread_bytes=100_000)
+    assert [each.stream_id for each in peer.gives() if isinstance(each, StreamReset)] == [3]
+    parts[0].data(bytes(2_000), ended=False)
+    assert [each.stream_id for each in peer.gives() if isinstance(each, StreamReset)] == [1]
+    assert not peer.transport.closed
 
 
 def test_pieces_wait_for_the_window_and_too_many_of_them_do_not() -> None:
