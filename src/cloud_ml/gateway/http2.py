@@ -13,7 +13,7 @@ from typing import Protocol, cast
 
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.frames import ConnectionFault
-from cloud_ml.serving.http2.headers import Blocks, Fields, Split
+from cloud_ml.serving.http2.headers import Blocks, Fields, Split, malformed_field
 from cloud_ml.serving.http2.outgoing import Outgoing
 from cloud_ml.serving.http2.stream import Received, Stream
 from cloud_ml.serving.turns import Turns
@@ -409,7 +409,7 @@ def _translated(fields: Fields) -> tuple[int, bytes]:
         if name == b":status" and at == 0 and len(value) == 3 and value.isdigit():
             status = int(value)
             made.append(b"\x88" if status == 200 else frames.field(name, value))
-        elif not name or name[:1] == b":" or name != name.lower() or any(each in value for each in b"\0\r\n"):
+        elif malformed_field(name, value):
             raise ConnectionFault(frames.PROTOCOL_ERROR, "a field that may not stand in an answer")
         elif name not in _DROPPED:
             made.append(frames.field(name, value))

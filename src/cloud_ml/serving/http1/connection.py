@@ -178,18 +178,18 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                 stop = at + len(text)
             else:
                 stop = data.find(b"\r\n\r\n", at, at + limits.head_bytes) + 4
-                if stop < 4:
-                    if end - at >= limits.head_bytes:
-                        stop = self._end_of_oversized(data, at)
-                    if stop < 4:
-                        break
-                text = data[at:stop]
-                try:
-                    known = self._heads.read(text) if len(text) <= limits.head_bytes else self._oversized(text)
-                except HeadTooLarge:
-                    known = self._oversized(text)
-                if len(text) <= REMEMBERED:
-                    self._last = text, known
+                if stop >= 4:
+                    text = data[at:stop]
+                    try:
+                        known = self._heads.read(text)
+                    except HeadTooLarge:
+                        known = self._oversized(text)
+                    if len(text) <= REMEMBERED:
+                        self._last = text, known
+                elif end - at < limits.head_bytes or not (stop := self._end_of_oversized(data, at)):
+                    break
+                else:
+                    known = self._oversized(data[at:stop])
             head, meaning, length = known
             if 0 <= length <= end - stop:
                 at = stop + length

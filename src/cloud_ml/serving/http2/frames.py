@@ -43,6 +43,10 @@ class ConnectionFault(Exception):
         self.why = why
 
 
+class StreamFault(ConnectionFault):
+    """The peer broke the protocol on one stream, which can end alone; where nobody ends it, the connection does."""
+
+
 def bound(size: int) -> None:
     """See that a frame that is no data is not long; before it has come whole, so that it is not kept until then.
 

@@ -5,7 +5,7 @@ from functools import lru_cache
 from typing import Any
 
 from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.http2.frames import ConnectionFault
+from cloud_ml.serving.http2.frames import ConnectionFault, StreamFault
 from cloud_ml.serving.http2.stream import Received, Stream
 from cloud_ml.serving.turns import Turns
 
@@ -146,7 +146,8 @@ class Outgoing:
     def more(self, number: int, credit: int, stream: Stream[Any] | None) -> None:
         """The peer takes more: on the connection, or on a stream that may be answered already."""
         if credit == 0:
-            raise ConnectionFault(frames.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing")
+            fault = StreamFault if number else ConnectionFault
+            raise fault(frames.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing")
         if number == 0:
             self._window += credit
             if self._window > frames.LARGEST_WINDOW:
@@ -160,7 +161,7 @@ class Outgoing:
             return
         stream.credit += credit
         if self._initial + stream.credit > frames.LARGEST_WINDOW:
-            raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"the window of stream {number}")
+            raise StreamFault(frames.FLOW_CONTROL_ERROR, f"the window of stream {number}")
         if waiting is not None:
             self._try(number)
 

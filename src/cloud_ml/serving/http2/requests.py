@@ -1,11 +1,11 @@
 """What the frames of a client mean: requests that open, grow and become whole, are given up, and are answered."""
 
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
 
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.bodies import Bodies
-from cloud_ml.serving.http2.frames import ConnectionFault
-from cloud_ml.serving.http2.headers import Blocks, Fields, Split, malformed
+from cloud_ml.serving.http2.frames import ConnectionFault, StreamFault
+from cloud_ml.serving.http2.headers import OVERSIZED, Blocks, Fields, Split, malformed, malformed_regular, told_length
 from cloud_ml.serving.http2.outgoing import EMPTY, Body, Outgoing
 from cloud_ml.serving.http2.patience import Patience
 from cloud_ml.serving.http2.service import Service
@@ -16,6 +16,32 @@ LAST = 0x7FFFFFFF
 """The highest number of a stream."""
 CUT_SHORT_KEPT = 1_000
 """Streams that ended before their request was whole, and whose peer may not know it yet."""
+
+
+TOO_LARGE = (
+    b"\x08\x03431"  # :status
+    + frames.literal("content-type", "application/grpc")
+    + frames.literal("grpc-status", "8")
+    + frames.literal("grpc-message", "the head of the request is too large")
+)
+"""Answers a head over its bound, for clients of HTTP and of gRPC."""
+
+
+class _Sized(Generic[H]):
+    """A head that tells the length of its body, where that is no message of gRPC."""
+
+    __slots__ = ("head", "length")
+
+    def __init__(self, head: H, length: int) -> None:
+        self.head = head
+        self.length = length
+
+
+class _TooLarge:
+    """A head over its bound."""
+
+
+_OVER_BOUND = _TooLarge()
 
 
 class Requests(Generic[H]):
@@ -30,10 +56,14 @@ class Requests(Generic[H]):
         self._limits = limits
         self._outgoing = outgoing
         self._patience = patience
-        self._heads: Blocks[H | None] = Blocks(self._understood, limits.head_bytes)
+        # Of H, _Sized[H], _TooLarge and None; only H is kept, so that ``known`` need not look.
+        self._heads: Blocks[Any] = Blocks(
+            self._understood, limits.head_bytes, _OVER_BOUND, lambda found: isinstance(found, _Sized)
+        )
+        self._lengths: dict[int, int] = {}  # what is still to come of bodies whose heads tell it
         self.streams: dict[int, Stream[H]] = {}
         self.bodies = Bodies(limits, service.length, self.streams, outgoing)
-        self.split = Split(limits.head_bytes)
+        self.split = Split(OVERSIZED * limits.head_bytes)
         self.settled = False
         self._last = 0
         self._cut_short: dict[int, None] = {}
@@ -68,6 +98,7 @@ class Requests(Generic[H]):
     def drop(self) -> None:
         """The connection is gone, and its requests with it."""
         self.streams.clear()
+        self._lengths.clear()
         self.bodies.drop()
 
     def _too_slow(self, stream: Stream[H]) -> bool:
@@ -82,8 +113,12 @@ class Requests(Generic[H]):
 
     # --- heads ---
 
-    def _understood(self, fields: Fields) -> H | None:
-        return None if malformed(fields) else self._service.understand(fields)
+    def _understood(self, fields: Fields) -> H | _Sized[H] | None:
+        length = told_length(fields)
+        if malformed(fields) or (length is not None and length < 0):
+            return None
+        head = self._service.understand(fields)
+        return head if length is None else _Sized(head, length)
 
     def known(self, number: int, block: bytes) -> bool:
         """Take a request whose head came before, as nearly all did; False where there is more to look at."""
@@ -108,30 +143,57 @@ class Requests(Generic[H]):
 
     def _head(self, number: int, flags: int, block: bytes) -> None:
         if number <= self._last:
-            self._heads.follow(block)
-            self._trailers(number, flags)
+            self._trailers(number, flags, self._heads.fields(block))
             return
         head = self._heads.read(block)  # always: the table has to follow
         self._last = number
-        if head is None or self._full():
-            self._patience.free()
-            self._refused(number, flags, frames.PROTOCOL_ERROR if head is None else frames.REFUSED_STREAM)
+        ended = bool(flags & frames.END_STREAM)
+        length = None
+        if isinstance(head, _Sized):
+            length = head.length
+            head = None if ended and length else head.head
+        if head is None or isinstance(head, _TooLarge) or self._full():
+            self._refuse_head(number, flags, head)
             return
         stream = Stream(head)
         self.streams[number] = stream
-        if flags & frames.END_STREAM:
+        if ended:
             stream.asked = True
             self._service.serve(self, number, head, b"")
+        elif length is not None:
+            self._lengths[number] = length
 
-    def _trailers(self, number: int, flags: int) -> None:
+    def _refuse_head(self, number: int, flags: int, head: H | _TooLarge | None) -> None:
+        """Refuse one that is malformed, too large, or one too many."""
+        self._patience.free()
+        if head is None:
+            self._refused(number, flags, frames.PROTOCOL_ERROR)
+        elif not isinstance(head, _TooLarge):
+            self._refused(number, flags, frames.REFUSED_STREAM)
+        else:
+            self._outgoing.send(frames.frame(frames.HEADERS, 0x5, number, TOO_LARGE))
+            if not flags & frames.END_STREAM:
+                self._refused(number, flags, frames.NO_ERROR)
+
+    def _trailers(self, number: int, flags: int, fields: Fields) -> None:
+        """A second head on a stream: sections 5.1 and 8.1."""
         stream = self.streams.get(number)
         if stream is None:
             if number in self._cut_short:
                 return
             raise ConnectionFault(frames.PROTOCOL_ERROR, f"a head on stream {number}, which is over")
-        if stream.asked or not flags & frames.END_STREAM:
-            raise ConnectionFault(frames.PROTOCOL_ERROR, f"a second head on stream {number}")
-        self.whole(number)
+        if stream.asked:
+            self._give_up(number, stream, frames.STREAM_CLOSED)
+        elif not flags & frames.END_STREAM or malformed_regular(fields):
+            self._give_up(number, stream, frames.PROTOCOL_ERROR)
+        else:
+            self.whole(number)
+
+    def _give_up(self, number: int, stream: Stream[H], code: int) -> None:
+        """A fault that costs the stream and not the connection: section 5.4.2."""
+        self._patience.free()
+        self._forget(number, stream)
+        self._outgoing.send(frames.reset(number, code))
 
     def _full(self) -> bool:
         """Whether no further request can be taken now."""
@@ -162,6 +224,8 @@ class Requests(Generic[H]):
         body = stream.body
         if body is None:
             if flags & frames.END_STREAM:
+                if self._lengths and not self._length_fits(number, stream, stop - at):
+                    return
                 stream.asked = True
                 self._service.serve(self, number, stream.head, bytes(data[at:stop]))
                 return
@@ -170,6 +234,8 @@ class Requests(Generic[H]):
         if stop == at and not flags & frames.END_STREAM:
             self._patience.free()
         elif stream.sink is not None:
+            if number in self._lengths:
+                self._lengths[number] -= stop - at
             stream.sink.data(bytes(data[at:stop]), ended=False)
         elif not self.bodies.add(stream, data, at, stop):
             self._forget(number, stream)
@@ -185,9 +251,7 @@ class Requests(Generic[H]):
         if number > self._last or number == 0:
             raise ConnectionFault(frames.PROTOCOL_ERROR, f"data on stream {number}, which was not opened")
         if stream is not None:
-            self._patience.free()
-            self._forget(number, stream)
-            self._outgoing.send(frames.reset(number, frames.STREAM_CLOSED))
+            self._give_up(number, stream, frames.STREAM_CLOSED)
         elif number not in self._cut_short:
             raise ConnectionFault(frames.STREAM_CLOSED, f"data on stream {number}, which is over")
 
@@ -200,14 +264,26 @@ class Requests(Generic[H]):
     def whole(self, number: int) -> None:
         """The last of a body came."""
         stream = self.streams[number]
+        if self._lengths:
+            size = stream.body.size if stream.body is not None else 0
+            if not self._length_fits(number, stream, size):
+                return
         body = self.bodies.release(stream)
         stream.asked = True
         self._service.serve(self, number, stream.head, body.whole() if body is not None else b"")
+
+    def _length_fits(self, number: int, stream: Stream[H], size: int) -> bool:
+        """Whether a whole body, or the last piece of one that was passed on, is as long as its head says."""
+        if self._lengths.pop(number, size) == size:
+            return True
+        self._give_up(number, stream, frames.PROTOCOL_ERROR)
+        return False
 
     def _forget(self, number: int, stream: Stream[H]) -> None:
         self.bodies.release(stream)
         if stream.sink is not None:
             self.bodies.hold(number, 0)
+        self._lengths.pop(number, None)
         del self.streams[number]
         if not stream.asked:
             self._cut(number)
@@ -220,10 +296,9 @@ class Requests(Generic[H]):
         if kind == frames.WINDOW_UPDATE:
             if len(payload) != 4:
                 raise ConnectionFault(frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE")
-            if number > self._last:
+            if number > self._last or (number and not number & 1):
                 raise ConnectionFault(frames.PROTOCOL_ERROR, f"a window of stream {number}, which was not opened")
-            self._outgoing.more(number, frames.NUMBER.unpack(payload)[0] & 0x7FFFFFFF, self.streams.get(number))
-            self._close_if_done()
+            self._window(number, frames.NUMBER.unpack(payload)[0] & 0x7FFFFFFF)
         elif kind == frames.PING:
             if len(payload) != 8 or number:
                 raise ConnectionFault(frames.PROTOCOL_ERROR if number else frames.FRAME_SIZE_ERROR, "PING")
@@ -240,17 +315,46 @@ class Requests(Generic[H]):
             if (whole := self.split.add(number, flags, payload)) is not None:
                 self._head(number, *whole)
         elif kind == frames.GOAWAY:
+            if number or len(payload) < 8:
+                raise ConnectionFault(frames.PROTOCOL_ERROR if number else frames.FRAME_SIZE_ERROR, "GOAWAY")
             self._leaving = True  # answers under way still go out
             self._close_if_done()
         elif kind == frames.PUSH_PROMISE:
             raise ConnectionFault(frames.PROTOCOL_ERROR, "a client does not push")
         else:
-            self._patience.free()  # PRIORITY and unknown kinds are passed over: section 5.5
+            self._patience.free()
+            if kind == frames.PRIORITY:
+                self._priority(number, payload)
+            # unknown kinds are passed over: section 5.5
+
+    def _priority(self, number: int, payload: bytes) -> None:
+        """PRIORITY has no effect, and a form: section 6.3."""
+        if number == 0:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, "PRIORITY of the connection")
+        if len(payload) == 5:
+            return
+        stream = self.streams.get(number)
+        if stream is None:  # there is no stream to end
+            raise ConnectionFault(frames.FRAME_SIZE_ERROR, "PRIORITY")
+        self._give_up(number, stream, frames.FRAME_SIZE_ERROR)
+
+    def _window(self, number: int, more: int) -> None:
+        """The peer takes more: sections 6.9 and 6.9.1."""
+        try:
+            self._outgoing.more(number, more, self.streams.get(number))
+        except StreamFault as fault:
+            stream = self.streams.get(number)
+            if stream is not None:
+                self._forget(number, stream)
+            self._outgoing.drop(number)
+            self._patience.free()
+            self._outgoing.send(frames.reset(number, fault.code))
+        self._close_if_done()
 
     def _reset(self, number: int, payload: bytes) -> None:
         if len(payload) != 4:
             raise ConnectionFault(frames.FRAME_SIZE_ERROR, "RST_STREAM")
-        if number == 0 or number > self._last:
+        if number > self._last or not number & 1:
             raise ConnectionFault(frames.PROTOCOL_ERROR, f"reset of stream {number}, which was not opened")
         stream = self.streams.get(number)
         if stream is not None:

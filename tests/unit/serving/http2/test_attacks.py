@@ -23,6 +23,7 @@ from hpack import Encoder
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.frames import frame, literal
+from cloud_ml.serving.http2.headers import KEPT_BYTES, Blocks
 from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Budget, Limits, Received
 from cloud_ml.serving.turns import Turns
@@ -271,22 +272,26 @@ PROTOCOL, FLOW, SIZE, CLOSED, CALM, COMPRESSION = (
         pytest.param(frame(frames.HEADERS, 0x5, 0, block()), PROTOCOL, id="a head on the connection"),
         pytest.param(request(5) + request(3), PROTOCOL, id="streams backwards"),
         pytest.param(request() + frame(frames.HEADERS, 0x5, 1, block()), PROTOCOL, id="a stream twice"),
-        pytest.param(OPEN + frame(frames.HEADERS, frames.END_HEADERS, 1, block()), PROTOCOL, id="trailers without end"),
         pytest.param(frame(frames.HEADERS, 1, 1, block()) + request(3), PROTOCOL, id="a head within a head"),
         pytest.param(frame(frames.CONTINUATION, 4, 1, b""), PROTOCOL, id="a continuation of nothing"),
         pytest.param(BEGUN + frame(frames.CONTINUATION, 4, 3, b""), PROTOCOL, id="a continuation elsewhere"),
-        pytest.param(BEGUN + frame(frames.CONTINUATION, 0, 1) * 2, CALM, id="empty continuations"),
-        pytest.param(BEGUN + frame(frames.CONTINUATION, 0, 1, bytes(8000)) * 3, CALM, id="a head without end"),
+        pytest.param(BEGUN + frame(frames.CONTINUATION, 0, 1) * 17, CALM, id="empty continuations"),
+        pytest.param(BEGUN + frame(frames.CONTINUATION, 0, 1, bytes(8000)) * 9, CALM, id="a head without end"),
         pytest.param(frame(frames.HEADERS, 0x5, 1, b"\xff\xff\xff\xff\xff\xff"), COMPRESSION, id="no header block"),
         pytest.param(frame(frames.HEADERS, 0x5, 1, b"\xbe"), COMPRESSION, id="an entry that is not in the table"),
         pytest.param(frame(frames.HEADERS, 0x5, 1, BOMB), COMPRESSION, id="a header bomb"),
         pytest.param(frame(frames.RST_STREAM, 0, 1, bytes(4)), PROTOCOL, id="a reset of nothing"),
+        pytest.param(frame(frames.HEADERS, 0x5, 1, b"\x20" * 3 + block()), COMPRESSION, id="sizes of the table"),
+        pytest.param(frame(frames.PRIORITY, 0, 0, bytes(5)), PROTOCOL, id="a priority of the connection"),
+        pytest.param(frame(frames.PRIORITY, 0, 1, bytes(4)), SIZE, id="half a priority of nothing"),
+        pytest.param(frame(frames.GOAWAY, 0, 1, bytes(8)), PROTOCOL, id="a farewell of a stream"),
+        pytest.param(frame(frames.GOAWAY, 0, 0, bytes(7)), SIZE, id="half a farewell"),
+        pytest.param(OPEN + WINDOW(2, 1), PROTOCOL, id="a window of an even stream"),
+        pytest.param(request(3) + frame(frames.RST_STREAM, 0, 2, bytes(4)), PROTOCOL, id="a reset of an even stream"),
         pytest.param(frame(frames.RST_STREAM, 0, 0, bytes(4)), PROTOCOL, id="a reset of the connection"),
         pytest.param(OPEN + frame(frames.RST_STREAM, 0, 1, bytes(3)), SIZE, id="half a reset"),
         pytest.param(WINDOW(0, 0), PROTOCOL, id="no more window"),
-        pytest.param(OPEN + WINDOW(1, 0), PROTOCOL, id="no more window on a stream"),
         pytest.param(WINDOW(0, 2**31 - 1) * 2, FLOW, id="too much window"),
-        pytest.param(OPEN + WINDOW(1, 2**31 - 1), FLOW, id="too much window on a stream"),
         pytest.param(WINDOW(9, 1), PROTOCOL, id="a window of a stream that was not opened"),
         pytest.param(frame(frames.WINDOW_UPDATE, 0, 0, bytes(3)), SIZE, id="half a window"),
         pytest.param(frames.settings({frames.INITIAL_WINDOW_SIZE: 2**31}), FLOW, id="too large an initial window"),
@@ -372,6 +377,149 @@ def test_a_head_that_cannot_be_is_reset_and_others_go_on(fields: list[tuple[str,
     peer.loop.turn()
     assert frames.reset(1, PROTOCOL) in peer.transport.out
     assert peer.echo.served == [b"good"]
+
+
+def trailers(*fields: tuple[str, str], flags: int = 0x5) -> bytes:
+    return OPEN + frame(frames.HEADERS, flags, 1, Encoder().encode(list(fields), huffman=False))
+
+
+def sized(length: str, *bodies: bytes, end: bytes = b"", more: tuple[tuple[str, str], ...] = ()) -> bytes:
+    """A request that tells its length, and its body in so many frames, the last of which ends it."""
+    data = [
+        frame(frames.DATA, 1 if place == len(bodies) and not end else 0, 1, each)
+        for place, each in enumerate(bodies, 1)
+    ]
+    head = frame(frames.HEADERS, 0x4 if data or end else 0x5, 1, block(*HEAD, ("content-length", length), *more))
+    return head + b"".join(data) + end
+
+
+EMPTY_TRAILERS = frame(frames.HEADERS, 0x5, 1, literal("a", "b"))
+
+
+@pytest.mark.parametrize(
+    ("bytes_", "code"),
+    [
+        pytest.param(OPEN + WINDOW(1, 0), PROTOCOL, id="no more window"),
+        pytest.param(OPEN + WINDOW(1, 2**31 - 1), FLOW, id="too much window"),
+        pytest.param(OPEN + frame(frames.PRIORITY, 0, 1, bytes(4)), SIZE, id="half a priority"),
+        pytest.param(OPEN + frame(frames.PRIORITY, 0, 1, bytes(6)), SIZE, id="more than a priority"),
+        pytest.param(trailers(("a", "b"), flags=0x4), PROTOCOL, id="trailers without end"),
+        pytest.param(trailers(("A", "b")), PROTOCOL, id="upper case in trailers"),
+        pytest.param(trailers(("connection", "close")), PROTOCOL, id="connection in trailers"),
+        pytest.param(trailers((":path", "/")), PROTOCOL, id="a pseudo field in trailers"),
+        pytest.param(trailers(*HEAD), PROTOCOL, id="a head as trailers"),
+        pytest.param(trailers(("te", "gzip")), PROTOCOL, id="te in trailers"),
+        pytest.param(sized("5"), PROTOCOL, id="a length and no body"),
+        pytest.param(sized("5", b"1234"), PROTOCOL, id="shorter than said"),
+        pytest.param(sized("5", b"123456"), PROTOCOL, id="longer than said"),
+        pytest.param(sized("5", b"123", b"456"), PROTOCOL, id="longer than said, in two"),
+        pytest.param(sized("5", b"1234", end=EMPTY_TRAILERS), PROTOCOL, id="shorter than said, with trailers"),
+        pytest.param(sized("5", end=EMPTY_TRAILERS), PROTOCOL, id="a length, no body and trailers"),
+        pytest.param(sized("+5", b"12345"), PROTOCOL, id="a length that is no number"),
+        pytest.param(sized("5, 5", b"12345"), PROTOCOL, id="a list of lengths"),
+        pytest.param(sized("5", b"12345", more=(("content-length", "6"),)), PROTOCOL, id="two lengths"),
+    ],
+)  # fmt: skip
+def test_a_fault_of_a_stream_costs_that_stream_and_not_the_connection(bytes_: bytes, code: int) -> None:
+    peer = settled()
+    assert peer.told(bytes_ + frame(frames.WINDOW_UPDATE, 0, 1, b"\0\0\0\1")) is None
+    peer = settled()
+    peer.connection.data_received(bytes_ + request(3, b"good"))
+    peer.loop.turn()
+    assert frames.reset(1, code) in peer.transport.out
+    assert peer.echo.served == [b"good"]
+    assert not peer.transport.closed
+    peer.connection.data_received(request(5, b"and on"))
+    assert peer.echo.served == [b"good", b"and on"]
+
+
+def test_a_head_on_a_stream_whose_request_is_whole_costs_that_stream() -> None:
+    peer = settled()
+    peer.echo.hold = True
+    peer.connection.data_received(request() + frame(frames.HEADERS, 0x5, 1, literal("a", "b")))
+    peer.loop.turn()
+    assert frames.reset(1, CLOSED) in peer.transport.out
+    assert not peer.transport.closed
+
+
+@pytest.mark.parametrize(
+    "bytes_",
+    [
+        sized("0"), sized("5", b"12345"), sized("5", b"12", b"345"), sized("5", b"12345", end=EMPTY_TRAILERS),
+        sized("0", end=EMPTY_TRAILERS), sized("5", b"12345", more=(("content-length", "5"),)),
+        sized("40000", *[bytes(10_000)] * 4), sized("2", b"", b"ab", b""),
+    ],
+    ids=["none", "one frame", "two frames", "trailers", "none and trailers", "told twice", "long", "empty frames"],
+)  # fmt: skip
+def test_a_body_of_the_length_that_was_told_is_taken(bytes_: bytes) -> None:
+    peer = settled()
+    peer.connection.data_received(bytes_ + request(3, b"good"))
+    assert len(peer.echo.served) == 2
+    assert peer.connection._requests._lengths == {}
+
+
+def test_the_length_of_a_body_that_goes_on_as_it_comes_is_looked_at_in_the_end() -> None:
+    for length, fits in (("7", True), ("8", False), ("6", False)):
+        peer = settled()
+        fields = [(k, "/parts" if k == ":path" else v) for k, v in HEAD]
+        head = frame(frames.HEADERS, 0x4, 1, block(*fields, ("content-length", length)))
+        data = b"".join(frame(frames.DATA, ended, 1, each) for ended, each in ((0, b"abc"), (0, b"de"), (1, b"fg")))
+        peer.connection.data_received(head + data)
+        peer.loop.turn()
+        assert (frames.reset(1, PROTOCOL) in peer.transport.out) is not fits
+        assert peer.connection._requests._lengths == {}
+
+
+LONG_FIELD = literal("a", "x" * 20_000)
+KEPT_FIELD = b"\x40\x05grown\x03yes"  # goes to the table, where the next head finds it
+
+
+@pytest.mark.parametrize("pieces", [1, 2, 5])
+@pytest.mark.parametrize("ends", [True, False])
+def test_an_oversized_head_costs_its_own_request_and_the_table_follows(pieces: int, *, ends: bool) -> None:
+    peer = settled(frame_bytes=65_536)
+    whole = block() + KEPT_FIELD + LONG_FIELD
+    step = -(-len(whole) // pieces)
+    parts = [whole[at : at + step] for at in range(0, len(whole), step)]
+    kinds = [frames.HEADERS] + [frames.CONTINUATION] * (pieces - 1)
+    head = b"".join(
+        frame(kind, (0x4 if place == pieces else 0) | (ends and place == 1), 1, part)
+        for place, (kind, part) in enumerate(zip(kinds, parts, strict=True), 1)
+    )
+    data = b"" if ends else frame(frames.DATA, 1, 1, b"never served")
+    later = frame(frames.HEADERS, 0x5, 3, block() + b"\xbe")
+    peer.h2.send_headers(1, HEAD, end_stream=ends)  # the library has to know of the stream
+    peer.h2.data_to_send()
+    peer.connection.data_received(head + data)
+    peer.loop.turn()
+    events = peer.h2.receive_data(peer.transport.out)
+    answer = next(dict(each.headers) for each in events if isinstance(each, ResponseReceived))
+    assert (answer[":status"], answer["grpc-status"]) == ("431", "8")
+    assert any(isinstance(each, StreamReset) for each in events) is not ends
+    peer.connection.data_received(later)
+    assert peer.echo.served == [b""]
+    assert not peer.transport.closed
+
+
+def test_empty_continuations_are_frames_like_others_up_to_a_bound() -> None:
+    peer = settled()
+    whole = block()
+    empty = frame(frames.CONTINUATION, 0, 1)
+    pieces = frame(frames.HEADERS, 1, 1) + empty * 3 + frame(frames.CONTINUATION, 0, 1, whole) + empty * 3
+    peer.connection.data_received(pieces + frame(frames.CONTINUATION, frames.END_HEADERS, 1))
+    assert peer.echo.served == [b""]
+
+
+def test_what_blocks_name_of_the_table_again_and_again_is_bounded() -> None:
+    """256 blocks of some bytes kept four megabytes of fields."""
+    table = block() + b"\x40\x01a\x7f\xa1\x1e" + b"y" * 4_000
+    blocks: Blocks[list[tuple[bytes, bytes]]] = Blocks(lambda fields: fields, 16_384)
+    blocks.read(table)
+    for number in range(500):
+        blocks.read(b"\xbe" * 3 + literal("n", str(number)))
+        assert sum(len(value) for fields in blocks._seen.values() for _, value in fields) <= KEPT_BYTES
+    last = b"\xbe" * 3 + literal("n", "499")
+    assert blocks.known(last) == blocks.read(last)
 
 
 SAME = b"".join(literal(*each) for each in HEAD)  # changes no table, so it is looked up when it comes again
