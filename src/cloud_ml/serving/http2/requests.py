@@ -194,6 +194,7 @@ class Requests(Generic[H]):
         self._patience.free()
         self._forget(number, stream)
         self._outgoing.send(frames.reset(number, code))
+        self._close_if_done()
 
     def _full(self) -> bool:
         """Whether no further request can be taken now."""
