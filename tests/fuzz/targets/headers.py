@@ -14,6 +14,8 @@ from cloud_ml.auth import claims, fds, legacy, presigned, signature
 from cloud_ml.errors import InvalidRequest, Unauthenticated
 from cloud_ml.observability import requests
 from cloud_ml.sdk import places, retries
+from cloud_ml.serving.rest import exposition
+from cloud_ml.serving.tallies import Histogram
 from fuzz.harness import pieces, target, text
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -169,3 +171,21 @@ def header_values(data: bytes) -> None:
     assert places.time_of(value).tzinfo is not None
     after = retries.parse_retry_after(value)
     assert after is None or after >= 0
+
+
+@target(
+    "serving.rest.exposition",
+    seeds=["application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2", "*/*", "",
+           "application/openmetrics-text;q=nan", "text/plain;q=1e999,application/openmetrics-text;q=.5"],
+    words=["application/openmetrics-text", "text/plain", ";q=", ";version=1.0.0", "nan", "inf", "1_0", ","],
+)  # fmt: skip
+def scraper_accept(data: bytes) -> None:
+    """OpenMetrics goes to scrapers that name it only, and either format has the same values."""
+    chosen = exposition.wants_openmetrics(accept := data.decode("latin-1"))
+    assert not chosen or "application/openmetrics-text" in accept.lower()
+    seen = Histogram((1.0, 2.5))
+    seen.add(len(data))
+    series = [exposition.Series({"label": accept}, seen)]
+    lines = list(exposition.Exposition(openmetrics=chosen).histogram("sizes", "Sizes.", series))
+    assert len(lines) == 7
+    assert not any("\n" in line for line in lines)
