@@ -6,6 +6,7 @@
     ├── RequestError                what the caller asked for cannot be done as asked; asking again is no help
     │   ├── InvalidRequest          invalid           a field is wrong: names field, value, what is allowed
     │   ├── Unauthenticated         unauthenticated   who is asking could not be established
+    │   │   └── SeenBefore          seen_before       a request with this nonce was carried out already
     │   ├── Forbidden               forbidden         known, but not allowed
     │   │   └── QuotaExceeded       quota_exceeded    the organisation's quota has no room for it
     │   ├── NotFound                not_found         absent, or somebody else's: the answers are identical
@@ -83,6 +84,12 @@ class Unauthenticated(RequestError):
     """The signature, the key or the clock does not convince."""
 
     code = "unauthenticated"
+
+
+class SeenBefore(Unauthenticated):
+    """A request with this nonce was carried out already: a replay, or a retry after a lost answer."""
+
+    code = "seen_before"
 
 
 class Forbidden(RequestError):

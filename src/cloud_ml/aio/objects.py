@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import random
 import time
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
+from dataclasses import replace
 
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.transport import AsyncTransport
-from cloud_ml.errors import NotFound, PreconditionFailed
+from cloud_ml.errors import Conflict, NotFound, PreconditionFailed
 from cloud_ml.models import codec
 from cloud_ml.models.common import check_bucket, parse_object_uri, refuse
 from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
-from cloud_ml.sdk.failures import GoneByNow
+from cloud_ml.sdk.failures import CarriedOut, GoneByNow
 from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.places import (
     PATH,
@@ -28,6 +31,8 @@ from cloud_ml.sdk.places import (
 
 _VERSIONS = 5
 """How many versions of an object one call of ``delete`` follows while others replace it."""
+_LOOKS = 3
+"""How often an upload whose answer was lost looks for its object: the server may be about to place it."""
 _NO_VERSION = "absent"
 """An ETag that no object has: the server says what is missing, and removes nothing that appears meanwhile."""
 
@@ -50,7 +55,8 @@ class AsyncObjects:
     async def create_bucket(self, name: str) -> Bucket:
         """Make a bucket; one that the organisation has already is success."""
         path = f"{PATH}/{segment(check_bucket('bucket', name))}"
-        return codec.decode(Bucket, await self._transport.json(Request("PUT", path)), ignore_unknown=True)
+        request = Request("PUT", path, same_twice=True)  # at worst an empty bucket that was removed comes back
+        return codec.decode(Bucket, await self._transport.json(request), ignore_unknown=True)
 
     async def delete_bucket(self, name: str) -> None:
         """Remove an empty bucket.
@@ -59,7 +65,18 @@ class AsyncObjects:
             Conflict: There are objects in it.
         """
         path = f"{PATH}/{segment(check_bucket('bucket', name))}"
-        await self._delete(path)
+        try:
+            async with await self._transport.send(Request("DELETE", path)) as answer:
+                await answer.read()
+        except GoneByNow:
+            if any(bucket.name == name for bucket in await self.list_buckets()):
+                raise Conflict(
+                    f"the bucket {name} is there, although the answer to its removal was lost: it was not removed, "
+                    "or somebody made it again",
+                    field="bucket",
+                    value=name,
+                    hint="Look at the bucket and try again.",
+                ) from None
 
     async def usage(self) -> StorageUsage:
         """What the organisation stores, by bucket and in all. Figures may be a minute old."""
@@ -123,7 +140,29 @@ class AsyncObjects:
             headers=upload_headers(only_if_absent=only_if_absent),
             read_timeout_s=UPLOAD_TIMEOUT_S,
         )
-        return codec.decode(StoredObject, await self._transport.json(request), ignore_unknown=True)
+        try:
+            document = await self._transport.json(request)
+        except CarriedOut:
+            return await self._stored(uri, hashlib.sha256(content).hexdigest())
+        return codec.decode(StoredObject, document, ignore_unknown=True)
+
+    async def _stored(self, uri: str, sha256: str) -> StoredObject:
+        """What stands under a key after an upload whose answer was lost.
+
+        Raises:
+            Conflict: Something else stands there: another caller may have replaced what was stored.
+        """
+        for attempt in range(1, _LOOKS + 1):
+            with suppress(NotFound):  # an earlier try may be about to place the object
+                if await self.digest(uri) == sha256:
+                    return replace(await self.head(uri), sha256=sha256)
+            await self._transport.sleep(self._transport.retry.backoff(attempt, random.random()))  # noqa: S311
+        raise Conflict(
+            f"{uri} was sent, but the answer was lost, and the object is another one now",
+            field="uri",
+            value=uri,
+            hint="Another caller may have replaced or removed it. Look at it and send it again.",
+        )
 
     async def copy(self, source: str, target: str, *, only_if_absent: bool = False) -> StoredObject:
         """Copy an object within the server.
@@ -195,10 +234,11 @@ class AsyncObjects:
         except NotFound:
             return _NO_VERSION
 
-    async def _delete(self, path: str, *, etag: str = "") -> None:
-        headers = {"If-Match": f'"{etag}"'} if etag else {}
+    async def _delete(self, path: str, *, etag: str) -> None:
+        headers = {"If-Match": f'"{etag}"'}
         try:
-            async with await self._transport.send(Request("DELETE", path, headers=headers)) as answer:
+            # A repeat is harmless: it names the version that it removes.
+            async with await self._transport.send(Request("DELETE", path, headers=headers, same_twice=True)) as answer:
                 await answer.read()
         except GoneByNow:
             return

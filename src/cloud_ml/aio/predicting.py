@@ -107,7 +107,8 @@ class AsyncPredictions:
 class _ServiceTransport(AsyncTransport):
     """Requests to a model server: with a token instead of a signature, and refusals in its form."""
 
-    def _signed(self, request: Request) -> tuple[dict[str, str], str]:
+    def _signed(self, request: Request, nonce: str | None) -> tuple[dict[str, str], str]:
+        del nonce
         return {**request.headers, **authorization(self.credentials)}, request.path
 
     def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> CloudMlError:

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.models import codec
 from cloud_ml.models.quota import Application, ApplicationPage, LimitsChange, OrgQuota, QuotaPage
+from cloud_ml.sdk.failures import CarriedOut
 from cloud_ml.sdk.messages import Request, segment
 
 T = TypeVar("T")
@@ -48,7 +49,10 @@ class AsyncQuota:
         }
         if storage is not None:
             document["storage"] = storage
-        return await self._ask(OrgQuota, "PUT", f"/{segment(org)}", document)
+        try:
+            return await self._ask(OrgQuota, "PUT", f"/{segment(org)}", document)
+        except CarriedOut:
+            return (await self.show(org=org))[0]
 
     async def apply(
         self, service: str, *, cpu: str, memory: str, gpu: str = "0", mail: str = "", org: str | None = None

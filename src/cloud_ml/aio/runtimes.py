@@ -36,6 +36,8 @@ class AsyncRuntimeCalls:
 
     async def remove(self, framework: str, version: str | None) -> None:
         """Remove what is installed of a runtime."""
-        request = Request("DELETE", f"{_PATH}/{segment(framework)}", query={"version": version})
+        request = Request(
+            "DELETE", f"{_PATH}/{segment(framework)}", query={"version": version}, same_twice=True
+        )  # fmt: skip
         async with await self.transport.send(request) as answer:
             await answer.read()

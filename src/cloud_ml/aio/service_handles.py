@@ -256,7 +256,7 @@ class AsyncServiceHandle:
 
     async def delete(self) -> Service:
         """Ask for the service's removal: its replicas end, and then its name and version are free."""
-        self.service = await self._calls.delete(self.name, self.version)
+        self.service = await self._calls.delete(self.name, self.version, self.service)
         return self.service
 
     async def _asked(self) -> AsyncPredictions:

@@ -6,6 +6,7 @@ import json
 import os
 import sys
 from collections.abc import AsyncGenerator
+from dataclasses import replace
 from typing import Any
 
 from cloud_ml.aio.answers import AsyncAnswer
@@ -22,6 +23,7 @@ from cloud_ml.models.service import (
     ServiceSummary,
     ServiceUpdate,
 )
+from cloud_ml.sdk.failures import CarriedOut, GoneByNow
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, segment, watching
 from cloud_ml.sdk.patience import QUIET_LOG_S
 
@@ -66,10 +68,9 @@ class AsyncServiceCalls:
     async def update(self, name: str, version: str, change: ServiceUpdate) -> Service:
         """Change fields of a service."""
         request = Request(
-            "PATCH", _path(name, version), body=_document(change), headers=_JSON,
-            idempotency_key=os.urandom(16).hex(),
+            "PATCH", _path(name, version), body=_document(change), headers=_JSON, once=True
         )  # fmt: skip
-        return await self._service(request)
+        return await self._changed(name, version, request)
 
     async def promote(self, name: str, version: str, *, release: int | None = None) -> Service:
         """Serve the candidate; sent again where the answer was lost if the ``release`` that is meant is told."""
@@ -80,21 +81,33 @@ class AsyncServiceCalls:
         return await self._decided(name, version, "rollback", release)
 
     async def _decided(self, name: str, version: str, what: str, release: int | None) -> Service:
-        key = None if release is None else os.urandom(16).hex()
-        request = Request("POST", f"{_path(name, version)}/{what}", query={"release": release}, idempotency_key=key)
-        return await self._service(request)
+        request = Request(
+            "POST", f"{_path(name, version)}/{what}", query={"release": release}, once=release is not None
+        )
+        return await self._changed(name, version, request)
 
     async def start(self, name: str, version: str) -> Service:
         """Start a service that was saved or stopped."""
-        return await self._service(Request("POST", f"{_path(name, version)}/start"))
+        return await self._changed(name, version, Request("POST", f"{_path(name, version)}/start", once=True))
 
     async def stop(self, name: str, version: str) -> Service:
         """End every replica; the service stays."""
-        return await self._service(Request("POST", f"{_path(name, version)}/stop"))
+        return await self._changed(name, version, Request("POST", f"{_path(name, version)}/stop", once=True))
 
-    async def delete(self, name: str, version: str) -> Service:
-        """Ask for the service's removal."""
-        return await self._service(Request("DELETE", _path(name, version)))
+    async def delete(self, name: str, version: str, known: Service | None = None) -> Service:
+        """Ask for the service's removal.
+
+        Where the first answer was lost, ``known`` is returned, as being deleted.
+
+        Raises:
+            NotFound: There is no such service, or nothing was ``known`` of it.
+        """
+        try:
+            return await self._service(Request("DELETE", _path(name, version)))
+        except GoneByNow:
+            if known is None:
+                raise
+            return replace(known, deleting=True)
 
     async def events(self, name: str, version: str, *, after: int = 0) -> list[JobEvent]:
         """What happened to the service, in order, behind the event with the id ``after``."""
@@ -155,6 +168,13 @@ class AsyncServiceCalls:
             read_timeout_s=QUIET_LOG_S if follow else READ_TIMEOUT_S,
         )
         return await self.transport.send(request)
+
+    async def _changed(self, name: str, version: str, request: Request) -> Service:
+        """The service after a change, as it stands now where the answer was lost."""
+        try:
+            return await self._service(request)
+        except CarriedOut:
+            return await self.get(name, version)
 
     async def _service(self, request: Request) -> Service:
         document: Any = await self.transport.json(request)

@@ -15,9 +15,9 @@ from cloud_ml.errors import CloudMlError, NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.storage import BeginUpload, CompleteUpload, StoredObject, UploadInParts, UploadPart
 from cloud_ml.sdk.messages import Request, segment
-from cloud_ml.sdk.places import PATH, UPLOAD_TIMEOUT_S, object_uri
+from cloud_ml.sdk.places import PATH, object_uri
 from cloud_ml.sdk.progress import Progress
-from cloud_ml.sdk.transfers import Transfers, repeatable_post
+from cloud_ml.sdk.transfers import Transfers, part_request, repeatable_post
 
 
 class AsyncStorage(AsyncObjects):
@@ -120,7 +120,7 @@ class AsyncStorage(AsyncObjects):
             async with contextlib.aclosing(_blocks(source, self.transfers.part_size)) as blocks:
                 async for block in blocks:
                     whole.update(block)
-                    part = Request("PUT", f"{here}/parts/{len(sent) + 1}", body=block, read_timeout_s=UPLOAD_TIMEOUT_S)
+                    part = part_request(here, len(sent) + 1, block)
                     sent.append(codec.decode(UploadPart, await self._transport.json(part), ignore_unknown=True))
                     done += len(block)
                     if progress is not None:
@@ -134,7 +134,7 @@ class AsyncStorage(AsyncObjects):
                 return await self.head(uri)
         except CloudMlError:
             with contextlib.suppress(CloudMlError):
-                async with await self._transport.send(Request("DELETE", here)) as answer:
+                async with await self._transport.send(Request("DELETE", here, same_twice=True)) as answer:
                     await answer.read()
             raise
         return codec.decode(StoredObject, document, ignore_unknown=True)

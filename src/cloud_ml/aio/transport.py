@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import random
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -15,10 +16,10 @@ from typing import Any
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.aio.connections import AsyncConnectionPool, exchange
-from cloud_ml.errors import CloudMlError, NotFound, PreconditionFailed, TransportError
+from cloud_ml.errors import CloudMlError, NotFound, PreconditionFailed, SeenBefore, TransportError
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import Endpoint
-from cloud_ml.sdk.failures import GoneByNow, error_of_answer, error_of_exception, not_ours
+from cloud_ml.sdk.failures import CarriedOut, GoneByNow, error_of_answer, error_of_exception, not_ours
 from cloud_ml.sdk.messages import Request
 from cloud_ml.sdk.protocol import NotHttp
 from cloud_ml.sdk.retries import (
@@ -94,6 +95,8 @@ class AsyncTransport:
         async with answer:
             body = await answer.read()
         error = self._refusal(answer.status, answer.headers, body)
+        if arrived and isinstance(error, SeenBefore):
+            raise (GoneByNow(CarriedOut()) if request.method == "DELETE" else CarriedOut()) from error
         if request.method == "DELETE" and arrived and isinstance(error, (NotFound, PreconditionFailed)):
             raise GoneByNow(error) from error
         raise error
@@ -112,9 +115,9 @@ class AsyncTransport:
         )
         return str(self.endpoint).removesuffix(self.endpoint.prefix) + target
 
-    def _signed(self, request: Request) -> tuple[dict[str, str], str]:
+    def _signed(self, request: Request, nonce: str | None) -> tuple[dict[str, str], str]:
         """Headers and target of one try."""
-        return signed(self.endpoint, self.credentials, request)
+        return signed(self.endpoint, self.credentials, request, nonce)
 
     def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> CloudMlError:
         return error_of_answer(self.endpoint, status, headers, body)
@@ -122,8 +125,9 @@ class AsyncTransport:
     async def _open(self, request: Request) -> tuple[AsyncAnswer, bool]:
         """The last answer, and whether an earlier try may have been carried out."""
         attempt, arrived = 1, False
+        nonce = secrets.token_urlsafe(18) if request.single_nonce else None
         while True:
-            outcome = await self._try_once(request)
+            outcome = await self._try_once(request, nonce)
             if isinstance(outcome, AsyncAnswer) and outcome.status not in BUSY_STATUSES:
                 return outcome, arrived
             trouble, retry_after = _judge(outcome)
@@ -147,8 +151,8 @@ class AsyncTransport:
             await self.sleep(delay)
             attempt += 1
 
-    async def _try_once(self, request: Request) -> AsyncAnswer | _Broken:
-        headers, target = self._signed(request)
+    async def _try_once(self, request: Request, nonce: str | None) -> AsyncAnswer | _Broken:
+        headers, target = self._signed(request, nonce)
         try:
             connection = await self._pool.acquire(read_timeout_s=request.read_timeout_s)
         except OSError as error:

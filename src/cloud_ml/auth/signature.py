@@ -131,7 +131,7 @@ def sign(
     content: str = EMPTY_SHA256,
     nonce: str | None = None,
 ) -> dict[str, str]:
-    """The headers that sign a request. A retry signs again: a nonce serves once.
+    """The headers that sign a request. A retry signs again; the server carries out one request of a nonce.
 
     Args:
         method: Such as ``POST``; upper case.
@@ -140,7 +140,7 @@ def sign(
         secret: Its secret.
         now: The client's time.
         content: ``content_sha256(body)``, or ``UNSIGNED_PAYLOAD``.
-        nonce: For tests; otherwise drawn at random.
+        nonce: That of an earlier try, if the server is to carry out only one of the two; otherwise drawn at random.
 
     Raises:
         InvalidRequest: One of them cannot stand in a request.

@@ -21,12 +21,24 @@ class GoneByNow(errors.NotFound):
         super().__init__(told.message, field=told.field, value=told.value, allowed=told.allowed, hint=hint)
 
 
+class CarriedOut(errors.RequestError):
+    """An earlier try of this request was carried out. Its answer was lost, and somebody may have acted since."""
+
+    code = "carried_out"
+
+    def __init__(self) -> None:
+        super().__init__(
+            "the request was carried out, but the answer was lost on the way", hint="Look at the present state."
+        )
+
+
 _BY_CODE: dict[str, type[errors.CloudMlError]] = {
     kind.code: kind
     for kind in (
         errors.RequestError,
         errors.InvalidRequest,
         errors.Unauthenticated,
+        errors.SeenBefore,
         errors.Forbidden,
         errors.QuotaExceeded,
         errors.NotFound,

@@ -16,7 +16,7 @@ from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, JobTasks
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.answers import Answer
-from cloud_ml.sdk.failures import GoneByNow
+from cloud_ml.sdk.failures import CarriedOut, GoneByNow
 from cloud_ml.sdk.filters import JobFilters
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, segment, watching
 from cloud_ml.sdk.patience import QUIET_LOG_S
@@ -121,11 +121,11 @@ class JobCalls:
 
     def cancel(self, name: str) -> Job:
         """End the job wherever it stands."""
-        return self._job(Request("POST", f"{_job_path(name)}/cancel", same_twice=True))
+        return self._changed(name, Request("POST", f"{_job_path(name)}/cancel", once=True))
 
     def start(self, name: str) -> Job:
         """Queue a saved job."""
-        return self._job(Request("POST", f"{_job_path(name)}/start"))
+        return self._changed(name, Request("POST", f"{_job_path(name)}/start", once=True))
 
     def delete(self, name: str, known: Job | None = None) -> Job:
         """Ask for the job's removal.
@@ -136,6 +136,13 @@ class JobCalls:
             return self._job(Request("DELETE", _job_path(name)))
         except GoneByNow:
             return replace(known or _nothing_known(name), deleting=True)
+
+    def _changed(self, name: str, request: Request) -> Job:
+        """The job after a change, as it stands now where the answer was lost."""
+        try:
+            return self._job(request)
+        except CarriedOut:
+            return self.get(name)
 
     def _job(self, request: Request) -> Job:
         document: Any = self.transport.json(request)

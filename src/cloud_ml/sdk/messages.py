@@ -68,7 +68,9 @@ class Request:
         headers: Further headers.
         idempotency_key: Lets the server carry it out once, however often it is sent.
         read_timeout_s: Longest silence of the server.
-        same_twice: Carried out twice, it does no more than once, whatever its method.
+        same_twice: Carried out twice, it does no more than once, whatever its method and whatever others do meanwhile.
+        once: The server carries out one try at most, although others follow: they all have one nonce.
+            A later try raises ``CarriedOut`` then. So are ``PUT`` and ``DELETE`` that are not ``same_twice``.
     """
 
     method: str
@@ -79,11 +81,19 @@ class Request:
     idempotency_key: str | None = None
     read_timeout_s: float = READ_TIMEOUT_S
     same_twice: bool = False
+    once: bool = False
 
     @property
     def repeatable(self) -> bool:
         """Whether it may be sent again after it may have been carried out."""
-        return self.same_twice or is_repeatable(self.method, idempotency_key=self.idempotency_key)
+        return self.same_twice or self.single_nonce or is_repeatable(self.method, idempotency_key=self.idempotency_key)
+
+    @property
+    def single_nonce(self) -> bool:
+        """Whether all tries have the same nonce, so that the server carries out one of them."""
+        if self.same_twice or self.idempotency_key is not None:
+            return False
+        return self.once or self.method in ("PUT", "DELETE")
 
 
 def watching(path: str, after: int | None) -> Request:

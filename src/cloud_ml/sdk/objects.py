@@ -3,18 +3,21 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import math
+import random
 import time
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import closing, suppress
+from dataclasses import replace
 
-from cloud_ml.errors import NotFound, PreconditionFailed
+from cloud_ml.errors import Conflict, NotFound, PreconditionFailed
 from cloud_ml.models import codec
 from cloud_ml.models.common import check_bucket, parse_object_uri, refuse
 from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
 from cloud_ml.sdk.answers import Answer
-from cloud_ml.sdk.failures import GoneByNow
+from cloud_ml.sdk.failures import CarriedOut, GoneByNow
 from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.places import (
     PATH,
@@ -29,6 +32,8 @@ from cloud_ml.sdk.transport import Transport
 
 _VERSIONS = 5
 """How many versions of an object one call of ``delete`` follows while others replace it."""
+_LOOKS = 3
+"""How often an upload whose answer was lost looks for its object: the server may be about to place it."""
 _NO_VERSION = "absent"
 """An ETag that no object has: the server says what is missing, and removes nothing that appears meanwhile."""
 
@@ -51,7 +56,8 @@ class Objects:
     def create_bucket(self, name: str) -> Bucket:
         """Make a bucket; one that the organisation has already is success."""
         path = f"{PATH}/{segment(check_bucket('bucket', name))}"
-        return codec.decode(Bucket, self._transport.json(Request("PUT", path)), ignore_unknown=True)
+        request = Request("PUT", path, same_twice=True)  # at worst an empty bucket that was removed comes back
+        return codec.decode(Bucket, self._transport.json(request), ignore_unknown=True)
 
     def delete_bucket(self, name: str) -> None:
         """Remove an empty bucket.
@@ -60,7 +66,18 @@ class Objects:
             Conflict: There are objects in it.
         """
         path = f"{PATH}/{segment(check_bucket('bucket', name))}"
-        self._delete(path)
+        try:
+            with self._transport.send(Request("DELETE", path)) as answer:
+                answer.read()
+        except GoneByNow:
+            if any(bucket.name == name for bucket in self.list_buckets()):
+                raise Conflict(
+                    f"the bucket {name} is there, although the answer to its removal was lost: it was not removed, "
+                    "or somebody made it again",
+                    field="bucket",
+                    value=name,
+                    hint="Look at the bucket and try again.",
+                ) from None
 
     def usage(self) -> StorageUsage:
         """What the organisation stores, by bucket and in all. Figures may be a minute old."""
@@ -121,7 +138,29 @@ class Objects:
             headers=upload_headers(only_if_absent=only_if_absent),
             read_timeout_s=UPLOAD_TIMEOUT_S,
         )
-        return codec.decode(StoredObject, self._transport.json(request), ignore_unknown=True)
+        try:
+            document = self._transport.json(request)
+        except CarriedOut:
+            return self._stored(uri, hashlib.sha256(content).hexdigest())
+        return codec.decode(StoredObject, document, ignore_unknown=True)
+
+    def _stored(self, uri: str, sha256: str) -> StoredObject:
+        """What stands under a key after an upload whose answer was lost.
+
+        Raises:
+            Conflict: Something else stands there: another caller may have replaced what was stored.
+        """
+        for attempt in range(1, _LOOKS + 1):
+            with suppress(NotFound):  # an earlier try may be about to place the object
+                if self.digest(uri) == sha256:
+                    return replace(self.head(uri), sha256=sha256)
+            self._transport.sleep(self._transport.retry.backoff(attempt, random.random()))  # noqa: S311
+        raise Conflict(
+            f"{uri} was sent, but the answer was lost, and the object is another one now",
+            field="uri",
+            value=uri,
+            hint="Another caller may have replaced or removed it. Look at it and send it again.",
+        )
 
     def copy(self, source: str, target: str, *, only_if_absent: bool = False) -> StoredObject:
         """Copy an object within the server.
@@ -193,10 +232,11 @@ class Objects:
         except NotFound:
             return _NO_VERSION
 
-    def _delete(self, path: str, *, etag: str = "") -> None:
-        headers = {"If-Match": f'"{etag}"'} if etag else {}
+    def _delete(self, path: str, *, etag: str) -> None:
+        headers = {"If-Match": f'"{etag}"'}
         try:
-            with self._transport.send(Request("DELETE", path, headers=headers)) as answer:
+            # A repeat is harmless: it names the version that it removes.
+            with self._transport.send(Request("DELETE", path, headers=headers, same_twice=True)) as answer:
                 answer.read()
         except GoneByNow:
             return

@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 
 from cloud_ml.models import codec
 from cloud_ml.models.quota import Application, ApplicationPage, LimitsChange, OrgQuota, QuotaPage
+from cloud_ml.sdk.failures import CarriedOut
 from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.transport import Transport
 
@@ -49,7 +50,10 @@ class Quota:
         }
         if storage is not None:
             document["storage"] = storage
-        return self._ask(OrgQuota, "PUT", f"/{segment(org)}", document)
+        try:
+            return self._ask(OrgQuota, "PUT", f"/{segment(org)}", document)
+        except CarriedOut:
+            return self.show(org=org)[0]
 
     def apply(
         self, service: str, *, cpu: str, memory: str, gpu: str = "0", mail: str = "", org: str | None = None

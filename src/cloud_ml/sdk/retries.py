@@ -50,12 +50,12 @@ class RetryPolicy:
 
 
 def is_repeatable(method: str, *, idempotency_key: str | None) -> bool:
-    """Whether a request may be sent again although the first may have been carried out.
+    """Whether a request may be sent again, signed anew, although the first may have been carried out.
 
-    Reading changes nothing, PUT replaces the whole object by the same bytes, what DELETE has removed is
-    not there to be removed again, and the server carries out a request with an idempotency key only once.
+    Reading changes nothing, and the server carries out a request with an idempotency key only once. ``PUT`` and
+    ``DELETE`` are no such requests: between the two tries somebody else may have written under the same name.
     """
-    return method in SAFE_METHODS or method in ("PUT", "DELETE") or idempotency_key is not None
+    return method in SAFE_METHODS or idempotency_key is not None
 
 
 def delay_before_retry(

@@ -37,6 +37,8 @@ class RuntimeCalls:
 
     def remove(self, framework: str, version: str | None) -> None:
         """Remove what is installed of a runtime."""
-        request = Request("DELETE", f"{_PATH}/{segment(framework)}", query={"version": version})
+        request = Request(
+            "DELETE", f"{_PATH}/{segment(framework)}", query={"version": version}, same_twice=True
+        )  # fmt: skip
         with self.transport.send(request) as answer:
             answer.read()

@@ -255,7 +255,7 @@ class ServiceHandle:
 
     def delete(self) -> Service:
         """Ask for the service's removal: its replicas end, and then its name and version are free."""
-        self.service = self._calls.delete(self.name, self.version)
+        self.service = self._calls.delete(self.name, self.version, self.service)
         return self.service
 
     def _asked(self) -> Predictions:

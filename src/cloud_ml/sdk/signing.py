@@ -13,8 +13,13 @@ from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.messages import FileBody, Request
 
 
-def signed(endpoint: Endpoint, credentials: Credentials, request: Request) -> tuple[dict[str, str], str]:
-    """Headers and target of one try. Every further try is signed again: a nonce serves once."""
+def signed(
+    endpoint: Endpoint, credentials: Credentials, request: Request, nonce: str | None = None
+) -> tuple[dict[str, str], str]:
+    """Headers and target of one try. Every further try is signed again.
+
+    The server carries out one request of a ``nonce``; without one, each try has its own.
+    """
     path = endpoint.prefix + request.path
     query = urlencode([pair for name, value in request.query.items() for pair in _query_pairs(name, value)])
     target = f"{path}?{query}" if query else path
@@ -33,6 +38,7 @@ def signed(endpoint: Endpoint, credentials: Credentials, request: Request) -> tu
         secret=credentials.secret_key,
         now=datetime.now(UTC),
         content=content,
+        nonce=nonce,
     )
     return {**headers, **signature}, target
 

@@ -9,6 +9,7 @@ from typing import IO
 from cloud_ml.models import codec
 from cloud_ml.models.storage import StoredObject
 from cloud_ml.sdk.downloads import fetch
+from cloud_ml.sdk.failures import CarriedOut
 from cloud_ml.sdk.messages import FileBody, Request
 from cloud_ml.sdk.objects import Objects
 from cloud_ml.sdk.places import UPLOAD_TIMEOUT_S, object_path, object_uri, upload_headers
@@ -58,14 +59,19 @@ class Storage(Objects):
                 only_if_absent=only_if_absent,
                 progress=progress,
             )
+        body = file_body(source, progress)
         request = Request(
             "PUT",
             object_path(where),
-            body=file_body(source, progress),
+            body=body,
             headers=upload_headers(only_if_absent=only_if_absent),
             read_timeout_s=UPLOAD_TIMEOUT_S,
         )
-        return codec.decode(StoredObject, self._transport.json(request), ignore_unknown=True)
+        try:
+            document = self._transport.json(request)
+        except CarriedOut:
+            return self._stored(uri, body.sha256)
+        return codec.decode(StoredObject, document, ignore_unknown=True)
 
     def upload_stream(self, source: IO[bytes], uri: str, *, progress: Progress | None = None) -> StoredObject:
         """Store what can be read only once, such as a pipe; it appears when its end has come."""

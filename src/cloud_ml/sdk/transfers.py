@@ -115,7 +115,7 @@ def send_stream(
     try:
         for number, block in enumerate(_blocks(source, transfers.part_size), start=1):
             whole.update(block)
-            request = Request("PUT", f"{here}/parts/{number}", body=block, read_timeout_s=UPLOAD_TIMEOUT_S)
+            request = part_request(here, number, block)
             sent.append(codec.decode(UploadPart, transport.json(request), ignore_unknown=True))
             done += len(block)
             if progress is not None:
@@ -161,7 +161,7 @@ def _put_part(  # noqa: PLR0917
     transport: Transport, here: str, number: int, body: FileBody, source: Path, before: os.stat_result
 ) -> None:
     try:
-        transport.json(Request("PUT", f"{here}/parts/{number}", body=body, read_timeout_s=UPLOAD_TIMEOUT_S))
+        transport.json(part_request(here, number, body))
     except CloudMlError:
         now = _status(source)
         if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
@@ -169,6 +169,11 @@ def _put_part(  # noqa: PLR0917
                 f"{source} changed while it was sent", field="file", value=str(source), hint="send it again"
             ) from None
         raise
+
+
+def part_request(here: str, number: int, body: bytes | FileBody) -> Request:
+    """The upload of a part. A repeat is harmless: others who send to this upload send the same file."""
+    return Request("PUT", f"{here}/parts/{number}", body=body, read_timeout_s=UPLOAD_TIMEOUT_S, same_twice=True)
 
 
 def repeatable_post(path: str, wanted: BeginUpload | CompleteUpload) -> Request:
@@ -184,7 +189,7 @@ def repeatable_post(path: str, wanted: BeginUpload | CompleteUpload) -> Request:
 
 
 def _give_up(transport: Transport, here: str) -> None:
-    with contextlib.suppress(CloudMlError), transport.send(Request("DELETE", here)) as answer:
+    with contextlib.suppress(CloudMlError), transport.send(Request("DELETE", here, same_twice=True)) as answer:
         answer.read()
 
 

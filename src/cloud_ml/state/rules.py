@@ -12,7 +12,7 @@ from typing import Any, TypeVar, cast
 
 from cloud_ml.domain.audit import MOST_CHARACTERS, AuditEntry
 from cloud_ml.domain.records import Kind
-from cloud_ml.errors import AlreadyExists, Conflict, FenceLost, InvalidRequest, NotFound, StaleRevision, Unauthenticated
+from cloud_ml.errors import AlreadyExists, Conflict, FenceLost, InvalidRequest, NotFound, SeenBefore, StaleRevision
 from cloud_ml.models import codec
 from cloud_ml.state.base import Fence, Lease
 
@@ -176,6 +176,6 @@ def stale(kind: Kind[Any, Any], uid: str, expected: int) -> StaleRevision:
     return StaleRevision(f"{kind.name} {uid!r} is no longer at revision {expected}")
 
 
-def seen_before() -> Unauthenticated:
+def seen_before() -> SeenBefore:
     """The request was made before. The token stays unsaid: it may be a signature."""
-    return Unauthenticated("this very request was made before; sign it again")
+    return SeenBefore("this very request was made before; sign it again")

@@ -78,7 +78,7 @@ async def test_reads_and_strangers_without_a_key_leave_nothing(served: Served) -
 async def test_a_replay_is_on_record_as_what_it_is(served: Served) -> None:
     headers = served.member.sign("PUT", "/api/v1/storage/scratch")
     assert [(await served.client.send("PUT", "/api/v1/storage/scratch", headers)).status for _ in "ab"] == [201, 401]
-    assert [outcome for _, _, outcome in told(served)] == ["unauthenticated", "done"]
+    assert [outcome for _, _, outcome in told(served)] == ["seen_before", "done"]
 
 
 async def test_a_viewer_is_stopped_at_every_door_and_may_look(served: Served) -> None:

@@ -99,7 +99,7 @@ async def test_a_replayed_cancel_is_refused(served: Served) -> None:
     headers = served.member.sign("POST", "/api/v1/jobs/linear/start")
     assert (await served.client.send("POST", "/api/v1/jobs/linear/start", headers)).status == 200
     replayed = await served.client.send("POST", "/api/v1/jobs/linear/start", headers)
-    assert (replayed.status, replayed.json()["code"]) == (401, "unauthenticated")
+    assert (replayed.status, replayed.json()["code"]) == (401, "seen_before")
 
 
 async def test_an_original_replay_is_refused_whatever_query_is_added(served: Served) -> None:

@@ -13,6 +13,7 @@ STATUSES = {
     "invalid": 400,
     "bad_request": 400,
     "unauthenticated": 401,
+    "seen_before": 401,
     "forbidden": 403,
     "quota_exceeded": 403,
     "not_found": 404,

@@ -12,9 +12,9 @@ POLICY = RetryPolicy(attempts=4, first_s=1.0, longest_s=3.0, patience_s=10.0)
     [
         ("GET", None, True),
         ("HEAD", None, True),
-        ("PUT", None, True),
+        ("PUT", None, False),
         ("POST", None, False),
-        ("DELETE", None, True),
+        ("DELETE", None, False),
         ("POST", "k", True),
         ("DELETE", "k", True),
     ],

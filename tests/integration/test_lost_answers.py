@@ -1,0 +1,150 @@
+"""A request is repeated after its answer was lost, and somebody else acts in between: nothing of theirs is undone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.client import CloudMlClient
+from cloud_ml.errors import Conflict, NotFound
+from cloud_ml.models.quota import LimitsChange
+from cloud_ml.models.train_job import TrainJob
+from support.lost_answers import LostAnswers
+from support.server import RealServer, serving
+
+pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("lost answers")]
+
+URI = "fds://cloudml/shared"
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
+    with serving(tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def way(server: RealServer) -> Iterator[LostAnswers]:
+    way = LostAnswers(server.port)
+    yield way
+    way.close()
+
+
+@pytest.fixture
+def client(server: RealServer, way: LostAnswers) -> Iterator[CloudMlClient]:
+    key = server.credentials
+    with CloudMlClient(key["access_key"], key["secret_key"], way.endpoint) as client:
+        yield client
+
+
+@pytest.fixture
+def other(server: RealServer) -> Iterator[CloudMlClient]:
+    """Somebody else, with a line that loses nothing."""
+    key = server.credentials
+    with CloudMlClient(key["access_key"], key["secret_key"], server.endpoint) as client:
+        yield client
+
+
+def content(client: CloudMlClient, uri: str = URI) -> bytes:
+    with client.storage.open(uri) as answer:
+        return answer.read()
+
+
+def saved(name: str) -> TrainJob:
+    return TrainJob(name, "trainer.task", "fds://cloudml/a.whl", save_mode=True)
+
+
+def test_a_repeated_delete_keeps_what_another_wrote(
+    client: CloudMlClient, other: CloudMlClient, way: LostAnswers
+) -> None:
+    other.storage.upload(b"old", URI)
+    way.lose("DELETE", lambda: other.storage.upload(b"new", URI))
+    client.storage.delete(URI)
+    assert (way.lost, content(other)) == (1, b"new")
+    assert len([line for line in way.requests if line.startswith("DELETE")]) == 2
+
+
+def test_a_repeated_delete_of_what_is_gone_is_success(client: CloudMlClient, way: LostAnswers) -> None:
+    client.storage.upload(b"old", URI)
+    way.lose("DELETE", lambda: None)
+    client.storage.delete(URI)
+    assert way.lost == 1
+    with pytest.raises(NotFound, match="there is no object"):
+        client.storage.delete(URI)
+
+
+@pytest.mark.parametrize("from_file", [False, True])
+def test_a_repeated_upload_keeps_what_another_wrote(
+    client: CloudMlClient, other: CloudMlClient, way: LostAnswers, tmp_path: Path, from_file: bool
+) -> None:
+    (tmp_path / "x").write_bytes(b"mine")
+    way.lose("PUT", lambda: other.storage.upload(b"theirs", URI))
+    with pytest.raises(Conflict, match="the answer was lost, and the object is another one now"):
+        client.storage.upload(tmp_path / "x" if from_file else b"mine", URI)
+    assert (way.lost, content(other)) == (1, b"theirs")
+
+
+@pytest.mark.parametrize("only_if_absent", [False, True])
+@pytest.mark.parametrize("from_file", [False, True])
+def test_a_repeated_upload_knows_its_own(
+    client: CloudMlClient, way: LostAnswers, tmp_path: Path, only_if_absent: bool, from_file: bool
+) -> None:
+    uri = f"fds://cloudml/own-{only_if_absent}-{from_file}"
+    (tmp_path / "x").write_bytes(b"mine")
+    way.lose("PUT", lambda: None)
+    stored = client.storage.upload(tmp_path / "x" if from_file else b"mine", uri, only_if_absent=only_if_absent)
+    assert (way.lost, stored.etag, content(client, uri)) == (1, client.storage.head(uri).etag, b"mine")
+
+
+def test_a_repeated_removal_keeps_a_bucket_that_another_made(
+    client: CloudMlClient, other: CloudMlClient, way: LostAnswers
+) -> None:
+    other.storage.create_bucket("made-again")
+    way.lose("DELETE", lambda: other.storage.create_bucket("made-again"))
+    with pytest.raises(Conflict, match="made-again"):
+        client.storage.delete_bucket("made-again")
+    assert way.lost == 1
+    assert "made-again" in [bucket.name for bucket in other.storage.list_buckets()]
+
+
+def test_a_repeated_deletion_keeps_a_job_that_another_submitted(
+    client: CloudMlClient, other: CloudMlClient, way: LostAnswers
+) -> None:
+    def again() -> None:
+        handle.wait_until_gone()
+        other.submit_train_job(saved("same-name"))
+
+    handle = other.submit_train_job(saved("same-name"))
+    way.lose("DELETE", again)
+    assert client.delete_train_job("same-name").deleting
+    assert way.lost == 1
+    assert not other.describe_train_job("same-name").deleting
+    other.delete_train_job("same-name")
+
+
+def test_a_repeated_cancel_keeps_a_job_that_another_submitted(
+    client: CloudMlClient, other: CloudMlClient, way: LostAnswers
+) -> None:
+    def again() -> None:
+        handle.delete()
+        handle.wait_until_gone()
+        other.submit_train_job(saved("cancelled"))
+
+    handle = other.submit_train_job(saved("cancelled"))
+    way.lose("POST", again)
+    client.cancel_train_job("cancelled")
+    assert way.lost == 1
+    assert other.describe_train_job("cancelled").phase == "Saved"
+
+
+def test_a_repeated_quota_keeps_what_another_set(client: CloudMlClient, other: CloudMlClient, way: LostAnswers) -> None:
+    def limits(jobs: int) -> LimitsChange:
+        return LimitsChange(count=str(jobs))
+
+    way.lose("PUT", lambda: other.quota.set("default", train=limits(7)))
+    client.quota.set("default", train=limits(3))
+    assert way.lost == 1
+    (found,) = other.quota.show(org="default")
+    assert {line.count_limit for line in found.items if line.kind == "train"} == {7}
