@@ -20,6 +20,7 @@ from cloud_ml.serving.http2.stream import Limits
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.oip.door import OpenInferenceDoor
 from cloud_ml.serving.rest.door import RestDoor
+from cloud_ml.serving.rest.invocations import InvocationsDoor
 from cloud_ml.serving.rest.service import HttpService
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.table import ModelTable
@@ -100,7 +101,11 @@ class World:
         self.grpc = GrpcService(self.methods, MOST, self.loop)
         nobody: Any = None  # no version comes or goes
         keeper = Keeper(self.table, nobody, Rules(), nobody)
-        doors = [RestDoor(self.table, keeper), OpenInferenceDoor(self.table, keeper, control=False)]
+        doors = [
+            RestDoor(self.table, keeper),
+            OpenInferenceDoor(self.table, keeper, control=False),
+            InvocationsDoor(self.table, keeper),
+        ]
         self.http = HttpService(doors, Refusals())
 
     def call(self, method: str, message: bytes) -> tuple[int, bytes]:

@@ -22,6 +22,7 @@ from cloud_ml.serving.http2.stream import Limits
 from cloud_ml.serving.listening import Alive, Connection, Greeting
 from cloud_ml.serving.oip.door import OpenInferenceDoor
 from cloud_ml.serving.rest.door import RestDoor
+from cloud_ml.serving.rest.invocations import InvocationsDoor
 from cloud_ml.serving.rest.metrics import MetricsDoor
 from cloud_ml.serving.rest.service import HttpService
 from cloud_ml.serving.settings import Settings
@@ -97,6 +98,7 @@ class ModelServer:
         doors = (
             RestDoor(self.table, keeper),
             OpenInferenceDoor(self.table, keeper, control=settings.allow_model_control),
+            InvocationsDoor(self.table, keeper),
             MetricsDoor(self.table, refusals, self._alive),
         )
         service = HttpService(doors, refusals)

@@ -66,6 +66,26 @@ def model_http1(data: bytes) -> None:
     assert b"HTTP/1.1 500 " not in written
 
 
+def _invocation(body: bytes, kind: bytes = b"application/json") -> bytes:
+    return _http("/invocations", body, b"Content-Type: %b\r\n" % kind)
+
+
+@target(
+    "serving.rest.dataframes", "serving.rest.invocations",
+    seeds=[_invocation(b'{"dataframe_split": {"columns": ["a", "b"], "data": [[1, 2], [3.5, null]], "index": [0, 1]}}'),
+           _invocation(b'{"dataframe_records": [{"x": [1, 2], "k": 3}, {"k": 4}], "params": {"signature_name": "mixed"}}'),
+           _invocation(b'{"dataframe_records": [{"t": "a"}, {"t": null}], "params": {"signature_name": "text"}}'),
+           _invocation(b'{"instances": [[1, 2]]}') + _invocation(b'{"inputs": {"x": [[1, 2]]}}'), _invocation(b"a,b\r\n1,2\r\n,nan\r\n", b"text/csv"),
+           _invocation(b'"1","2"\n"""",4', b"text/csv; header=absent"), _invocation(b"", b"text/csv"), b"GET /ping HTTP/1.1\r\nHost: h\r\n\r\n"],
+    words=['"dataframe_split"', '"dataframe_records"', '"columns"', '"data"', '"index"', '"params"', '"signature_name"', "truth", "half", "fixed", "null", "true", '"', ",",
+           "\n", "1e999", "NaN", "0x1", "1_0", "\xb2", "Content-Type: text/csv\r\n"],
+)  # fmt: skip
+def invocations(data: bytes) -> None:
+    """Answered alike however it is cut, and never by an error of the server's own."""
+    written = _does_not_hang_on_cuts(World.http1, data)
+    assert b"HTTP/1.1 500 " not in written
+
+
 def _asks(path: str, message: bytes, *more: tuple[str, str], stream: int = 1, encoder: Encoder | None = None) -> bytes:
     fields = [
         (":method", "POST"),
