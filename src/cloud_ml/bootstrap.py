@@ -112,7 +112,11 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         took=metrics.commits.observe,
     )
     failpoints.here("start.store")
-    objects = LocalObjectStore(data / "objects", (lambda tenant: tenant_base + tenant) if switches_user else None)
+    objects = LocalObjectStore(
+        data / "objects",
+        (lambda tenant: tenant_base + tenant) if switches_user else None,
+        lock_s=settings.storage.bucket_wait_s,
+    )
     engine = LocalEngine(
         findings,
         layers_limit_bytes=settings.environments.layers_limit_bytes,
@@ -143,6 +147,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         services_tls=bool(settings.gateway_tls[0]),
         original_services_open=settings.opens_original_services,
     )
+    platform.storage.repair()
     first_start = bootstrap(platform.identities, platform.storage, access_key=access_key, secret=secret)
     packages = Packages(objects, data / "packages", size_limit=settings.trainers.size_limit_bytes)
     packages.clear_leftovers()
@@ -151,7 +156,6 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
     def executor(files: Files, kind: Kind[JobSpec, JobStatus]) -> Executor:
         return Executor(
             store=store,
-            objects=objects,
             storage=platform.storage,
             engine=engine,
             recipe=SingleProcess(),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import logging
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -12,6 +13,7 @@ from cloud_ml.domain.services.spec import SOCKET
 from cloud_ml.engines.base import Doors
 from cloud_ml.errors import CloudMlError
 
+logger = logging.getLogger(__name__)
 _MOST_BYTES = 65_536
 _LONGEST = 500
 """Characters of what a replica says."""
@@ -122,6 +124,9 @@ class Answering:
                     while len(answer) < _MOST_BYTES and (more := await reader.read(_MOST_BYTES - len(answer))):
                         answer += more
         except (CloudMlError, OSError, TimeoutError, ValueError):
+            return False, ""
+        except Exception:  # or this replica would never be asked again
+            logger.exception("a replica cannot be asked", extra={"uid": uid})
             return False, ""
         return False, excuse(answer)
 

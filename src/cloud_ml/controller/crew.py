@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import logging
 import time
 from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
+from cloud_ml.controller.failed_passes import FailedPasses
 from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.controller.reconcilers import Looked
-from cloud_ml.errors import FenceLost, TryAgain
-from cloud_ml.settings import ControllerSettings
-
-logger = logging.getLogger(__name__)
+from cloud_ml.errors import FenceLost
 
 
 class Reconciler(Protocol):
@@ -34,7 +31,7 @@ class Crew:
     Args:
         queue: What wants a look.
         reconciler: Looks.
-        settings: How long failures wait.
+        failed: Told of passes that failed; says how long to wait for the next one.
         clock: Tells the time of later looks.
         lost: Called when another controller has taken over.
         observe: Told the seconds of each look, and how it ended.
@@ -45,18 +42,17 @@ class Crew:
         queue: KeyedQueue,
         reconciler: Reconciler,
         *,
-        settings: ControllerSettings,
+        failed: FailedPasses,
         clock: Callable[[], datetime],
         lost: Callable[[], None],
         observe: Callable[[float, str], None],
     ) -> None:
         self.queue = queue
         self._reconciler = reconciler
-        self._settings = settings
+        self._failed = failed
         self._clock = clock
         self._lost = lost
         self._observe = observe
-        self._failures: dict[str, int] = {}
 
     async def work(self) -> None:
         """Reconcile key after key; one that fails waits longer each time, the others do not wait for it."""
@@ -70,23 +66,16 @@ class Crew:
                 self._lost()
                 return
             except Exception as error:
-                self._failures[uid] = self._failures.get(uid, 0) + 1
-                delay_s = self._backoff(self._failures[uid])
-                queue.add_after(uid, delay_s)
-                logger.warning(
-                    "reconcile failed", exc_info=not isinstance(error, TryAgain),
-                    extra={"uid": uid, "again_in_s": delay_s, "error": str(error)},
-                )  # fmt: skip
+                queue.add_after(uid, await self._failed.note(uid, error))
             else:
                 outcome = "ok"
-                self._failures.pop(uid, None)
                 seen = looked.revision
+                if seen:
+                    self._failed.clear(uid)
+                else:
+                    self._failed.forget(uid)
                 if looked.again is not None:
                     queue.add_after(uid, (looked.again - self._clock()).total_seconds())
             finally:
                 self._observe(time.perf_counter() - began, outcome)
                 queue.done(uid, seen)
-
-    def _backoff(self, failures: int) -> float:
-        settings = self._settings
-        return min(settings.backoff_longest_s, settings.backoff_first_s * 2.0 ** min(failures - 1, 20))

@@ -33,15 +33,22 @@ class Entrances:
         self._answering = answering
         self._choosing = asyncio.Lock()
 
-    def begin(self, services: Iterable[ServiceRecord]) -> None:
-        """What there is when a controller begins: every port is known before one is given out."""
+    def begin(self, services: Iterable[ServiceRecord], uids: Collection[str] | None = None) -> None:
+        """What there is when a controller begins: every port is known before one is given out.
+
+        ``uids`` are those of all services, also of any that cannot be read; left out: those of ``services``.
+        """
         found = list(services)
         for service in found:
             if service.status.port:
                 self._ports.note(service.key.uid, service.status.port)
-                if not _wanted(service):
+        for service in found:
+            if service.status.port and not _wanted(service):
+                try:
                     self._gateway.set(service.key.uid, route(service))
-        self._gateway.keep([service.key.uid for service in found])
+                except Exception:  # one that cannot be told to the gateway keeps no other from it
+                    logger.exception("a model service has no route", extra={"uid": service.key.uid})
+        self._gateway.keep([service.key.uid for service in found] if uids is None else uids)
 
     async def choose(self, service: ServiceRecord) -> int:
         """A port for a service that has none, which the gateway could have; 0 where there is none."""

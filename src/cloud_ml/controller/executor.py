@@ -10,17 +10,18 @@ from cloud_ml.controller.trainers import Files
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import JobStatus
+from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Action, EnsureGang, Forget, Kind, StopGang
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.engines.base import Engine, Gang, GangKey, Mount, Places, TrainerSource
-from cloud_ml.errors import Unavailable
-from cloud_ml.objects.base import LocalFolders, ObjectStore
+from cloud_ml.errors import RequestError, Unavailable
 from cloud_ml.recipes.base import PlanContext, Recipe
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.storage import Storage
 
+_SHOWN = 5
 logger = logging.getLogger(__name__)
 
 
@@ -31,7 +32,6 @@ class Executor:
         self,
         *,
         store: StateStore,
-        objects: ObjectStore,
         storage: Storage,
         engine: Engine,
         recipe: Recipe,
@@ -41,7 +41,6 @@ class Executor:
         kind: Kind[JobSpec, JobStatus] = TRAIN_JOB,
     ) -> None:
         self._store = store
-        self._objects = objects
         self._storage = storage
         self._engine = engine
         self._recipe = recipe
@@ -58,7 +57,7 @@ class Executor:
         """
         key = job.key
         if isinstance(action, EnsureGang):
-            provided = await self._files.provide(job)
+            provided = await self._provide(job)
             if provided is None:
                 return False
             job, trainer = provided
@@ -85,30 +84,44 @@ class Executor:
         """Drop what nobody has used for long."""
         await self._files.tidy()
 
+    async def _provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource] | None:
+        """What the job runs. A refusal that a later pass would only meet again fails the attempt with its words."""
+        try:
+            return await self._files.provide(job)
+        except RequestError as error:
+            return job, TrainerSource("", "trainer", error.message, Reason.START_FAILED)
+
     def _plan(self, job: JobRecord, attempt: int, places: Places, trainer: TrainerSource) -> Gang:
         organisation = self._store.find(ORGANISATION, SYSTEM, job.key.org)
         if organisation is None:
             raise Unavailable(f"the organisation {job.key.org} of job {job.key.name} is gone")
+        mounts, problem = self._mounts(job, places)
+        if problem and not trainer.problem:
+            trainer = TrainerSource("", trainer.name, problem, Reason.START_FAILED)
         context = PlanContext(
             key=GangKey(job.key.uid, attempt),
             org=job.key.org,
             tenant=organisation.spec.number,
             job_name=job.key.name,
             places=places,
-            mounts=self._mounts(job, places),
+            mounts=mounts,
             trainer=trainer,
             network=self._network,
         )
         return self._recipe.plan(job.spec, context)
 
-    def _mounts(self, job: JobRecord, places: Places) -> tuple[Mount, ...]:
-        """Every bucket of the tenant under its name, and the job's own at a fixed place."""
-        objects = self._objects
-        if not isinstance(objects, LocalFolders):
-            return ()
-        names = [bucket.name for bucket in self._storage.buckets(job.key.org)]
-        mounts = [Mount(str(objects.folder(name)), str(Path(places.storage) / name), writable=True) for name in names]
+    def _mounts(self, job: JobRecord, places: Places) -> tuple[tuple[Mount, ...], str]:
+        """Every bucket of the tenant under its name, and the job's own at a fixed place; and what is wrong with them.
+
+        A bucket without its folder has lost its content, so no job may take it for an empty one.
+        """
+        folders, missing = self._storage.folders(job.key.org)
+        mounts = [
+            Mount(str(folder), str(Path(places.storage) / name), writable=True) for name, folder in folders.items()
+        ]
         own = job.spec.submitted.fds_bucket
-        if own in names and own is not None:
-            mounts.append(Mount(str(objects.folder(own)), places.fds, writable=True))
-        return tuple(mounts)
+        if own is not None and own in folders:
+            mounts.append(Mount(str(folders[own]), places.fds, writable=True))
+        names = ", ".join(missing[:_SHOWN])
+        problem = f"the server has lost the folder of the bucket {names}; ask its operator to start it again"
+        return tuple(mounts), problem if missing else ""

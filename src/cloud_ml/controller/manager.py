@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import functools
 import logging
 import os
 from collections.abc import Callable, Mapping
@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from cloud_ml import failpoints
 from cloud_ml.controller.crew import Crew, Reconciler
 from cloud_ml.controller.executor import Executor
+from cloud_ml.controller.failed_passes import FailedPasses
 from cloud_ml.controller.leader import Leader
 from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.controller.quotas import QuotaBook
@@ -81,7 +82,11 @@ class Controller:
             async with self._leader.term() as (fence, lost):
                 logger.info("controller leads", extra={"epoch": fence.epoch})
                 failpoints.here("start.leads")
-                await self._lead(fence, lost)
+                try:
+                    await self._lead(fence, lost)
+                except TryAgain:  # the store or the engine was away when the term began
+                    logger.warning("the controller cannot lead now; trying again", exc_info=True)
+                    await asyncio.sleep(self._settings.backoff_first_s)
             logger.warning("controller stepped down")
 
     async def _lead(self, fence: Fence, lost: asyncio.Event) -> None:
@@ -159,7 +164,7 @@ class Controller:
         return Crew(
             queue,
             reconciler,
-            settings=self._settings,
+            failed=FailedPasses(self._store, self._settings, self._clock, self._offload),
             clock=self._clock,
             lost=self._leader.lose,
             observe=self._metrics.reconciles.observe,
@@ -182,6 +187,8 @@ class Controller:
         while True:
             await asyncio.sleep(pause_s)
             pause_s = _PRUNE_PERIOD_S
-            with contextlib.suppress(TryAgain, OSError):
-                await self._offload(self._store.prune, self._clock())
-                await self._executor.tidy()
+            for work in (functools.partial(self._offload, self._store.prune, self._clock()), self._executor.tidy):
+                try:
+                    await work()
+                except Exception:
+                    logger.warning("what is old cannot be dropped now; trying again later", exc_info=True)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import logging
+
 from cloud_ml.domain.quotas import QUOTA, QuotaSpec, resolve
 from cloud_ml.domain.tenancy import SYSTEM
+from cloud_ml.errors import TryAgain
 from cloud_ml.state.base import StateStore
 
 _PAGE = 1000
+logger = logging.getLogger(__name__)
 
 
 class QuotaBook:
@@ -28,7 +32,12 @@ class QuotaBook:
         while True:
             page = self._store.list(QUOTA, org=SYSTEM, after=after, limit=_PAGE)
             for line in page.items:
-                self.read(line.key.uid)
+                try:
+                    self.read(line.key.uid)
+                except TryAgain:
+                    raise
+                except Exception:  # jobs of all others go by theirs; this organisation has the usual one
+                    logger.exception("the quota of %s cannot be read", line.key.name)
             if (after := page.next) is None:
                 return
 

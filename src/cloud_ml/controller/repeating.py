@@ -7,7 +7,6 @@ import logging
 from collections.abc import Awaitable, Callable
 
 from cloud_ml import beats
-from cloud_ml.errors import CloudMlError
 
 _TOGETHER_S = 0.05
 logger = logging.getLogger(__name__)
@@ -31,7 +30,7 @@ class Repeating:
             self._asked.clear()
             try:
                 await self._work()
-            except CloudMlError:
+            except Exception:
                 logger.warning("this cannot be done now; trying again", exc_info=True)
             await beats.hinted(self._asked, self._period_s)
             if self._asked.is_set():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 from collections import deque
 from collections.abc import Callable
@@ -12,6 +13,7 @@ from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.domain.services.scale import RECENT_S, Policy, Sample, policy_of, replicas_of, scaled
 
 _LOOK_S = 1.0
+logger = logging.getLogger(__name__)
 
 
 class Scaling:
@@ -70,16 +72,22 @@ class Scaling:
 
     def look(self) -> None:
         """Take a sample of each, and wake those that should change."""
-        now = self._now()
-        for uid, (policy, current) in list(self._policies.items()):
-            figures = self._gateway.figures.get(uid)
-            if figures is None:
-                continue
-            samples = self._samples[uid]
-            if samples and figures.busy_s < samples[-1].busy_s:
-                samples.clear()  # another gateway counts from the beginning
-            samples.append(Sample(now, figures.busy_s, figures.quiet_s))
-            while len(samples) > 2 and now - samples[1].at_s > max(self._down_s, RECENT_S):
-                samples.popleft()
-            if scaled(policy, current, samples) != current:
-                self._changed(uid)
+        for uid in list(self._policies):
+            try:
+                self._look_at(uid, self._now())
+            except Exception:
+                logger.exception("the figures of a service cannot be judged", extra={"uid": uid})
+
+    def _look_at(self, uid: str, now: float) -> None:
+        policy, current = self._policies[uid]
+        figures = self._gateway.figures.get(uid)
+        if figures is None:
+            return
+        samples = self._samples[uid]
+        if samples and figures.busy_s < samples[-1].busy_s:
+            samples.clear()  # another gateway counts from the beginning
+        samples.append(Sample(now, figures.busy_s, figures.quiet_s))
+        while len(samples) > 2 and now - samples[1].at_s > max(self._down_s, RECENT_S):
+            samples.popleft()
+        if scaled(policy, current, samples) != current:
+            self._changed(uid)

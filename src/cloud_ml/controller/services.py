@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -28,6 +29,7 @@ from cloud_ml.domain.services.spec import SERVICE_LABEL
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, USER
 from cloud_ml.engines.base import Capacity, Doors, Engine
+from cloud_ml.errors import TryAgain
 from cloud_ml.settings import ControllerSettings, GatewaySettings
 from cloud_ml.settings.themes import ports_of
 from cloud_ml.state.base import Fence, StateStore
@@ -39,6 +41,7 @@ from cloud_ml.usecases.short_reads import Reads
 _MOST_REPLICAS = 10_000
 _PAGE = 1000
 _ABOUT_KEYS = (ACCESS_KEY.name, USER.name, ORGANISATION.name)
+logger = logging.getLogger(__name__)
 _AT_REST = tuple(phase.value for phase in (ServicePhase.SAVED, ServicePhase.STOPPED))
 
 
@@ -151,8 +154,9 @@ class Services:
         loop = asyncio.get_running_loop()
 
         def prepare() -> None:
-            found = list(self._everything())
-            loop.call_soon_threadsafe(entrances.begin, found)
+            found = dict(self._everything())
+            readable = [service for service in found.values() if service is not None]
+            loop.call_soon_threadsafe(entrances.begin, readable, list(found))
 
         phases = tuple(phase.value for phase in ServicePhase)
         return Led(
@@ -170,13 +174,22 @@ class Services:
             gangs=(replicas, slots),
         )
 
-    def _everything(self) -> Iterator[ServiceRecord]:
+    def _everything(self) -> Iterator[tuple[str, ServiceRecord | None]]:
+        """Every service by its uid; ``None`` for one that cannot be read: its own pass will say what is wrong."""
         after: int | None = None
         while True:
             page = self._store.list(MODEL_SERVICE, after=after, limit=_PAGE)
             for line in page.items:
-                if (service := self._store.get(MODEL_SERVICE, line.key.uid)) is not None:
-                    yield service
+                try:
+                    service = self._store.get(MODEL_SERVICE, line.key.uid)
+                except TryAgain:
+                    raise
+                except Exception:
+                    logger.exception("a model service cannot be read", extra={"uid": line.key.uid})
+                    yield line.key.uid, None
+                    continue
+                if service is not None:
+                    yield line.key.uid, service
             if (after := page.next) is None:
                 return
 

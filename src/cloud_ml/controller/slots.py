@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
@@ -11,14 +12,16 @@ from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.quotas import Amounts, QuotaOf, QuotaSpec
-from cloud_ml.domain.records import Kind
+from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.engines.base import Capacity
+from cloud_ml.errors import TryAgain
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.offload import Offload
 
 _Turn = tuple[int, datetime, str]
 PLACED = tuple(phase for phase in Phase if phase.active)
 _PAGE = 200
+logger = logging.getLogger(__name__)
 
 
 class Slots:
@@ -193,20 +196,30 @@ async def fill(
     Otherwise jobs that happen to be looked at first would overtake older ones, or take the places of
     those that run. Returns who is in these phases, the oldest first.
     """
-
-    def page(phase: Phase, after: int | None) -> tuple[list[JobRecord], int | None]:
-        lines = store.list(kind, indexes=[phase.value], after=after, limit=_PAGE)
-        found = (store.get(kind, line.key.uid) for line in lines.items)
-        return [job for job in found if job is not None], lines.next
-
     found: list[tuple[datetime, str]] = []
     for phase in phases:
         after: int | None = None
         while True:
-            jobs, after = await offload(page, phase, after)
-            for job in jobs:
+            lines = await offload(store.list, kind, indexes=[phase.value], after=after, limit=_PAGE)
+            for job in await offload(_readable, store, kind, lines.items):
                 slots.sync(job)
-                found.append((job.created_at, job.key.uid))
-            if after is None:
+            found += [(line.created_at, line.key.uid) for line in lines.items]
+            if (after := lines.next) is None:
                 break
     return [uid for _, uid in sorted(found)]
+
+
+def _readable(store: StateStore, kind: Kind[JobSpec, JobStatus], lines: Sequence[Summary]) -> list[JobRecord]:
+    """The records of a page. One that cannot be read holds up no other: its own pass will say what is wrong."""
+    found: list[JobRecord] = []
+    for line in lines:
+        try:
+            record = store.get(kind, line.key.uid)
+        except TryAgain:
+            raise
+        except Exception:
+            logger.exception("the record of %s cannot be read", line.key.name, extra={"uid": line.key.uid})
+            continue
+        if record is not None:
+            found.append(record)
+    return found

@@ -84,6 +84,7 @@ class StoreSource:
         self._poll_s = poll_s
         self._notices = notices
         self._prepare = prepare
+        self._missed: dict[tuple[Notice, str], None] = {}
 
     async def run(self) -> None:
         """Queue whatever is not at rest, then follow the feed. Never returns."""
@@ -97,6 +98,9 @@ class StoreSource:
                 await self._queue_listed(each, None, Match(deleting=True))
             while True:
                 hint.clear()  # before the reading: a commit in between wakes the next round
+                missed, self._missed = self._missed, {}
+                for notice, uid in missed:
+                    await self._give_notice(notice, uid)
                 try:
                     cursor = await self._read(cursor)
                 except CloudMlError:
@@ -113,9 +117,17 @@ class StoreSource:
                 if (queue := self._queues.get(change.kind)) is not None:
                     queue.add(change.uid, change.revision)
                 if (notice := self._notices.get(change.kind)) is not None:
-                    await notice(change.uid)
+                    await self._give_notice(notice, change.uid)
             if len(changes) < _CHANGES:
                 return cursor
+
+    async def _give_notice(self, notice: Notice, uid: str) -> None:
+        """A record that cannot be read must not stop the feed of all others."""
+        try:
+            await notice(uid)
+        except Exception:
+            logger.warning("a change cannot be followed; trying again", exc_info=True, extra={"uid": uid})
+            self._missed[notice, uid] = None
 
     async def _queue_listed(self, followed: Followed, indexes: list[str] | None, match: Match) -> None:
         after: int | None = None
@@ -147,7 +159,7 @@ class EngineSource:
                 async for uid in self._engine.changes():
                     for queue in self._with(uid):
                         queue.add(uid)
-            except (CloudMlError, OSError):  # the machine may be out of descriptors for a while
+            except Exception:  # the machine may be out of descriptors for a while
                 logger.warning("the engine cannot be followed; trying again", exc_info=True)
                 await asyncio.sleep(1.0)
 

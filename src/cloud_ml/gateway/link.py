@@ -106,8 +106,13 @@ class GatewayLink:
                 try:
                     await self._speak()
                     again_s = _AGAIN_S
-                except (OSError, EOFError, ValueError, Unavailable) as error:
-                    logger.warning("the gateway does not answer; trying again", extra={"error": str(error)})
+                except Exception as error:
+                    expected = isinstance(error, (OSError, EOFError, ValueError, Unavailable))
+                    logger.warning(
+                        "the gateway does not answer; trying again",
+                        exc_info=not expected,
+                        extra={"error": str(error)},
+                    )
                     self._disconnect()
                     self._news.set()
                     await asyncio.sleep(again_s)

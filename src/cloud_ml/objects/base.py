@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import abc
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -134,10 +135,29 @@ class ObjectStore(abc.ABC):
         """Uploads in parts."""
 
     @abc.abstractmethod
-    def create_bucket(self, bucket: str, *, tenant: int | None = None) -> None:
+    def bucket_lock(self, bucket: str, *, shared: bool = False) -> AbstractContextManager[None]:
+        """Nobody else makes or removes the bucket while the block runs, in this process or another.
+
+        The state store and this one are two stores: a bucket's record and its folder come and go together only
+        under this lock. With ``shared``, others that share may run at the same time.
+
+        Raises:
+            Unavailable: Others held it for too long.
+        """
+
+    @abc.abstractmethod
+    def create_bucket(self, bucket: str, *, tenant: int | None = None, new: bool = False) -> None:
         """Make a bucket; one that exists is success.
 
-        ``tenant`` is the number of the owning organisation, for stores that set file owners.
+        ``tenant`` is the number of the owning organisation, for stores that set file owners. With ``new`` the caller
+        has just claimed the name: whatever is there belongs to nobody, and is set aside (see ``set_aside``).
+        """
+
+    @abc.abstractmethod
+    def set_aside(self, bucket: str) -> str:
+        """Free the name of a bucket that nobody owns; no caller sees its content any more.
+
+        Returns where the content is kept for the operator; empty if there was none.
         """
 
     @abc.abstractmethod

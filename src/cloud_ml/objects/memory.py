@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import itertools
 import threading
@@ -42,6 +43,7 @@ class MemoryObjectStore(ObjectStore):
         self._clock = clock
         self._buckets: dict[str, dict[str, _Object]] = {}
         self._lock = threading.Lock()
+        self._making = threading.RLock()
         self._versions = itertools.count(1)
         self._multipart = MemoryMultipartUploads(self, clock)
 
@@ -50,11 +52,26 @@ class MemoryObjectStore(ObjectStore):
         """Uploads in parts."""
         return self._multipart
 
-    def create_bucket(self, bucket: str, *, tenant: int | None = None) -> None:
+    @contextlib.contextmanager
+    def bucket_lock(self, bucket: str, *, shared: bool = False) -> Iterator[None]:
+        """One lock for all buckets, shared by nobody: that is safe, too."""
+        with self._making:
+            yield
+
+    def create_bucket(self, bucket: str, *, tenant: int | None = None, new: bool = False) -> None:
         """Make a bucket; ``tenant`` means nothing here."""
         check_bucket("bucket", bucket)
+        if new:
+            self.set_aside(bucket)
         with self._lock:
             self._buckets.setdefault(bucket, {})
+
+    def set_aside(self, bucket: str) -> str:
+        """Nothing outlives the process, so what nobody owns is dropped."""
+        with self._lock:
+            found = self._buckets.pop(bucket, None)
+        self._drop_uploads(bucket)
+        return "nowhere" if found else ""
 
     def delete_bucket(self, bucket: str) -> None:
         """Remove an empty bucket."""
@@ -62,8 +79,7 @@ class MemoryObjectStore(ObjectStore):
             if self._buckets.get(bucket):
                 raise Conflict(f"the bucket {bucket} holds objects", field="bucket", value=bucket)
             self._buckets.pop(bucket, None)
-        for upload in self._multipart.all(bucket):
-            self._multipart.drop(bucket, upload.id)
+        self._drop_uploads(bucket)
 
     def buckets(self) -> Sequence[str]:
         """Every bucket's name, sorted."""
@@ -98,8 +114,9 @@ class MemoryObjectStore(ObjectStore):
         """Begin an upload."""
         check_object_key(key)
         with self._lock:
-            _check_place(self._bucket(bucket), key)
-        return _MemoryWriter(self, bucket, key, only_if_absent)
+            objects = self._bucket(bucket)
+            _check_place(objects, key)
+        return _MemoryWriter(self, bucket, key, only_if_absent, objects)
 
     def list(
         self, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int = 1000
@@ -139,10 +156,13 @@ class MemoryObjectStore(ObjectStore):
                 raise other_version(bucket, key, etag or "")
             return self._bucket(bucket).pop(key, None) is not None
 
-    def store(self, bucket: str, key: str, content: bytes, *, only_if_absent: bool) -> ObjectInfo:
-        """Put a finished upload in its place; for the writer."""
+    def store(
+        self, bucket: str, key: str, content: bytes, *, only_if_absent: bool, objects: dict[str, _Object]
+    ) -> ObjectInfo:
+        """Put a finished upload in its place; for the writer, whose bucket is ``objects``."""
         with self._lock:
-            objects = self._bucket(bucket)
+            if self._bucket(bucket) is not objects:
+                raise NotFound(f"there is no bucket {bucket}", field="bucket", value=bucket)
             _check_place(objects, key)
             if only_if_absent and key in objects:
                 raise AlreadyExists(f"there is an object {key} in {bucket} already", field="key", value=key)
@@ -150,6 +170,10 @@ class MemoryObjectStore(ObjectStore):
             info = ObjectInfo(bucket, key, len(content), self._clock(), f"{next(self._versions):x}", digest)
             objects[key] = _Object(info, content)
             return info
+
+    def _drop_uploads(self, bucket: str) -> None:
+        for upload in self._multipart.all(bucket):
+            self._multipart.drop(bucket, upload.id)
 
     def _bucket(self, bucket: str) -> dict[str, _Object]:
         try:
@@ -159,8 +183,11 @@ class MemoryObjectStore(ObjectStore):
 
 
 class _MemoryWriter(ObjectWriter):
-    def __init__(self, store: MemoryObjectStore, bucket: str, key: str, only_if_absent: bool) -> None:
+    def __init__(
+        self, store: MemoryObjectStore, bucket: str, key: str, only_if_absent: bool, objects: dict[str, _Object]
+    ) -> None:
         self._store = store
+        self._objects = objects
         self._bucket = bucket
         self._key = key
         self._only_if_absent = only_if_absent
@@ -175,7 +202,9 @@ class _MemoryWriter(ObjectWriter):
         if self._chunks is None:
             raise ValueError("the upload is over")
         content, self._chunks = b"".join(self._chunks), None
-        return self._store.store(self._bucket, self._key, content, only_if_absent=self._only_if_absent)
+        return self._store.store(
+            self._bucket, self._key, content, only_if_absent=self._only_if_absent, objects=self._objects
+        )
 
     def abort(self) -> None:
         self._chunks = None

@@ -154,6 +154,8 @@ class ControllerSettings:
     """Delay after the first failed reconcile of a job; doubles up to ``backoff_longest_s``."""
     backoff_longest_s: float = 60.0
     """Longest delay between reconciles of a job that keeps failing."""
+    failure_event_s: float = 3600.0
+    """How often the same failure of reconciles becomes an event of its record; a different one does at once."""
     max_running_jobs: int = 0
     """Jobs started at once; 0 means four for each core."""
 
@@ -260,6 +262,8 @@ class StorageSettings:
     """Most uploads in parts that may be under way to one bucket."""
     usage_time_limit_s: float = 5.0
     """How long one count may take; after that the figure is a lower bound and says so."""
+    bucket_wait_s: float = 10.0
+    """How long a call that makes or removes a bucket waits for others that do the same with a bucket of its name."""
 
 
 @dataclass(frozen=True)

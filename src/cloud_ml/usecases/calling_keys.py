@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import logging
+
 from cloud_ml.auth.tokens import derived_key
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.services.routes import CallingKey
 from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, SYSTEM, USER, AccessKeySpec, StandingStatus
+from cloud_ml.errors import TryAgain
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import everything, usable
+
+logger = logging.getLogger(__name__)
 
 
 class CallingKeys:
@@ -25,7 +30,7 @@ class CallingKeys:
         holders: dict[tuple[str, str], bool] = {}
         found: dict[str, CallingKey] = {}
         for line in everything(self._store, ACCESS_KEY, SYSTEM):
-            key = self._store.get(ACCESS_KEY, line.key.uid)
+            key = self._read(line.key.uid)
             if key is None or not usable(key) or (key.spec.expires_at is not None and key.spec.expires_at <= now):
                 continue
             holder = (key.spec.org, key.spec.user)
@@ -36,6 +41,16 @@ class CallingKeys:
                 found[key.key.name] = CallingKey(key.spec.org, self._key(key), ends)
         self._derived = {name: each for name, each in self._derived.items() if name in found}
         return found
+
+    def _read(self, uid: str) -> Record[AccessKeySpec, StandingStatus] | None:
+        """The key; none where it cannot be read, which must not keep the keys of others from working."""
+        try:
+            return self._store.get(ACCESS_KEY, uid)
+        except TryAgain:
+            raise
+        except Exception:
+            logger.exception("a key cannot be read", extra={"uid": uid})
+            return None
 
     def _stands(self, org: str, user: str) -> bool:
         holder = self._store.find(USER, org, user)

@@ -7,14 +7,16 @@ from dataclasses import replace
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Record
+from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.domain.tenancy import BUCKET, ORGANISATION, SYSTEM, Operation, OrganisationSpec, StandingStatus
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models import admin, common
 from cloud_ml.state.base import Once, StateStore
+from cloud_ml.usecases.buckets import lease_of
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identities, Identity, everything, usable
 from cloud_ml.usecases.permissions import permit
-from cloud_ml.usecases.rights import Rights
+from cloud_ml.usecases.rights import Rights, turn
 from cloud_ml.usecases.storage import Storage
 
 OrganisationRecord = Record[OrganisationSpec, StandingStatus]
@@ -109,7 +111,7 @@ class Organisations:
         Raises:
             Forbidden: The caller is no admin.
             NotFound: There is none.
-            Conflict: It is enabled, or has jobs or buckets.
+            Conflict: It is enabled, or has jobs, model services or buckets.
         """
         permit(caller, Operation.MANAGE_PLATFORM)
         record = self._find(caller, name)
@@ -121,13 +123,19 @@ class Organisations:
                 value=True,
                 hint=f"cloudml admin orgs disable {org}",
             )
-        if self._store.list(TRAIN_JOB, org=org, limit=1).items:
-            raise Conflict(f"{org} has jobs: delete them first", field="org", value=org)
-        if buckets := [bucket.name for bucket in self._storage.buckets(org)]:
-            raise Conflict(f"{org} has buckets: {', '.join(buckets[:10])}", field="org", value=org)
-        record = self._store.request_delete(ORGANISATION, record.key.uid, now=self._clock(), once=once)
+        with turn(self._store, self._clock, lease_of(org), f"somebody makes a bucket of {org} at this moment") as fence:
+            self._check_holds_nothing(org)
+            record = self._store.request_delete(ORGANISATION, record.key.uid, now=self._clock(), once=once, fence=fence)
         self._identities.clear()
         return _shown(record)
+
+    def _check_holds_nothing(self, org: str) -> None:
+        if self._store.list(TRAIN_JOB, org=org, limit=1).items:
+            raise Conflict(f"{org} has jobs: delete them first", field="org", value=org)
+        if self._store.list(MODEL_SERVICE, org=org, limit=1).items:
+            raise Conflict(f"{org} has model services: delete them first", field="org", value=org)
+        if buckets := [bucket.name for bucket in self._storage.buckets(org)]:
+            raise Conflict(f"{org} has buckets: {', '.join(buckets[:10])}", field="org", value=org)
 
     def _find(self, caller: Identity, name: str) -> OrganisationRecord:
         organisation = self._identities.named(caller, name)

@@ -31,17 +31,34 @@ class Rights:
         Raises:
             Unavailable: Others did not give the turn back, or it was lost meanwhile.
         """
-        holder, until = secrets.token_hex(8), time.monotonic() + _PATIENCE_S
-        while True:
-            lease = self._store.acquire_lease(_LEASE, holder, ttl_s=_TTL_S, now=self._clock())
-            if lease is not None:
-                break
-            if time.monotonic() > until:
-                raise Unavailable("somebody else is changing rights at this moment", hint="try again")
-            time.sleep(_AGAIN_S)
-        try:
-            yield Fence(_LEASE, lease.epoch)
-        except FenceLost:
-            raise Unavailable("it took too long; nothing was changed", hint="try again") from None
-        finally:
-            self._store.release_lease(lease)
+        with turn(self._store, self._clock, _LEASE, "somebody else is changing rights at this moment") as fence:
+            yield fence
+
+
+@contextlib.contextmanager
+def turn(store: StateStore, clock: Clock, name: str, busy: str) -> Iterator[Fence]:
+    """One caller at a time, over all servers. Blocking.
+
+    Args:
+        store: Keeps the lease.
+        clock: The time.
+        name: The lease.
+        busy: What to say when others do not give the turn back.
+
+    Raises:
+        Unavailable: Others did not give the turn back, or it was lost meanwhile.
+    """
+    holder, until = secrets.token_hex(8), time.monotonic() + _PATIENCE_S
+    while True:
+        lease = store.acquire_lease(name, holder, ttl_s=_TTL_S, now=clock())
+        if lease is not None:
+            break
+        if time.monotonic() > until:
+            raise Unavailable(busy, hint="try again")
+        time.sleep(_AGAIN_S)
+    try:
+        yield Fence(name, lease.epoch)
+    except FenceLost:
+        raise Unavailable("it took too long; nothing was changed", hint="try again") from None
+    finally:
+        store.release_lease(lease)

@@ -2,35 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from cloud_ml.domain.quotas import UNLIMITED, QuotaOf, QuotaSpec
-from cloud_ml.domain.records import Record
-from cloud_ml.domain.tenancy import BUCKET, SYSTEM, BucketSpec, StandingStatus
-from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, Unavailable
-from cloud_ml.models import common
+from cloud_ml.errors import NotFound, Unavailable
 from cloud_ml.models.storage import Bucket, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
 from cloud_ml.objects.base import ObjectInfo, ObjectStore, ObjectWriter
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
-from cloud_ml.state.matching import EVERYTHING, Match
+from cloud_ml.usecases.buckets import Buckets
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.coming_in import ComingIn, Share, no_room
 from cloud_ml.usecases.counted import Counted
 from cloud_ml.usecases.identities import Organisation
 
-_FEW, _PAGE = 20, 1000
-"""To walk past a few buckets is quicker than to find one's own among all."""
-
 
 class Upload(AbstractContextManager["Upload"]):
     """An upload under way; leaving the ``with`` block without ``finish`` leaves no trace. Blocking."""
 
-    def __init__(self, writer: ObjectWriter, store: StateStore, counted: Counted, share: Share) -> None:
+    def __init__(
+        self,
+        writer: ObjectWriter,
+        store: StateStore,
+        counted: Counted,
+        share: Share,
+        check_own: Callable[[], None] = lambda: None,
+    ) -> None:
         self._writer = writer
+        self._check_own = check_own
         self._share = share
         self._store = store
         self._counted = counted
@@ -50,7 +53,9 @@ class Upload(AbstractContextManager["Upload"]):
         Raises:
             Unauthenticated: ``once`` was seen before.
             AlreadyExists: The object was to be new and is not.
+            NotFound: The bucket is gone, or another organisation's by now.
         """
+        self._check_own()  # the writer has the bucket's folder open: whose it is now, it is until the end
         if once is not None:
             self._store.remember(once)
         info = self._writer.commit()
@@ -95,6 +100,7 @@ class Storage:
         self._objects = objects
         self._clock = clock
         self._settings = settings or StorageSettings()
+        self._buckets = Buckets(store, objects, clock)
         self._counted = Counted(objects, clock, self._settings)
         self._coming_in = ComingIn()
 
@@ -103,50 +109,28 @@ class Storage:
     ) -> Bucket:
         """Make a bucket; one that the organisation has already is success. ``owner`` is the user who asks.
 
-        The record claims the name before the folder is made: a crash in between is healed by asking again.
-
         Raises:
             InvalidRequest: The name is malformed.
             AlreadyExists: Another organisation has the name.
+            Conflict: The organisation is gone.
         """
-        common.check_bucket("bucket", name)
-        record = self._store.find(BUCKET, SYSTEM, name)
-        if record is None:
-            record = self._claim(organisation, name, owner, once)
-        elif once is not None:
-            self._store.remember(once)
-        if record.spec.org != organisation.name:
-            raise AlreadyExists(f"the bucket name {name} is taken", field="bucket", value=name)
-        self._objects.create_bucket(name, tenant=organisation.number)
-        return _bucket(record)
+        return self._buckets.create(organisation, name, owner=owner, once=once)
 
     def buckets(self, org: str | None) -> list[Bucket]:
         """The organisation's buckets (everybody's, for ``None``), sorted by name."""
-        page, match = self._store.list(BUCKET, org=SYSTEM, limit=_FEW), EVERYTHING
-        if org is not None and page.next is not None:  # each job that starts asks, and not for thousands of others
-            match = Match(owner=org)
-            page = self._store.list(BUCKET, org=SYSTEM, match=match, limit=_PAGE)
-        found = list(page.items)
-        while page.next is not None:
-            page = self._store.list(BUCKET, org=SYSTEM, match=match, after=page.next, limit=_PAGE)
-            found += page.items
-        return sorted(
-            (
-                Bucket(name=item.key.name, org=item.owner, created_at=item.created_at, owner=item.title)
-                for item in found
-                if org in (None, item.owner)
-            ),
-            key=lambda bucket: bucket.name,
-        )
+        return self._buckets.all(org)
+
+    def folders(self, org: str) -> tuple[dict[str, Path], Sequence[str]]:
+        """Folders of the organisation's buckets by name, and the names of buckets whose folder is missing."""
+        return self._buckets.folders(org)
+
+    def repair(self) -> None:
+        """Give each bucket's record a place, and remove empty places without a record: at a start."""
+        self._buckets.repair()
 
     def owns(self, org: str, bucket: str) -> bool:
         """Whether the bucket exists and is the organisation's."""
-        try:
-            common.check_bucket("bucket", bucket)
-        except InvalidRequest:
-            return False
-        record = self._store.find(BUCKET, SYSTEM, bucket)
-        return record is not None and record.spec.org == org
+        return self._buckets.owns(org, bucket)
 
     def list(
         self, org: str, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int = 1000
@@ -169,20 +153,7 @@ class Storage:
             NotFound: No such bucket for this organisation.
             Conflict: There are objects in it, or it is where the organisation's trainers go.
         """
-        record = self._store.find(BUCKET, SYSTEM, name) if self.owns(organisation.name, name) else None
-        if record is None:
-            raise _no_bucket(name)
-        if name == organisation.default_bucket:
-            raise Conflict(
-                f"{name} is the default bucket of {organisation.name}: trainers are uploaded to it",
-                field="bucket",
-                value=name,
-            )
-        if once is not None:
-            self._store.remember(once)
-        self._objects.delete_bucket(name)
-        self._store.delete(BUCKET, record.key.uid, fence=None)
-        return _bucket(record)
+        return self._buckets.delete(organisation, name, once=once)
 
     def copy(self, org: str, wanted: CopyObject, *, once: Once | None = None) -> StoredObject:
         """Copy an object within the server, to a key of a bucket of the same organisation. Appears as a whole.
@@ -245,7 +216,7 @@ class Storage:
         self.check_own(org, bucket)
         self.check_room(org, 0)
         writer = self._objects.writer(bucket, key, only_if_absent=only_if_absent)
-        return Upload(writer, self._store, self._counted, self.share(org))
+        return Upload(writer, self._store, self._counted, self.share(org), lambda: self.check_own(org, bucket))
 
     def usage(self, org: str) -> StorageUsage:
         """What the organisation stores, by bucket and in all; see ``Counted`` for how fresh the figures are."""
@@ -320,47 +291,16 @@ class Storage:
         Raises:
             NotFound: It is not, or there is none.
         """
-        if not self.owns(org, bucket):
-            raise _no_bucket(bucket)
+        self._buckets.check_own(org, bucket)
 
     def note_added(self, info: ObjectInfo) -> None:
         """An object came in by another way than ``upload``; counts at once."""
         self._counted.add(info.bucket, info.size)
 
-    def _claim(
-        self, organisation: Organisation, name: str, owner: str, once: Once | None
-    ) -> Record[BucketSpec, StandingStatus]:
-        try:
-            return self._store.create(
-                BUCKET,
-                org=SYSTEM,
-                name=name,
-                owner=organisation.name,
-                spec=BucketSpec(org=organisation.name, owner=owner),
-                status=StandingStatus(),
-                now=self._clock(),
-                title=owner,
-                once=once,
-            )
-        except AlreadyExists:  # claimed since we looked
-            record = self._store.find(BUCKET, SYSTEM, name)
-            if record is None:
-                raise
-            return record
-
 
 def absent(bucket: str, key: str) -> NotFound:
     """The answer for an object that is not there."""
     return NotFound(f"there is no object fds://{bucket}/{key}", field="key", value=key)
-
-
-def _no_bucket(name: str) -> NotFound:
-    return NotFound(f"there is no bucket {name[:63]}", field="bucket", value=name[:63])
-
-
-def _bucket(record: Record[BucketSpec, StandingStatus]) -> Bucket:
-    spec = record.spec
-    return Bucket(name=record.key.name, org=spec.org, created_at=record.created_at, owner=spec.owner)
 
 
 def stored_object(info: ObjectInfo) -> StoredObject:

@@ -83,6 +83,7 @@ class Uploads:
     ) -> None:
         self._storage = storage
         self._store = store
+        self._objects = objects
         self._multipart = objects.multipart
         self._clock = clock
         self._settings = settings
@@ -113,7 +114,10 @@ class Uploads:
             )
         if once is not None:
             self._store.remember(once)
-        return self._document(self._multipart.begin(upload, bucket, wanted.key, declared))
+        with self._objects.bucket_lock(bucket, shared=True):
+            self._storage.check_own(org, bucket)  # not into a bucket that was removed since we looked
+            begun = self._multipart.begin(upload, bucket, wanted.key, declared)
+        return self._document(begun)
 
     def get(self, org: str, bucket: str, upload: str) -> UploadInParts:
         """An upload and its parts."""

@@ -2,114 +2,25 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import threading
-from collections.abc import AsyncIterator, Callable
-from dataclasses import replace
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cloud_ml.controller.downloads import Downloads
-from cloud_ml.controller.executor import Executor
-from cloud_ml.controller.manager import Controller
-from cloud_ml.controller.packages import Packages
-from cloud_ml.controller.trainers import Trainers
-from cloud_ml.domain.jobs.decide import JobRecord, Rules
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.domain.tenancy import Role
 from cloud_ml.engines.base import GangKey, Places
-from cloud_ml.engines.fake import FakeEngine, Machine
+from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.objects.memory import MemoryObjectStore
-from cloud_ml.recipes.single import SingleProcess
-from cloud_ml.settings import ControllerSettings, StorageSettings, TrainerSettings
 from cloud_ml.state.base import Page
-from cloud_ml.state.memory import MemoryStateStore
-from cloud_ml.usecases.clock import system_clock
-from cloud_ml.usecases.first_start import bootstrap
-from cloud_ml.usecases.identities import Identities, Identity
-from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.storage import Storage
-from cloud_ml.usecases.train_jobs import TrainJobs
-from cloud_ml.usecases.uploads import Uploads
-from support.platform import FewFrameworks
+from support.controller_world import World
 
 pytestmark = pytest.mark.anyio
-
-SETTINGS = ControllerSettings(
-    workers=3, poll_s=0.5, lease_ttl_s=1.0, backoff_first_s=0.01, backoff_longest_s=0.05, max_running_jobs=2
-)
-TRAINER = "fds://cloudml/t.tar.gz"
-
-
-class World:
-    """Store, objects and machine, which outlive any controller."""
-
-    def __init__(self, folder: Path) -> None:
-        self.store = MemoryStateStore()
-        self.objects = MemoryObjectStore()
-        self.machine = Machine()
-        self.engine = FakeEngine(self.machine)
-        self.offload = Offload(4)
-        self.storage = Storage(self.store, self.objects, system_clock)
-        self.identities = Identities(self.store, system_clock)
-        first = bootstrap(self.identities, self.storage)
-        assert first.admin is not None
-        self.admin: Identity = first.admin
-        self.jobs = TrainJobs(self.store, self.storage, FewFrameworks(), system_clock)
-        self.objects.put("cloudml", "t.tar.gz", b"code")
-        self._folder = folder
-
-    @contextlib.asynccontextmanager
-    async def controller(self, holder: str = "one", **settings: object) -> AsyncIterator[asyncio.Task[None]]:
-        """A controller that runs for the length of the block, and is then dropped as by a crash."""
-        files = Trainers(
-            storage=self.storage, packages=Packages(self.objects, self._folder / "packages"), offload=self.offload,
-            downloads=Downloads(self._folder / "packages", TrainerSettings(), self.offload), settings=TrainerSettings(),
-            uploads=Uploads(self.storage, self.store, self.objects, system_clock, StorageSettings()),
-        )  # fmt: skip
-        executor = Executor(
-            store=self.store, objects=self.objects, storage=self.storage, engine=self.engine, recipe=SingleProcess(),
-            files=files, offload=self.offload, network="none",
-        )  # fmt: skip
-        controller = Controller(
-            store=self.store, engine=self.engine, executor=executor, settings=replace(SETTINGS, **settings),  # type: ignore[arg-type]
-            rules=Rules(stop_grace_s=0.05, start_timeout_s=60), holder=holder, clock=system_clock, offload=self.offload,
-        )  # fmt: skip
-        running = asyncio.create_task(controller.run())
-        try:
-            yield running
-        finally:
-            running.cancel()
-            await asyncio.gather(running, return_exceptions=True)
-
-    async def submit(self, name: str, **fields: object) -> str:
-        job = TrainJob(name, "trainer.task", TRAINER, **fields)  # type: ignore[arg-type]
-        record = await self.offload(self.jobs.submit, self.admin, job, await self.engine.capacity())
-        return record.key.uid
-
-    def record(self, uid: str) -> JobRecord | None:
-        return self.store.get(TRAIN_JOB, uid)
-
-    async def until(self, uid: str, holds: Callable[[JobRecord | None], bool]) -> JobRecord | None:
-        async with asyncio.timeout(10):
-            while not holds(record := self.record(uid)):
-                await asyncio.sleep(0.002)
-        return record
-
-    async def until_phase(self, uid: str, phase: Phase, attempt: int = 1) -> JobRecord:
-        record = await self.until(
-            uid, lambda r: r is not None and (r.status.phase, r.status.attempt) == (phase, attempt)
-        )
-        assert record is not None
-        return record
 
 
 @pytest.fixture

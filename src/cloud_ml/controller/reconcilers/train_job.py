@@ -66,9 +66,14 @@ class TrainJobReconciler:
         observed: Sequence[ObservedGang] | None = None
         while job is not None:
             self._slots.sync(job)
-            if observed is None:
-                observed = await self._engine.observed(uid)
-            step = await self._step(job, observed)
+            try:
+                if observed is None:
+                    observed = await self._engine.observed(uid)
+                step = await self._step(job, observed)
+            except Exception:
+                if job.status.phase is Phase.QUEUED:
+                    self._slots.forget(uid)  # out of the line until its next pass, or it would hold up all behind it
+                raise
             if not isinstance(step, _Committed):
                 return Looked(job.revision, step)
             # The picture of a moment ago will do for the next pass: actions are for any that may be outdated.

@@ -143,7 +143,7 @@ def _stop(job: JobRecord, gang: ObservedGang | None, now: datetime, rules: Rules
 def _live(job: JobRecord, gang: ObservedGang | None, now: datetime, rules: Rules) -> JobDecision:
     status = job.status
     if gang is None and status.phase is Phase.STARTING:
-        return Decision(actions=[EnsureGang(status.attempt)], look_again=now + timedelta(seconds=5))
+        return _nothing_made(status, now, rules)
     if gang is None:  # it ran, and the engine has lost every trace: never start the same attempt again
         gang = ObservedGang(job.key.uid, status.attempt, GangState.LOST, Reason.NODE_LOST, _NO_TRACE)
     if gang.state.over:
@@ -161,8 +161,19 @@ def _live(job: JobRecord, gang: ObservedGang | None, now: datetime, rules: Rules
     )
 
 
+def _nothing_made(status: JobStatus, now: datetime, rules: Rules) -> JobDecision:
+    """Hand the attempt over; past the limit, put a tombstone in its place, so that it cannot start any more."""
+    if now < _start_deadline(status, now, rules):
+        return Decision(actions=[EnsureGang(status.attempt)], look_again=now + timedelta(seconds=5))
+    return Decision(actions=[StopGang(status.attempt, 0.0)], look_again=_soon(now, rules.stop_grace_s))
+
+
+def _start_deadline(status: JobStatus, now: datetime, rules: Rules) -> datetime:
+    return (status.starting_at or now) + timedelta(seconds=rules.start_timeout_s)
+
+
 def _staging(status: JobStatus, gang: ObservedGang, now: datetime, rules: Rules) -> JobDecision:
-    deadline = (status.starting_at or now) + timedelta(seconds=rules.start_timeout_s)
+    deadline = _start_deadline(status, now, rules)
     if now < deadline:
         return Decision(look_again=deadline)
     return Decision(actions=[StopGang(gang.attempt, 0.0)], look_again=_soon(now, rules.stop_grace_s))
@@ -197,7 +208,7 @@ def _begun_unseen(status: JobStatus, gang: ObservedGang) -> list[Event]:
 
 def _cause(status: JobStatus, gang: ObservedGang) -> tuple[Reason, str]:
     if gang.state is GangState.TOMBSTONED:
-        return Reason.START_TIMEOUT, "the attempt was stopped before it started"
+        return Reason.START_TIMEOUT, f"attempt {status.attempt} could not be started within the start limit"
     if gang.reason is Reason.CANCELLED:  # stopped, though the user asked for nothing: only the start limit does that
         return Reason.START_TIMEOUT, f"attempt {status.attempt} was not up within the start limit"
     reason = gang.reason or Reason.NODE_LOST

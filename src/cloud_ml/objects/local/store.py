@@ -5,7 +5,9 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import secrets
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +17,7 @@ from cloud_ml.models.common import check_bucket, refuse
 from cloud_ml.objects.base import Amount, Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
 from cloud_ml.objects.local import emptying, tree
 from cloud_ml.objects.local.listing import walk
+from cloud_ml.objects.local.locks import BucketLocks
 from cloud_ml.objects.local.multipart import LocalMultipartUploads
 from cloud_ml.objects.local.noted import Notes
 from cloud_ml.objects.local.transfer import Chunks, LocalWriter, object_info
@@ -33,9 +36,10 @@ class LocalObjectStore(ObjectStore):
         root: The folder of all buckets; made if need be. On a read-only disk, reads go on.
         tenant_uid: The user and group id of an organisation's jobs, by the organisation's number;
             ``None`` where jobs run as this very user.
+        lock_s: How long to wait for others that make or remove the same bucket.
     """
 
-    def __init__(self, root: Path, tenant_uid: Callable[[int], int] | None = None) -> None:
+    def __init__(self, root: Path, tenant_uid: Callable[[int], int] | None = None, *, lock_s: float = 10.0) -> None:
         self._root = root.absolute()
         self._tenant_uid = tenant_uid
         self._uploads = Uploads(self._root / ".uploads")
@@ -45,6 +49,7 @@ class LocalObjectStore(ObjectStore):
             self._uploads.folder.mkdir(mode=0o700, exist_ok=True)
             parts = self._root / ".parts"
             parts.mkdir(mode=0o700, exist_ok=True)
+            self._locks = BucketLocks(self._root / ".locks", lock_s)
             with contextlib.suppress(OSError):  # a disk that can only be read has them already
                 for folder in (self._root.parent, self._root):
                     tree.sync(folder)
@@ -58,13 +63,36 @@ class LocalObjectStore(ObjectStore):
         """Uploads in parts."""
         return self._multipart
 
-    def create_bucket(self, bucket: str, *, tenant: int | None = None) -> None:
+    def bucket_lock(self, bucket: str, *, shared: bool = False) -> AbstractContextManager[None]:
+        """Nobody else makes or removes the bucket meanwhile."""
+        return self._locks.held(bucket, shared=shared)
+
+    def create_bucket(self, bucket: str, *, tenant: int | None = None, new: bool = False) -> None:
         """Make a bucket; one that exists is success, and one that a crash has left half made is finished."""
         check_bucket("bucket", bucket)
+        if new:
+            self.set_aside(bucket)
         uid = self._tenant_uid(tenant) if self._tenant_uid is not None and tenant is not None else os.geteuid()
         owner = tree.Owner(uid, uid if uid != os.geteuid() else os.getegid(), shared=os.geteuid() == 0)
         with tree.translated(bucket), tree.opened_path(self._root) as root, tree.made(root, [bucket.encode()], owner):
             os.fsync(root)
+
+    def set_aside(self, bucket: str) -> str:
+        """Remove a folder without files; move one with files to ``.orphans``, where no job can see it."""
+        try:
+            self.delete_bucket(bucket)
+        except Conflict:
+            orphans = self._root / ".orphans"
+            with tree.translated(bucket):
+                orphans.mkdir(mode=0o700, exist_ok=True)
+                kept = orphans / f"{bucket}-{secrets.token_hex(8)}"
+                (self._root / bucket).rename(kept)
+                for folder in (orphans, self._root):
+                    tree.sync(folder)
+            self._drop_uploads(bucket)
+            return str(kept)
+        self._drop_uploads(bucket)  # a crash may have left some of a bucket whose folder is gone
+        return ""
 
     def delete_bucket(self, bucket: str) -> None:
         """Remove a bucket without objects, with empty folders and links that jobs have left there."""
@@ -75,9 +103,12 @@ class LocalObjectStore(ObjectStore):
             with tree.opened_path(self._root) as root, emptying.in_use_is_conflict(bucket):
                 os.rmdir(bucket, dir_fd=root)
                 os.fsync(root)
-            for upload in self._multipart.all(bucket):
-                with contextlib.suppress(NotFound):  # it ends at this moment
-                    self._multipart.drop(bucket, upload.id)
+            self._drop_uploads(bucket)
+
+    def _drop_uploads(self, bucket: str) -> None:
+        for upload in self._multipart.all(bucket):
+            with contextlib.suppress(NotFound):  # it ends at this moment
+                self._multipart.drop(bucket, upload.id)
 
     def buckets(self) -> Sequence[str]:
         """Every bucket's name, sorted."""
@@ -118,22 +149,15 @@ class LocalObjectStore(ObjectStore):
     def _begin(self, bucket: str, key: str, only_if_absent: bool) -> LocalWriter:
         check_object_key(key)
         *folders, name = tree.key_parts(key)
-        with (
-            self._open(bucket) as top,
-            tree.translated(bucket, key),
-            contextlib.suppress(FileNotFoundError),
-            tree.opened(top, folders) as folder,
-        ):
-            if tree.is_folder(folder, name):
-                raise Conflict(f"{bucket}/{key} is a folder", field="key", value=key)
-        return LocalWriter(
-            self._uploads,
-            bucket,
-            key,
-            only_if_absent,
-            open_bucket=lambda: self._open(bucket),
-            notes=self._notes,
-        )
+        with self._open(bucket) as top:
+            with (
+                tree.translated(bucket, key),
+                contextlib.suppress(FileNotFoundError),
+                tree.opened(top, folders) as folder,
+            ):
+                if tree.is_folder(folder, name):
+                    raise Conflict(f"{bucket}/{key} is a folder", field="key", value=key)
+            return LocalWriter(self._uploads, bucket, key, only_if_absent, folder=top, notes=self._notes)
 
     def list(
         self, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int = 1000

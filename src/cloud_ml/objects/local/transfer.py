@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -19,8 +18,6 @@ from cloud_ml.objects.local.uploads import UploadFile, Uploads
 CHUNK = 1 << 18
 _HOLE = 1 << 16
 _LAST_SECOND = 253_402_300_799  # of the year 9999; a job may set any time it likes
-
-OpenBucket = Callable[[], AbstractContextManager[int]]
 
 
 def object_info(bucket: str, key: str, status: os.stat_result) -> ObjectInfo:
@@ -62,7 +59,11 @@ class Chunks(Iterator[bytes]):
 
 
 class LocalWriter(ObjectWriter):
-    """An upload into a bucket's folder."""
+    """An upload into a bucket's folder.
+
+    The folder stays open until the upload ends. A bucket of the same name that is made meanwhile, perhaps by another
+    organisation, is another folder and gets nothing of it.
+    """
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class LocalWriter(ObjectWriter):
         key: str,
         only_if_absent: bool,
         *,
-        open_bucket: OpenBucket,
+        folder: int,
         notes: Notes,
     ) -> None:
         self._notes = notes
@@ -79,11 +80,15 @@ class LocalWriter(ObjectWriter):
         self._bucket = bucket
         self._key = key
         self._only_if_absent = only_if_absent
-        self._open_bucket = open_bucket
         self._digest = hashlib.sha256()
         self._size = 0
         with tree.translated(bucket, key):
             self._upload: UploadFile | None = uploads.begin()
+            try:
+                self._folder = os.dup(folder)
+            except OSError:
+                uploads.discard(self._upload)
+                raise
 
     def write(self, chunk: bytes) -> None:
         """Add bytes. Zeros become a hole: copying what a job has made of nothing must not fill the disk."""
@@ -110,7 +115,8 @@ class LocalWriter(ObjectWriter):
         """Make the object visible, durable and whole."""
         upload = self._running()
         try:
-            with tree.translated(self._bucket, self._key), self._open_bucket() as bucket:
+            bucket = self._folder
+            with tree.translated(self._bucket, self._key):
                 owner = tree.Owner.of(bucket)
                 owner.adopt(upload.descriptor)
                 os.ftruncate(upload.descriptor, self._size)
@@ -127,6 +133,7 @@ class LocalWriter(ObjectWriter):
         """Forget the upload; harmless after ``commit``."""
         upload, self._upload = self._upload, None
         if upload is not None:
+            os.close(self._folder)
             self._uploads.discard(upload)
 
     def _running(self) -> UploadFile:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound
 from cloud_ml.objects.base import ObjectStore
+from cloud_ml.objects.multipart import Declared
 from cloud_ml.testing.objects.samples import BUCKET, fill, keys
 
 
@@ -60,3 +63,46 @@ class BucketContract:
             with pytest.raises(NotFound):
                 upload.commit()
         assert list(store.buckets()) == []
+
+    def test_an_upload_does_not_end_in_another_bucket_of_the_same_name(self, store: ObjectStore) -> None:
+        """It may be another organisation's by then."""
+        with store.writer(BUCKET, "a") as upload:
+            upload.write(b"theirs")
+            store.delete_bucket(BUCKET)
+            store.create_bucket(BUCKET, new=True)
+            with pytest.raises(NotFound):
+                upload.commit()
+        assert keys(store.list(BUCKET)) == []
+
+    def test_a_new_bucket_inherits_nothing(self, store: ObjectStore) -> None:
+        fill(store, "folder/a")
+        begun = store.multipart.begin("0" * 32, BUCKET, "b", Declared())
+        store.create_bucket(BUCKET, new=True)
+        assert keys(store.list(BUCKET)) == []
+        assert store.multipart.all(BUCKET) == []
+        with pytest.raises(NotFound):
+            store.multipart.get(BUCKET, begun.id)
+
+    def test_what_nobody_owns_is_set_aside(self, store: ObjectStore) -> None:
+        assert store.set_aside(BUCKET) == ""
+        assert store.set_aside(BUCKET) == ""
+        store.create_bucket(BUCKET)
+        fill(store, "folder/a")
+        assert store.set_aside(BUCKET)
+        assert list(store.buckets()) == []
+
+    def test_of_many_at_once_one_makes_or_removes_a_bucket(self, store: ObjectStore) -> None:
+        inside: list[int] = []
+        most: list[int] = []
+
+        def enter(number: int) -> None:
+            for _ in range(20):
+                with store.bucket_lock(BUCKET):
+                    inside.append(number)
+                    most.append(len(inside))
+                    time.sleep(0)  # let others try
+                    inside.remove(number)
+
+        with ThreadPoolExecutor(4) as pool:
+            list(pool.map(enter, range(4)))
+        assert (len(most), max(most)) == (80, 1)

@@ -1,0 +1,244 @@
+"""Buckets: a record that says whose one is, and a place in the object store. They come and go together."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from cloud_ml.domain.records import Record
+from cloud_ml.domain.tenancy import BUCKET, ORGANISATION, SYSTEM, BucketSpec, OrganisationSpec, StandingStatus
+from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, InvalidRequest, NotFound
+from cloud_ml.models import common
+from cloud_ml.models.storage import Bucket
+from cloud_ml.objects.base import LocalFolders, ObjectStore
+from cloud_ml.state.base import Once, StateStore
+from cloud_ml.state.matching import EVERYTHING, Match
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.identities import Organisation
+from cloud_ml.usecases.rights import turn
+
+BucketRecord = Record[BucketSpec, StandingStatus]
+_FEW, _PAGE = 20, 1000
+"""To walk past a few buckets is quicker than to find one's own among all."""
+logger = logging.getLogger(__name__)
+
+
+class Buckets:
+    """Make, find, remove and repair buckets. Blocking.
+
+    Record and place are in two stores. Both change only under the lock of the bucket's name, so callers at once
+    never see or leave one without the other. What a killed server leaves is repaired at the next start.
+    """
+
+    def __init__(self, store: StateStore, objects: ObjectStore, clock: Clock) -> None:
+        self._store = store
+        self._objects = objects
+        self._clock = clock
+
+    def create(self, organisation: Organisation, name: str, *, owner: str = "", once: Once | None = None) -> Bucket:
+        """See ``Storage.create_bucket``."""
+        common.check_bucket("bucket", name)
+        with self._objects.bucket_lock(name):
+            record = self._store.find(BUCKET, SYSTEM, name)
+            if record is None:
+                return _bucket(self._make(organisation, name, owner, once))
+            if once is not None:
+                self._store.remember(once)
+            _check_free(record, organisation)
+            self._objects.create_bucket(name, tenant=organisation.number)
+            return _bucket(record)
+
+    def delete(self, organisation: Organisation, name: str, *, once: Once | None = None) -> Bucket:
+        """See ``Storage.delete_bucket``."""
+        if not self.owns(organisation.name, name):
+            raise no_bucket(name)
+        with self._objects.bucket_lock(name):
+            record = self._store.find(BUCKET, SYSTEM, name)
+            if record is None or record.spec.org != organisation.name:
+                raise no_bucket(name)
+            if name == organisation.default_bucket:
+                raise Conflict(
+                    f"{name} is the default bucket of {organisation.name}: trainers are uploaded to it",
+                    field="bucket",
+                    value=name,
+                )
+            if once is not None:
+                self._store.remember(once)
+            self._objects.delete_bucket(name)
+            try:
+                self._store.delete(BUCKET, record.key.uid, fence=None)
+            except Exception:
+                with contextlib.suppress(Exception):  # the next start would make it again, too
+                    self._objects.create_bucket(name, tenant=organisation.number)
+                raise
+            return _bucket(record)
+
+    def all(self, org: str | None) -> list[Bucket]:
+        """See ``Storage.buckets``."""
+        page, match = self._store.list(BUCKET, org=SYSTEM, limit=_FEW), EVERYTHING
+        if org is not None and page.next is not None:  # each job that starts asks, and not for thousands of others
+            match = Match(owner=org)
+            page = self._store.list(BUCKET, org=SYSTEM, match=match, limit=_PAGE)
+        found = list(page.items)
+        while page.next is not None:
+            page = self._store.list(BUCKET, org=SYSTEM, match=match, after=page.next, limit=_PAGE)
+            found += page.items
+        return sorted(
+            (
+                Bucket(name=item.key.name, org=item.owner, created_at=item.created_at, owner=item.title)
+                for item in found
+                if org in (None, item.owner)
+            ),
+            key=lambda bucket: bucket.name,
+        )
+
+    def owns(self, org: str, bucket: str) -> bool:
+        """See ``Storage.owns``."""
+        try:
+            common.check_bucket("bucket", bucket)
+        except InvalidRequest:
+            return False
+        record = self._store.find(BUCKET, SYSTEM, bucket)
+        return record is not None and record.spec.org == org
+
+    def check_own(self, org: str, bucket: str) -> None:
+        """Refuse a bucket that is not the organisation's.
+
+        Raises:
+            NotFound: It is not, or there is none.
+        """
+        if not self.owns(org, bucket):
+            raise no_bucket(bucket)
+
+    def folders(self, org: str) -> tuple[dict[str, Path], Sequence[str]]:
+        """The folder of each bucket of an organisation, and the names of buckets whose folder is missing.
+
+        Both are empty for an object store without folders.
+        """
+        found: dict[str, Path] = {}
+        missing: list[str] = []
+        if not isinstance(self._objects, LocalFolders):
+            return found, missing
+        for name in [bucket.name for bucket in self.all(org)]:
+            try:
+                found[name] = self._objects.folder(name)
+            except NotFound:
+                if (folder := self._folder(self._objects, org, name)) is not None:
+                    found[name] = folder
+                elif self.owns(org, name):
+                    missing.append(name)
+        return found, missing
+
+    def repair(self) -> None:
+        """Make what a killed server left whole: at a start, before anybody is served.
+
+        A record without a place gets an empty one. An empty place without a record goes. One with content stays where
+        it is, and is set aside when somebody makes a bucket of its name.
+        """
+        there = set(self._objects.buckets())
+        owners = {bucket.name: bucket.org for bucket in self.all(None)}
+        for name in sorted(owners.keys() - there):
+            with _logged(name), self._objects.bucket_lock(name):
+                self._repair_record(name, owners[name])
+        for name in sorted(there - owners.keys()):
+            with _logged(name), self._objects.bucket_lock(name):
+                if self._store.find(BUCKET, SYSTEM, name) is None:
+                    self._remove_orphan(name)
+
+    def _repair_record(self, name: str, org: str) -> None:
+        organisation = self._store.find(ORGANISATION, SYSTEM, org)
+        if self._store.find(BUCKET, SYSTEM, name) is not None and organisation is not None:
+            self._objects.create_bucket(name, tenant=organisation.spec.number)
+            logger.warning("the bucket %s had a record and no folder; it has an empty one now", name)
+
+    def _remove_orphan(self, name: str) -> None:
+        try:
+            self._objects.delete_bucket(name)
+        except Conflict:
+            logger.warning("the folder of %s belongs to no bucket; it has files, so it stays", name)
+        else:
+            logger.warning("the empty folder of %s belonged to no bucket; it was removed", name)
+
+    def _make(self, organisation: Organisation, name: str, owner: str, once: Once | None) -> BucketRecord:
+        with turn(self._store, self._clock, lease_of(organisation.name), _BUSY):
+            self._check_organisation(organisation)
+            record, made = self._claim(organisation, name, owner, once)
+        if not made:  # another server on this database claimed it since we looked
+            _check_free(record, organisation)
+        try:
+            self._objects.create_bucket(name, tenant=organisation.number, new=made)
+            self._check_organisation(organisation)  # a turn that took too long is over
+        except Exception:
+            if made:
+                with contextlib.suppress(Exception):  # the next start repairs it, too
+                    self._objects.delete_bucket(name)
+                    self._store.delete(BUCKET, record.key.uid, fence=None)
+            raise
+        return record
+
+    def _check_organisation(self, organisation: Organisation) -> None:
+        record: Record[OrganisationSpec, StandingStatus] | None
+        record = self._store.find(ORGANISATION, SYSTEM, organisation.name)
+        if record is None or record.delete_requested_at is not None:
+            raise Conflict(f"the organisation {organisation.name} is gone", field="org", value=organisation.name)
+
+    def _claim(self, organisation: Organisation, name: str, owner: str, once: Once | None) -> tuple[BucketRecord, bool]:
+        try:
+            record = self._store.create(
+                BUCKET,
+                org=SYSTEM,
+                name=name,
+                owner=organisation.name,
+                spec=BucketSpec(org=organisation.name, owner=owner),
+                status=StandingStatus(),
+                now=self._clock(),
+                title=owner,
+                once=once,
+            )
+        except AlreadyExists:
+            found = self._store.find(BUCKET, SYSTEM, name)
+            if found is None:
+                raise
+            return found, False
+        return record, True
+
+    def _folder(self, objects: LocalFolders, org: str, name: str) -> Path | None:
+        """The folder after those who make or remove the bucket at this moment have ended; none if it is missing."""
+        with self._objects.bucket_lock(name, shared=True), contextlib.suppress(NotFound):
+            return objects.folder(name) if self.owns(org, name) else None
+        return None
+
+
+_BUSY = "somebody else is making buckets of the organisation at this moment"
+
+
+def lease_of(org: str) -> str:
+    """The lease under which an organisation gets buckets, or goes."""
+    return f"buckets of {org}"
+
+
+def no_bucket(name: str) -> NotFound:
+    """The answer for a bucket that is not there, or somebody else's."""
+    return NotFound(f"there is no bucket {name[:63]}", field="bucket", value=name[:63])
+
+
+def _check_free(record: BucketRecord, organisation: Organisation) -> None:
+    if record.spec.org != organisation.name:
+        name = record.key.name
+        raise AlreadyExists(f"the bucket name {name} is taken", field="bucket", value=name)
+
+
+def _bucket(record: BucketRecord) -> Bucket:
+    spec = record.spec
+    return Bucket(name=record.key.name, org=spec.org, created_at=record.created_at, owner=spec.owner)
+
+
+@contextlib.contextmanager
+def _logged(name: str) -> Iterator[None]:
+    """A bucket that cannot be repaired now (a disk that can only be read) keeps no server from its start."""
+    try:
+        yield
+    except (CloudMlError, OSError):
+        logger.exception("the bucket %s cannot be repaired now", name)

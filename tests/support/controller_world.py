@@ -1,0 +1,210 @@
+"""A controller over the fakes: store, objects and machine in memory, and jobs to follow to their end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.controller.downloads import Downloads
+from cloud_ml.controller.executor import Executor
+from cloud_ml.controller.manager import Controller
+from cloud_ml.controller.packages import Packages
+from cloud_ml.controller.services import Services
+from cloud_ml.controller.trainers import Trainers
+from cloud_ml.domain.jobs.decide import JobRecord, Rules
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.records import Kind
+from cloud_ml.domain.services.kind import REPLICA
+from cloud_ml.domain.services.routes import CallingKey, Figures, Route
+from cloud_ml.engines.base import TrainerSource
+from cloud_ml.engines.fake import FakeEngine, Machine
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.objects.base import ObjectStore
+from cloud_ml.objects.memory import MemoryObjectStore
+from cloud_ml.recipes.single import SingleProcess
+from cloud_ml.settings import ControllerSettings, GatewaySettings, StorageSettings, TrainerSettings
+from cloud_ml.state.memory import MemoryStateStore
+from cloud_ml.usecases.clock import system_clock
+from cloud_ml.usecases.deploying import Deployments
+from cloud_ml.usecases.first_start import bootstrap
+from cloud_ml.usecases.identities import Identities, Identity
+from cloud_ml.usecases.model_services import ModelServices
+from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.storage import Storage
+from cloud_ml.usecases.train_jobs import TrainJobs
+from cloud_ml.usecases.uploads import Uploads
+from support.faulty import Faults
+from support.platform import FewFrameworks
+
+SETTINGS = ControllerSettings(
+    workers=3, poll_s=0.5, lease_ttl_s=1.0, backoff_first_s=0.01, backoff_longest_s=0.05, max_running_jobs=2
+)
+_OPEN = 64
+TRAINER = "fds://cloudml/t.tar.gz"
+
+
+class Model:
+    """What replicas run: nothing is fetched for it."""
+
+    async def provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource]:
+        return job, TrainerSource("/model-server.whl", "model-server.whl")
+
+    def forget(self, uid: str) -> None:
+        """Nothing is under way."""
+
+    async def tidy(self) -> None:
+        """There is nothing."""
+
+
+class AnsweringReplicas:
+    """Replicas all of which say that their model is loaded."""
+
+    def __init__(self) -> None:
+        self._latest: deque[socket.socket] = deque()  # the far ends: open until the answer is read
+
+    def close(self) -> None:
+        while self._latest:
+            self._latest.pop().close()
+
+    def connect(self, job_uid: str, name: str) -> socket.socket:
+        near, far = socket.socketpair()
+        if len(self._latest) == _OPEN:
+            self._latest.popleft().close()
+        far.sendall(b"HTTP/1.1 200 OK\r\n\r\n")
+        self._latest.append(far)
+        near.setblocking(False)
+        return near
+
+    def folder(self, job_uid: str) -> str:
+        return f"/{job_uid}"
+
+
+class IdleGateway:
+    """A gateway that is told, and that nobody calls."""
+
+    def __init__(self) -> None:
+        self.routes: dict[str, Route] = {}
+        self.figures: Mapping[str, Figures] = {}
+        self.unbound: Mapping[int, str] = {}
+
+    def set(self, uid: str, route: Route) -> None:
+        self.routes[uid] = route
+
+    def drop(self, uid: str) -> None:
+        self.routes.pop(uid, None)
+
+    def keep(self, uids: Collection[str]) -> None:
+        """It has no others."""
+
+    def learn(self, keys: Mapping[str, CallingKey]) -> None:
+        """Nobody calls."""
+
+    async def settled(self) -> bool:
+        return True
+
+    async def run(self) -> None:
+        await asyncio.Event().wait()
+
+    async def close(self) -> None:
+        """It goes with the world."""
+
+
+class World:
+    """Store, objects and machine, which outlive any controller."""
+
+    def __init__(self, folder: Path, objects: ObjectStore | None = None) -> None:
+        self.store = MemoryStateStore()
+        self.objects = objects or MemoryObjectStore()
+        self.machine = Machine()
+        self.engine = FakeEngine(self.machine)
+        self.offload = Offload(4)
+        self.storage = Storage(self.store, self.objects, system_clock)
+        self.identities = Identities(self.store, system_clock)
+        first = bootstrap(self.identities, self.storage)
+        assert first.admin is not None
+        self.admin: Identity = first.admin
+        self.jobs = TrainJobs(self.store, self.storage, FewFrameworks(), system_clock)
+        self.services = ModelServices(self.store, self.storage, system_clock)
+        self.doors = AnsweringReplicas()
+        self.gateway = IdleGateway()
+        self.objects.put("cloudml", "t.tar.gz", b"code")
+        self._folder = folder
+
+    @contextlib.asynccontextmanager
+    async def controller(
+        self, holder: str = "one", faults: Faults | None = None, start_timeout_s: float = 60.0, **settings: object
+    ) -> AsyncIterator[asyncio.Task[None]]:
+        """A controller that runs for the length of the block, and is then dropped as by a crash.
+
+        With ``faults`` each of its seams may be told to fail, and it looks after model services, too.
+        """
+        rules = Rules(stop_grace_s=0.05, start_timeout_s=start_timeout_s)
+        told = replace(SETTINGS, **settings)  # type: ignore[arg-type]
+        wrap = (faults or Faults()).wrap
+        store, engine = wrap("store", self.store), wrap("engine", self.engine)
+        storage, recipe = wrap("storage", self.storage), wrap("recipe", SingleProcess())
+
+        def executor(files: object, kind: Kind[JobSpec, JobStatus]) -> Executor:
+            return Executor(
+                store=store, storage=storage, engine=engine, recipe=recipe, files=wrap("files", files),
+                offload=self.offload, network="none", kind=kind,
+            )  # fmt: skip
+
+        controller = Controller(
+            store=store, engine=engine, executor=executor(self._trainers(storage, wrap), TRAIN_JOB), settings=told,
+            rules=rules, holder=holder, clock=system_clock, offload=self.offload,
+            deploy=wrap("deploy", Deployments(self.store, system_clock, keep=3)).deploy if faults else None,
+            services=None if faults is None else Services(
+                store=store, engine=engine, doors=wrap("doors", self.doors), executor=executor(Model(), REPLICA),
+                rules=rules, settings=told, clock=system_clock, offload=self.offload,
+                gateway=wrap("gateway", self.gateway), serving=GatewaySettings(kept_replicas=0),
+            ),
+        )  # fmt: skip
+        running = asyncio.create_task(controller.run())
+        try:
+            yield running
+        finally:
+            running.cancel()
+            await asyncio.gather(running, return_exceptions=True)
+            for _ in range(5):  # connections to replicas close in later turns of the loop
+                await asyncio.sleep(0)
+            self.doors.close()
+
+    def _trainers(self, storage: Storage, wrap: Callable[[str, Any], Any]) -> Trainers:
+        packages = wrap("packages", Packages(wrap("objects", self.objects), self._folder / "packages"))
+        return Trainers(
+            storage=storage, packages=packages, offload=self.offload, settings=TrainerSettings(),
+            downloads=Downloads(self._folder / "packages", TrainerSettings(), self.offload),
+            uploads=Uploads(self.storage, self.store, self.objects, system_clock, StorageSettings()),
+        )  # fmt: skip
+
+    async def submit(
+        self, name: str, *, caller: Identity | None = None, trainer_uri: str = TRAINER, **fields: object
+    ) -> str:
+        job = TrainJob(name, "trainer.task", trainer_uri, **fields)  # type: ignore[arg-type]
+        record = await self.offload(self.jobs.submit, caller or self.admin, job, await self.engine.capacity())
+        return record.key.uid
+
+    def record(self, uid: str) -> JobRecord | None:
+        return self.store.get(TRAIN_JOB, uid)
+
+    async def until(self, uid: str, holds: Callable[[JobRecord | None], bool]) -> JobRecord | None:
+        async with asyncio.timeout(10):
+            while not holds(record := self.record(uid)):
+                await asyncio.sleep(0.002)
+        return record
+
+    async def until_phase(self, uid: str, phase: Phase, attempt: int = 1) -> JobRecord:
+        record = await self.until(
+            uid, lambda r: r is not None and (r.status.phase, r.status.attempt) == (phase, attempt)
+        )
+        assert record is not None
+        return record
