@@ -39,6 +39,7 @@ NOT_FUZZED = {
     "controller.model_server": "writes archives; names of folders that the object store has listed",
     "doctor.network": "the endpoint that was parsed",
     "doctor.reach": "a URL of the operator's database, for a message",
+    "engines.local.disk_shares": _OURS,
     "engines.local.engine": _OURS,
     "residents": _OURS,
     "engines.local.launch": _OURS,

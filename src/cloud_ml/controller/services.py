@@ -134,6 +134,7 @@ class Services:
                 offload=self._offload,
                 fence=fence,
                 keep_ended=self._serving.kept_replicas,
+                default_disk_bytes=(await self._engine.capacity()).default_disk_bytes,
             ),
         )
         on_replicas = crew(

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cloud_ml.doctor.findings import Area, Finding
+from cloud_ml.engines.local.probe import default_disk_bytes
 from cloud_ml.models.common import format_memory
 from cloud_ml.settings import Settings
 
@@ -37,6 +38,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield _AREA.problem("writing", f"{place} cannot be written by this user", "choose another with --data-dir")
         return
     yield from _room(place)
+    yield _default_limit(settings)
     yield _kind(place)
     yield _speed(place)
 
@@ -50,6 +52,15 @@ def _room(place: Path) -> Iterator[Finding]:
     facts = os.statvfs(place)
     if facts.f_files and facts.f_favail < _LEAST_INODES:
         yield _AREA.warning("inodes", f"{facts.f_favail} free", "each environment has thousands of files")
+
+
+def _default_limit(settings: Settings) -> Finding:
+    size, told = default_disk_bytes(settings.engine, settings.data_dir), settings.engine.default_disk
+    if not size:
+        says = "jobs that name no disk limit have none"
+        return _AREA.warning("limit", says, "set engine.default_disk to auto, or to a size such as 20G")
+    why = "a quarter of what is free" if told == "auto" else "by setting"
+    return _AREA.ok("limit", f"jobs that name no disk limit may keep {format_memory(size)} each: {why}")
 
 
 def _kind(place: Path) -> Finding:

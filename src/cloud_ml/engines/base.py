@@ -127,11 +127,15 @@ class Gang:
 
 @dataclass(frozen=True)
 class Capacity:
-    """What the engine has in all. ``gpus`` counts devices."""
+    """What the engine has in all. ``gpus`` counts devices.
+
+    ``default_disk_bytes`` is the disk limit of work that names none; 0 for no limit.
+    """
 
     cpu_millis: int
     memory_bytes: int
     gpus: int = 0
+    default_disk_bytes: int = 0
 
 
 @dataclass(frozen=True)

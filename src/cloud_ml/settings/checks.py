@@ -90,7 +90,8 @@ def check(settings: Settings) -> None:
         if isinstance(text, str) and text:
             limit_of(f"quota.{name}", name.rpartition("_")[2], text)
     for name in ("default_memory", "default_disk", "disk_reserve"):
-        if size := getattr(settings.engine, name):
+        size = getattr(settings.engine, name)
+        if size and not (name == "default_disk" and size in ("auto", "none")):
             common.check_memory(f"engine.{name}", size)
     for name in ("zygote_memory", "tool_memory"):
         common.check_memory(f"engine.{name}", getattr(settings.engine, name))

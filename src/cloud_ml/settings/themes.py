@@ -208,10 +208,12 @@ class EngineSettings:
     """As root, jobs of organisation n run as user ``tenant_uid_base + n``, and the gateway as ``tenant_uid_base``."""
     default_memory: str = ""
     """Memory limit of jobs that name none; empty means none."""
-    default_disk: str = ""
-    """Disk limit of jobs that name none; empty means none."""
+    default_disk: str = "auto"
+    """Disk limit of jobs that name none, such as ``20G``. ``auto``: a quarter of what is free when the server starts,
+    for jobs and replicas made from then on; ``none`` or empty: no limit. ``cloudml doctor`` prints it."""
     disk_reserve: str = "512M"
-    """What must stay free on the server's disk: a job whose files grow when there is less is ended. Empty: nothing."""
+    """What must stay free on the server's disk. When files of jobs grow and there is less, a job is ended and its
+    working folder removed: the one that is furthest beyond an equal share. Empty: nothing."""
     disk_period_s: float = 5.0
     """How often the files of a job are measured, where it has a limit or the disk is nearly full."""
     max_files: int = 1_000_000

@@ -88,7 +88,8 @@ class TrainJobs:
         """
         permit(caller, Operation.RUN_JOBS)
         admission.check_offered(job, self._catalog, self._trainers)
-        admitted = admission.fit(job_specs.from_wire(job), capacity, gpu_missing=self._gpu_missing)
+        spec = job_specs.from_wire(job).with_disk_default(capacity.default_disk_bytes)
+        admitted = admission.fit(spec, capacity, gpu_missing=self._gpu_missing)
         admission.check_quota(admitted.spec, self._quota_of(caller.org))
         service_of(admitted.spec)  # what cannot be served is refused now, not when it was trained
         self._check_bucket(caller.org, job.fds_bucket)

@@ -65,6 +65,8 @@ def test_a_data_folder_that_others_write_is_a_problem(settings: Callable[..., Se
 
 def test_storage_is_measured_and_nothing_is_left(settings: Callable[..., Settings], tmp_path: Path) -> None:
     found = {one.name: one for one in storage.examine(settings())}
+    assert "may keep" in found["limit"].says
+    assert "a quarter of what is free" in found["limit"].says
     assert {"data", "room", "file system", "speed"} <= set(found)
     assert "a flush takes" in found["speed"].says
     assert list(tmp_path.iterdir()) == []

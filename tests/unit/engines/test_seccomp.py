@@ -67,11 +67,15 @@ def test_ordinary_calls_pass(machine: str) -> None:
     assert {verdict(machine, number, 1, 2, 3) for number in ordinary} == {ALLOW}
 
 
-def test_nothing_but_the_list_and_the_four_special_calls_is_refused(machine: str) -> None:
+def test_nothing_but_the_list_and_the_special_calls_is_refused(machine: str) -> None:
     listed = {numbers[column(machine)] for numbers in seccomp._DENIED.values()}
-    clone3 = seccomp._CLONE3[column(machine)]
+    special = {seccomp._CLONE3[column(machine)], seccomp._FALLOCATE[column(machine)]}
     refused = {number for number in range(600) if verdict(machine, number) != ALLOW}
-    assert refused == {number for number in listed if number >= 0} | {clone3}
+    assert refused == {number for number in listed if number >= 0} | special
+
+
+def test_room_cannot_be_taken_at_once(machine: str) -> None:
+    assert verdict(machine, seccomp._FALLOCATE[column(machine)]) == 0x00050000 | 95, "EOPNOTSUPP, not EPERM"
 
 
 def test_another_architecture_is_killed(machine: str) -> None:

@@ -38,6 +38,19 @@ def test_a_job_is_queued_and_says_who_submitted_it(served: Served) -> None:
     assert [event.message for event in served.platform.jobs.events(record)] == ["submitted by mei"]
 
 
+def test_a_job_that_names_no_disk_limit_gets_the_default_of_its_day(served: Served) -> None:
+    def submitted(name: str, default: int, **fields: Any) -> int | None:
+        job = TrainJob(name, "trainer.task", TRAINER, **fields)
+        capacity = Capacity(64_000, 2**40, default_disk_bytes=default)
+        record = served.platform.jobs.submit(served.member.identity, job, capacity)
+        assert record.spec.submitted == job, "what was asked for stays as it was"
+        return record.spec.disk_bytes
+
+    assert submitted("default", 5 << 30) == 5 << 30
+    assert submitted("own", 5 << 30, disk_limit="1G") == 1 << 30
+    assert submitted("before", 0) is None
+
+
 def test_a_saved_job_waits_until_it_is_started(served: Served) -> None:
     record = submit(served, save_mode=True)
     assert (record.status.phase, record.spec.desired) == (Phase.SAVED, Desired.SAVED)

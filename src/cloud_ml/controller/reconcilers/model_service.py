@@ -48,7 +48,9 @@ class ModelServiceReconciler:
         offload: Offload,
         fence: Fence,
         keep_ended: int = 0,
+        default_disk_bytes: int = 0,
     ) -> None:
+        self._default_disk_bytes = default_disk_bytes
         self._store = store
         self._keep_ended = keep_ended
         self._answering = answering
@@ -138,12 +140,13 @@ class ModelServiceReconciler:
         now, uid = self._clock(), service.key.uid
         if isinstance(action, MakeReplica):
             name = replica_name(uid, action.wish)
+            spec = specs.replica(name, uid, service.spec.made_of(action.wish.template))
             self._store.create(
                 REPLICA,
                 org=service.key.org,
                 name=name,
                 owner=service.owner,
-                spec=specs.replica(name, uid, service.spec.made_of(action.wish.template)),
+                spec=spec.with_disk_default(self._default_disk_bytes),
                 status=JobStatus(queued_at=now, reason=Reason.SUBMITTED),
                 now=now,
                 events=[Event(now, Reason.SUBMITTED, f"replica {action.wish.number} of {service.key.name}")],

@@ -69,6 +69,10 @@ class JobSpec:
         """1 goes before 0 in the queue."""
         return self.submitted.enable_rank
 
+    def with_disk_default(self, size: int) -> JobSpec:
+        """The same job, with a disk limit of ``size`` bytes if it names none; 0 for no limit."""
+        return self if self.disk_bytes is not None or not size else replace(self, disk_bytes=size)
+
     def with_desired(self, desired: Desired) -> JobSpec:
         """The same job, wanted differently."""
         return replace(self, desired=desired)

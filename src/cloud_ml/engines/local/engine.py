@@ -51,6 +51,7 @@ class LocalEngine(Engine):
     def __init__(self, findings: Findings, *, layers_limit_bytes: int = 0, tidy_s: float = 600.0) -> None:
         self._config = findings.config
         self._missing = findings.missing
+        self._default_disk_bytes = findings.default_disk_bytes
         self._runtimes = LocalRuntimes(findings.config, limit_bytes=layers_limit_bytes, tidy_s=tidy_s)
         self._root = Path(findings.config.root)
         self._ledger = Ledger(self._root)
@@ -219,7 +220,11 @@ class LocalEngine(Engine):
 
     async def capacity(self) -> Capacity:
         pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
-        return Capacity(cpu_millis=1000 * len(os.sched_getaffinity(0)), memory_bytes=pages * page)
+        return Capacity(
+            cpu_millis=1000 * len(os.sched_getaffinity(0)),
+            memory_bytes=pages * page,
+            default_disk_bytes=self._default_disk_bytes,
+        )
 
     # ---- private
 

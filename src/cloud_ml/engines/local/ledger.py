@@ -7,6 +7,7 @@
     <root>/ledger/stops/<gang>          a wish to stop it: seconds of grace
     <root>/jobs/<job>/work              the working folder, kept over attempts
     <root>/jobs/<job>/<attempt>/        venv, tmp, logs, usage of one attempt
+    <root>/disk-shares/<gang>           what a gang that runs keeps on the disk
     <root>/venvs/<tenant>/              virtual environments, and empty folders, that wait for their next job
 
 ``gates`` is the check-in of the engine's contract: a claim and a tombstone race for the same name, so
@@ -68,6 +69,7 @@ class Ledger:
         self.stops = root / "ledger" / "stops"
         self.jobs = root / "jobs"
         self.venvs = root / "venvs"
+        self.disk_shares = root / "disk-shares"
 
     def create(self) -> None:
         """Make the folders; jobs' own are passable so that a job's user reaches its working folder."""

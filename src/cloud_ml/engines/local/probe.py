@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+import shutil
 import socket
 import stat
 import sys
@@ -19,6 +20,7 @@ from cloud_ml.engines.local.network import NONE, TENANT, finding
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.common import memory_bytes
 from cloud_ml.settings import EngineSettings
+from cloud_ml.settings.themes import MIB
 
 _INSTEAD = "; Landlock stands in for it: files, signals and abstract sockets are fenced, shared memory is not"
 _INSTEAD_FILES = "; Landlock stands in for it, with this kernel for files only"
@@ -26,6 +28,9 @@ _NO_ZYGOTES = (
     "no interpreter waits with a framework imported (engine.zygotes): that takes a server that is root, bubblewrap, "
     "a C compiler and control groups"
 )
+_NO_SIZE = ("", "none", "auto")
+_FREE_PART = 4
+"""A job that names no disk limit may take this part of what is free."""
 _NETWORKS = {
     TENANT: "of each organisation's own: outward to the open internet, not to this machine or private ranges",
     NONE: "loopback only",
@@ -38,6 +43,9 @@ class Findings:
 
     config: LocalConfig
     missing: Sequence[str]
+    default_disk_bytes: int = 0
+    """The disk limit of new jobs that name none, where it depends on what is free; not in the configuration, since
+    a spawner whose configuration changes is replaced."""
 
 
 def probe(
@@ -109,7 +117,7 @@ def probe(
         thrash_s=settings.thrash_s,
         max_processes=settings.max_processes,
         default_memory_bytes=memory_bytes(settings.default_memory) if settings.default_memory else 0,
-        default_disk_bytes=memory_bytes(settings.default_disk) if settings.default_disk else 0,
+        default_disk_bytes=0 if settings.default_disk in _NO_SIZE else memory_bytes(settings.default_disk),
         disk_reserve_bytes=memory_bytes(settings.disk_reserve) if settings.disk_reserve else 0,
         disk_period_s=settings.disk_period_s,
         max_files=settings.max_files,
@@ -123,7 +131,16 @@ def probe(
     if settings.zygotes and not config.zygotes_fit:
         missing.append(_NO_ZYGOTES)
         config = replace(config, zygotes=replace(config.zygotes, most=0))
-    return Findings(config, missing)
+    return Findings(config, missing, default_disk_bytes(settings, root))
+
+
+def default_disk_bytes(settings: EngineSettings, folder: Path) -> int:
+    """The disk limit of jobs that name none; 0 for no limit. ``folder`` is where they run, or will be made."""
+    if settings.default_disk != "auto":
+        return 0 if settings.default_disk in _NO_SIZE else memory_bytes(settings.default_disk)
+    there = next((each for each in (folder, *folder.absolute().parents) if each.exists()), Path("/"))
+    free = shutil.disk_usage(there).free // _FREE_PART
+    return max(MIB, free - free % MIB)
 
 
 def in_force(config: LocalConfig) -> dict[str, str]:

@@ -3,6 +3,8 @@
 A deny list: training code uses half the kernel, so what is refused is what reaches the machine or
 other tenants (mounting, modules, tracing, keys, namespaces, io_uring, …). Refused calls answer EPERM,
 ``clone3`` answers ENOSYS so that the C library falls back to ``clone``, whose flags can be read.
+``fallocate`` answers EOPNOTSUPP, as on many file systems: it takes gigabytes in a millisecond, before anybody could
+see that a limit of the disk is passed. The C library writes zeros instead.
 Reference: seccomp(2), linux/audit.h; numbers from the kernel's syscall tables.
 """
 
@@ -17,7 +19,7 @@ _LOAD, _JUMP, _JUMP_EQUAL, _JUMP_GREATER_EQUAL, _JUMP_SET, _RETURN = (
     0x20, 0x05, 0x15, 0x35, 0x45, 0x06,
 )  # fmt: skip
 _ALLOW, _KILL = 0x7FFF0000, 0x80000000
-_EPERM, _ENOSYS = 0x00050000 | 1, 0x00050000 | 38
+_EPERM, _ENOSYS, _EOPNOTSUPP = 0x00050000 | 1, 0x00050000 | 38, 0x00050000 | 95
 _NUMBER, _ARCHITECTURE = 0, 4
 _NAMESPACE_FLAGS = 0x7E020080  # CLONE_NEW{USER,PID,NET,IPC,UTS,CGROUP,NS,TIME}
 _TIOCSTI, _TIOCLINUX = 0x5412, 0x541C
@@ -49,6 +51,7 @@ _DENIED: Mapping[str, tuple[int, int]] = {
 }  # fmt: skip
 _MACHINES = {"x86_64": (0xC000003E, 0), "aarch64": (0xC00000B7, 1)}
 _CLONE = (56, 220)
+_FALLOCATE = (285, 47)
 _CLONE3 = (435, 435)
 _IOCTL = (16, 29)
 _SOCKET = (41, 198)
@@ -77,6 +80,7 @@ def program(machine: str | None = None) -> bytes | None:
         if numbers[column] >= 0:
             code += [_op(_JUMP_EQUAL, numbers[column], 0, 1), _op(_RETURN, _EPERM)]
     code += [_op(_JUMP_EQUAL, _CLONE3[column], 0, 1), _op(_RETURN, _ENOSYS)]
+    code += [_op(_JUMP_EQUAL, _FALLOCATE[column], 0, 1), _op(_RETURN, _EOPNOTSUPP)]
     code += _when_flags(_CLONE[column], argument=0, flags=_NAMESPACE_FLAGS)
     code += _when_equal(_IOCTL[column], argument=1, values=(_TIOCSTI, _TIOCLINUX))
     code += _socket(_SOCKET[column])

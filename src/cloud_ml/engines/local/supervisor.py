@@ -27,6 +27,7 @@ from cloud_ml.engines.local import lastwords, launch, linux, proctree
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.disk import DiskWatch
+from cloud_ml.engines.local.disk_shares import DiskShares
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.limits import Limiter, Verdict, signal_name
 from cloud_ml.engines.local.logfile import LogWriter
@@ -82,6 +83,7 @@ class Supervisor:
             reserve=config.disk_reserve_bytes,
             period_s=config.disk_period_s,
             files=config.max_files,
+            shares=DiskShares(ledger.disk_shares, str(gang.key), gang.tenant),
         )
         self._verdict: Verdict | None = None
         self._kill_at: float | None = None
@@ -117,6 +119,7 @@ class Supervisor:
         else:
             return True
         finally:
+            self._disk.close()
             stage.clean_up()
             failpoints.here("supervisor.clean.after")
             self._stop_listening()
@@ -435,7 +438,8 @@ class Supervisor:
         for group in self._groups:
             group.kill()
         proctree.end_all_descendants(_KILL_LIMIT_S)
-        if self._gang.serves and reason is Reason.CANCELLED:  # it may be kept for its log, and does not come again
+        # A replica that was stopped does not come again; the room of a gang that gave way is what others wait for.
+        if (self._gang.serves and reason is Reason.CANCELLED) or self._disk.gave_way:
             remove(self._ledger.work_folder(self._gang.key.job_uid))
         self._reach("ended")
         failpoints.here("supervisor.end.before")
