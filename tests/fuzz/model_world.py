@@ -68,6 +68,9 @@ class Mirror:
 
         x, k = TensorSpec("x", dtypes.FLOAT, (-1, 2)), TensorSpec("k", dtypes.INT64, (-1,))
         other = TensorSpec("x2", dtypes.FLOAT, (-1, 2))
+        keys = TensorSpec("keys", dtypes.INT32, (-1, 1))
+        wholes = (dtypes.INT8, dtypes.UINT16, dtypes.UINT32, dtypes.UINT64)
+        whole = [TensorSpec(name, dtype, (-1,)) for name, dtype in zip("abcd", wholes, strict=True)]
         self.signatures = {
             each.name: each
             for each in (
@@ -77,6 +80,8 @@ class Mirror:
                 Signature("text", **sides(TensorSpec("t", dtypes.STRING, (-1,)))),
                 Signature("half", **sides(TensorSpec("h", dtypes.HALF, (-1,)))),
                 Signature("truth", **sides(TensorSpec("b", dtypes.BOOL, (-1,)))),
+                Signature("slides", **sides(keys, TensorSpec("X", dtypes.FLOAT, (-1, 1)))),
+                Signature("whole", **sides(*whole)),
                 Signature("fixed", **sides(TensorSpec("f", dtypes.DOUBLE, (2,)))),
             )
         }
@@ -89,14 +94,15 @@ class Mirror:
 
 
 class World:
-    """A table with one model, ``m``, and all that reads requests to it."""
+    """A table with one model, ``m``, or with other versions, and all that reads requests to it."""
 
-    def __init__(self) -> None:
+    def __init__(self, versions: Sequence[tuple[str, int]] = (("m", 1),)) -> None:
         self.loop: Any = Loop()
         self.turns = Turns(self.loop)
         self.table = ModelTable()
         aside: Any = _AtOnce()
-        self.table.put(LoadedVersion("m", 1, Mirror(), Workshop(self.loop, self.turns, aside)))
+        for name, number in versions:
+            self.table.put(LoadedVersion(name, number, Mirror(), Workshop(self.loop, self.turns, aside)))
         self.methods = {PREDICT: Prediction(self.table).predict, INFER: Infer(self.table).infer}
         self.grpc = GrpcService(self.methods, MOST, self.loop)
         nobody: Any = None  # no version comes or goes
@@ -110,14 +116,19 @@ class World:
 
     def call(self, method: str, message: bytes) -> tuple[int, bytes]:
         """The status and the message that a call gets."""
-        call = Call()
+        return self.calls(method, [message])[0]
+
+    def calls(self, method: str, messages: Sequence[bytes]) -> list[tuple[int, bytes]]:
+        """The same for calls that arrive together."""
         self.grpc._methods = {method.encode(): self.methods[method]}
         head = self.grpc.understand(
             [(b":method", b"POST"), (b"content-type", b"application/grpc"), (b":path", method.encode())]
         )
-        self.grpc.serve(call, 1, head, b"\0" + len(message).to_bytes(4, "big") + message)  # type: ignore[arg-type]
+        calls: list[Any] = [Call() for _ in messages]
+        for call, message in zip(calls, messages, strict=True):
+            self.grpc.serve(call, 1, head, b"\0" + len(message).to_bytes(4, "big") + message)
         self.loop.settle()
-        return call.outcome()
+        return [call.outcome() for call in calls]
 
     def http1(self) -> tuple[Any, Transport]:
         connection: Any = Http1Connection(

@@ -1,120 +1,50 @@
-"""Requests known by their bytes mean what the library reads from them, or are not known."""
+"""Requests that are known by their bytes differ from an earlier one in their values only, and there is a bound to them."""  # noqa: E501
 
 from __future__ import annotations
 
-import numpy as np
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cloud_ml.serving import dtypes
-from cloud_ml.serving.codecs import tensor_proto
-from cloud_ml.serving.codecs.layouts import MOST, Layouts, predict_spans
-from cloud_ml.serving.protos import message
-from cloud_ml.serving.signatures import Signature, TensorSpec
+from cloud_ml.serving.codecs.layouts import ALIKE, LONGEST, MOST, Layouts
 
-PREFIX = b"\0\0\0\0\0"
-NUMBERS = [each for each in dtypes.ALL if each not in (dtypes.STRING, dtypes.BOOL)]
-LISTED = [each for each in NUMBERS if each.packed_raw]
+BODY = b"head....between..tail"
+SPANS = [(15, 17), (4, 8)]  # in the order in which the plan wants them
 
 
-def request_of(arrays: dict[str, tuple[dtypes.DType, np.ndarray, bool]]) -> bytes:
-    made = message("tensorflow.serving.PredictRequest")()
-    made.model_spec.name = "m"
-    for name, (dtype, array, content) in arrays.items():
-        if content:
-            tensor = made.inputs[name]
-            tensor.dtype, tensor.tensor_content = dtype.number, array.tobytes()
-            for size in array.shape:
-                tensor.tensor_shape.dim.add(size=size)
-        else:
-            made.inputs[name].ParseFromString(tensor_proto.encode(dtype, array))
-    return PREFIX + made.SerializeToString()
-
-
-def signature_of(arrays: dict[str, tuple[dtypes.DType, np.ndarray, bool]]) -> Signature:
-    return Signature("s", tuple(TensorSpec(name, each[0], None) for name, each in sorted(arrays.items())), ())
-
-
-def spans_of(body: bytes, signature: Signature) -> list[tuple[int, int]] | None:
-    asked = message("tensorflow.serving.PredictRequest").FromString(body[5:])
-    return predict_spans(body, 5, signature, asked.inputs)
-
-
-def arrays_of(dtype: dtypes.DType) -> st.SearchStrategy[np.ndarray]:
-    sizes = st.lists(st.integers(1, 4), max_size=3)
-    return st.builds(
-        lambda shape, seed: np.random.default_rng(seed).integers(0, 100, shape).astype(dtype.numpy).reshape(shape),
-        sizes, st.integers(0, 1000),
-    )  # fmt: skip
-
-
-tensors = st.one_of(
-    st.sampled_from(NUMBERS).flatmap(lambda dtype: arrays_of(dtype).map(lambda array: (dtype, array, True))),
-    st.sampled_from(LISTED).flatmap(lambda dtype: arrays_of(dtype).map(lambda array: (dtype, array, False))),
-)
-
-
-@given(st.dictionaries(st.text("abc_", min_size=1, max_size=8), tensors, min_size=1, max_size=3))
-def test_the_spans_of_a_request_are_its_values(arrays: dict[str, tuple[dtypes.DType, np.ndarray, bool]]) -> None:
-    body, signature = request_of(arrays), signature_of(arrays)
-    spans = spans_of(body, signature)
-    assert spans is not None
-    for spec, (start, end) in zip(signature.inputs, spans, strict=True):
-        assert body[start:end] == arrays[spec.name][1].tobytes()
+def knowing() -> Layouts[str]:
     layouts: Layouts[str] = Layouts()
-    layouts.learn(body, spans, "plan")
-    found = layouts.find(body)
+    layouts.learn(BODY, SPANS, "plan")
+    return layouts
+
+
+@given(st.binary(min_size=4, max_size=4), st.binary(min_size=2, max_size=2))
+def test_other_values_are_found_in_the_order_of_the_plan(first: bytes, second: bytes) -> None:
+    body = b"head" + first + b"between" + second + b"tail"
+    found = knowing().find(body)
     assert found is not None
     assert found.plan == "plan"
-    assert list(found.spans) == spans
+    assert found.values(body) == [second, first]
 
 
-@given(st.integers(5, 60), st.integers(1, 255))
+@given(st.integers(0, len(BODY) - 1), st.integers(1, 255))
 def test_a_request_that_differs_elsewhere_is_not_known(place: int, change: int) -> None:
-    arrays = {"x": (dtypes.FLOAT, np.ones((2, 2), np.float32), True)}
-    body = request_of(arrays)
-    spans = spans_of(body, signature_of(arrays))
-    assert spans is not None
+    other = BODY[:place] + bytes([BODY[place] ^ change]) + BODY[place + 1 :]
+    within = any(start <= place < end for start, end in SPANS)
+    assert (knowing().find(other) is not None) == within
+    assert knowing().find(BODY + b"\0") is None
+    assert knowing().find(BODY[:-1]) is None
+
+
+def test_values_that_a_decoder_refuses_are_not_known() -> None:
     layouts: Layouts[str] = Layouts()
-    layouts.learn(body, spans, "plan")
-    if place < len(body):
-        other = body[:place] + bytes([body[place] ^ change]) + body[place + 1 :]
-        within = spans[0][0] <= place < spans[0][1]
-        assert (layouts.find(other) is not None) == within
-    assert layouts.find(body + b"\0") is None
-
-
-@pytest.mark.parametrize(
-    "arrays",
-    [
-        {"x": (dtypes.INT32, np.array([1, 300]), False)},  # varints
-        {"x": (dtypes.STRING, np.array([b"a", b"b"], object), False)},
-        {"x": (dtypes.BOOL, np.array([True]), False)},  # a byte of 2 would be true and no bool
-        {"x": (dtypes.FLOAT, np.zeros((0, 3), np.float32), True)},
-    ],
-)
-def test_values_that_are_not_plain_bytes_are_read_by_the_library(
-    arrays: dict[str, tuple[dtypes.DType, np.ndarray, bool]],
-) -> None:
-    assert spans_of(request_of(arrays), signature_of(arrays)) is None
-
-
-def test_one_value_for_many_elements_is_not_taken_for_its_bytes() -> None:
-    made = message("tensorflow.serving.PredictRequest")()
-    tensor = made.inputs["x"]
-    tensor.dtype = 1
-    tensor.float_val.append(1.5)
-    tensor.tensor_shape.dim.add(size=4)
-    assert tensor_proto.decode("x", tensor).tolist() == [1.5] * 4
-    signature = Signature("s", (TensorSpec("x", dtypes.FLOAT, None),), ())
-    assert spans_of(PREFIX + made.SerializeToString(), signature) is None
-
-
-def test_a_tensor_that_is_there_twice_is_read_by_the_library() -> None:
-    arrays = {"x": (dtypes.FLOAT, np.ones(2, np.float32), True)}
-    body = request_of(arrays)
-    assert spans_of(body + body[5:], signature_of(arrays)) is None
+    layouts.learn(BODY, SPANS, "plan", [lambda data: data[::-1] if data != b"no" else None, None])
+    good, bad = b"headabcdbetweenxytail", b"headabcdbetweennotail"
+    found = layouts.find(good)
+    assert found is not None
+    assert found.values(good) == [b"yx", b"abcd"]
+    found = layouts.find(bad)
+    assert found is not None
+    assert found.values(bad) is None
 
 
 def test_there_is_a_bound_to_what_is_kept() -> None:
@@ -124,6 +54,17 @@ def test_there_is_a_bound_to_what_is_kept() -> None:
     assert sum(layouts.find(b"x" * size) is not None for size in range(1, 3 * MOST)) <= MOST
 
 
-def test_a_message_with_a_group_that_nobody_knows_is_read_and_not_remembered() -> None:
-    arrays = {"x": (dtypes.FLOAT, np.ones(2, np.float32), True)}
-    assert spans_of(request_of(arrays) + b"\x0b\x0c", signature_of(arrays)) is None
+def test_there_is_a_bound_to_the_layouts_of_one_length_which_those_in_use_survive() -> None:
+    layouts: Layouts[int] = Layouts()
+    bodies = [number.to_bytes(4, "big") + b"...." for number in range(3 * ALIKE)]
+    for number, body in enumerate(bodies):
+        assert layouts.has_room(8) == (number < ALIKE)
+        layouts.learn(body, [(4, 8)], number)
+        assert layouts.find(bodies[0]) is not None
+    assert sum(layouts.find(body) is not None for body in bodies) == ALIKE
+
+
+def test_what_is_long_beside_its_values_is_not_kept() -> None:
+    layouts: Layouts[int] = Layouts()
+    layouts.learn(b"x" * (LONGEST + 2), [(0, 1)], 1)
+    assert layouts.find(b"x" * (LONGEST + 2)) is None

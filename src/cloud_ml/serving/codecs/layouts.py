@@ -5,35 +5,41 @@ change. Whoever has read such a request once knows where the values lie in the n
 equal. Comparing those costs a tenth of parsing the message.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
-from typing import Any, Generic, TypeVar
+from typing import Generic, TypeVar
 
-from cloud_ml.serving import dtypes
-from cloud_ml.serving.codecs import tensor_proto, wire
+from cloud_ml.serving.codecs.value_lists import Decoder
 from cloud_ml.serving.http2.stream import Received
-from cloud_ml.serving.signatures import Signature
+from cloud_ml.serving.runtimes.base import Array
 
 MOST = 1024
 """Layouts that are kept; when there are more, all are forgotten."""
 LONGEST = 4096
 """Bytes outside of values that a layout may have."""
+ALIKE = 16
+"""Layouts of requests of one length: each costs a comparison. A new one takes the place of the one that was not needed
+for longest."""
 
 WORTH = 16_384
 """Bytes of a request from which on a view costs less than a copy."""
 
 P = TypeVar("P")
 Spans = list[tuple[int, int]]
+Values = bytes | bytearray | memoryview | Array
 
 
 @dataclass(slots=True)
 class Layout(Generic[P]):
-    """Where values lie in a request, what stands around them, and what such a request means."""
+    """Where values lie in a request, what stands around them, how they are read, and what such a request means.
+
+    Without ``decoders`` the bytes are the values.
+    """
 
     literals: tuple[tuple[int, int, bytes], ...]
     spans: tuple[tuple[int, int], ...]
     plan: P
+    decoders: tuple[Decoder | None, ...] = ()
 
     def fits(self, body: Received) -> bool:
         """Whether a request of the same length has this layout."""
@@ -42,12 +48,18 @@ class Layout(Generic[P]):
                 return False
         return True
 
-    def values(self, body: Received) -> list[Received | memoryview]:
-        """What lies in the spans; large ones are not copied."""
-        if len(body) < WORTH:
-            return [body[start:end] for start, end in self.spans]
-        view = memoryview(body)
-        return [view[start:end] for start, end in self.spans]
+    def values(self, body: Received) -> list[Values] | None:
+        """What lies in the spans; large ones are not copied. None where a decoder refuses the bytes."""
+        data = body if len(body) < WORTH else memoryview(body)
+        if not self.decoders:
+            return [data[start:end] for start, end in self.spans]
+        made: list[Values] = []
+        for (start, end), decode in zip(self.spans, self.decoders, strict=True):
+            values: Values | None = data[start:end] if decode is None else decode(bytes(data[start:end]))
+            if values is None:
+                return None
+            made.append(values)
+        return made
 
 
 class Layouts(Generic[P]):
@@ -69,7 +81,11 @@ class Layouts(Generic[P]):
                 return layout
         return None
 
-    def learn(self, body: Received, spans: Spans, plan: P) -> None:
+    def has_room(self, size: int) -> bool:
+        """Whether a layout of this length can be learnt without another being forgotten."""
+        return len(self._by_size.get(size, ())) < ALIKE
+
+    def learn(self, body: Received, spans: Spans, plan: P, decoders: Sequence[Decoder | None] = ()) -> None:
         """Know this layout from now on; ``spans`` are in the order in which the plan wants the values."""
         literals, at = [], 0
         for start, end in sorted(spans):
@@ -80,56 +96,15 @@ class Layouts(Generic[P]):
             return
         if self._count >= MOST:
             self.forget()
-        self._count += 1
         kept = tuple(each for each in literals if each[0] != each[1])
-        self._by_size.setdefault(len(body), []).insert(0, Layout(kept, tuple(spans), plan))
+        alike = self._by_size.setdefault(len(body), [])
+        alike.insert(0, Layout(kept, tuple(spans), plan, tuple(decoders) if any(decoders) else ()))
+        self._count += 1
+        if len(alike) > ALIKE:
+            alike.pop()
+            self._count -= 1
 
     def forget(self) -> None:
         """Know nothing: models changed."""
         self._by_size.clear()
         self._count = 0
-
-
-def predict_spans(body: Received, at: int, signature: Signature, inputs: Mapping[str, Any]) -> Spans | None:
-    """Where the values of a ``PredictRequest`` lie, in the order of the signature; None where they are not raw.
-
-    ``body[at:]`` is the message, ``inputs`` what the library read from it: the tensors were judged already. What the
-    library would merge (a name or a tensor twice, groups) is left to it.
-    """
-    try:
-        return _predict_spans(body, at, signature, inputs)
-    except wire.Malformed:  # unknown fields may be groups, which the library passes over
-        return None
-
-
-def _predict_spans(body: Received, at: int, signature: Signature, inputs: Mapping[str, Any]) -> Spans | None:
-    found: dict[str, tuple[int, int]] = {}
-    for number, kind, start, end in wire.fields(body, at, len(body)):
-        if number != 2 or kind != wire.DELIMITED:
-            continue
-        entry = list(wire.fields(body, start, end))
-        if [each[:2] for each in entry] != [(1, wire.DELIMITED), (2, wire.DELIMITED)]:
-            return None
-        name = body[entry[0][2] : entry[0][3]].decode()
-        span = _tensor_span(body, *entry[1][2:], inputs.get(name))
-        if span is None or name in found:
-            return None
-        found[name] = span
-    if set(found) != {spec.name for spec in signature.inputs}:
-        return None
-    return [found[spec.name] for spec in signature.inputs]
-
-
-def _tensor_span(body: Received, at: int, end: int, proto: Any) -> tuple[int, int] | None:
-    dtype = dtypes.BY_NUMBER.get(proto.dtype) if proto is not None else None
-    if dtype is None or dtype in (dtypes.STRING, dtypes.BOOL):
-        return None
-    allowed = (4, tensor_proto.payload_field(dtype)) if dtype.packed_raw else (4,)
-    found: list[tuple[int, int]] = []
-    for number, kind, start, stop in wire.fields(body, at, end):
-        if number >= 4:
-            if number not in allowed or kind != wire.DELIMITED:
-                return None
-            found.append((start, stop))
-    expected = prod(dim.size for dim in proto.tensor_shape.dim) * dtype.size
-    return found[0] if len(found) == 1 and found[0][1] - found[0][0] == expected > 0 else None

@@ -25,64 +25,80 @@ class PredictAnswer:
         self._wanted = tuple(wanted)
         self._tail = wire.delimited(2, spec)
         outputs = [signature.outputs[place] for place in wanted]
-        self._quick = signature.batched and all(
-            each.dtype.packed_raw and each.shape is not None and -1 not in each.shape[1:] for each in outputs
-        )
-        self._made: dict[int, tuple[list[tuple[bytes, int, int]], int]] = {}
-        self._leads: dict[tuple[int, Shape, int], bytes] = {}
+        self._sized = signature.batched and all(each.shape is not None and -1 not in each.shape[1:] for each in outputs)
+        self._layouts: dict[int, _Layout] = {}
 
     def parts(self, outcome: Outcome, first: int, rows: int) -> tuple[tuple[bytes, ...], int]:
         """The message in pieces, and its length: the rows of one caller."""
-        if not self._quick or not rows:
-            return self._varying(outcome, first, rows)
-        made = self._made.get(rows)
-        if made is None:
-            made = self._lay_out(rows)
-        layout, size = made
+        if not self._sized or not rows:
+            return self._unsized(outcome, first, rows)
+        layout = self._layouts.get(rows)
+        if layout is None:
+            layout = self._lay_out(rows)
+        size = layout.size
         parts: list[bytes] = []
-        for lead, place, width in layout:
-            raw = outcome.raw(place)
-            parts += (lead, raw[first * width : (first + rows) * width] if len(raw) != rows * width else raw)
-        parts.append(self._tail)
-        return tuple(parts), size
-
-    def _lay_out(self, rows: int) -> tuple[list[tuple[bytes, int, int]], int]:
-        layout, size = [], len(self._tail)
-        for place in self._wanted:
-            spec = self._signature.outputs[place]
-            shape: Shape = (rows, *(spec.shape or ())[1:])
-            width = prod(shape[1:]) * spec.dtype.size
-            lead = _entry(spec, shape, rows * width)
-            layout.append((lead, place, width))
-            size += len(lead) + rows * width
-        if len(self._made) >= KEPT:
-            self._made.clear()
-        self._made[rows] = layout, size
-        return layout, size
-
-    def _varying(self, outcome: Outcome, first: int, rows: int) -> tuple[tuple[bytes, ...], int]:
-        """The same, where the length of an output depends on its values or its shape."""
-        parts: list[bytes] = []
-        size = len(self._tail)
-        for place in self._wanted:
-            array = outcome.arrays[place]
-            if self._signature.batched:
-                shape = (rows, *array.shape[1:])
-                content = _rows(self._signature.outputs[place], outcome, place, first, rows)
-            else:
-                shape = array.shape
-                content = tensor_proto.packed(self._signature.outputs[place].dtype, array)
-            lead = self._leads.get((place, shape, len(content))) or self._lead(place, shape, len(content))
+        for fixed, place, width in layout.outputs:
+            if width:
+                raw = outcome.raw(place)
+                parts += (fixed, raw[first * width : (first + rows) * width] if len(raw) != rows * width else raw)
+                continue
+            content = _rows(self._signature.outputs[place], outcome, place, first, rows)
+            lead = layout.leads.get((place, len(content))) or self._lead(layout, place, rows, len(content))
             parts += (lead, content)
             size += len(lead) + len(content)
         parts.append(self._tail)
         return tuple(parts), size
 
-    def _lead(self, place: int, shape: Shape, size: int) -> bytes:
-        if len(self._leads) >= KEPT_LEADS:
-            self._leads.clear()
-        made = self._leads[place, shape, size] = _entry(self._signature.outputs[place], shape, size)
+    def _lay_out(self, rows: int) -> "_Layout":
+        outputs, size = [], len(self._tail)
+        for place in self._wanted:
+            spec = self._signature.outputs[place]
+            shape: Shape = (rows, *(spec.shape or ())[1:])
+            width = prod(shape[1:]) * spec.dtype.size if spec.dtype.packed_raw else 0
+            lead = _entry(spec, shape, rows * width) if width else b""
+            outputs.append((lead, place, width))
+            size += len(lead) + rows * width
+        if len(self._layouts) >= KEPT:
+            self._layouts.clear()
+        made = self._layouts[rows] = _Layout(outputs, size)
         return made
+
+    def _lead(self, layout: "_Layout", place: int, rows: int, size: int) -> bytes:
+        if len(layout.leads) >= KEPT_LEADS:
+            layout.leads.clear()
+        spec = self._signature.outputs[place]
+        made = layout.leads[place, size] = _entry(spec, (rows, *(spec.shape or ())[1:]), size)
+        return made
+
+    def _unsized(self, outcome: Outcome, first: int, rows: int) -> tuple[tuple[bytes, ...], int]:
+        """The same, where only the array tells the shape of an output."""
+        parts: list[bytes] = []
+        for place in self._wanted:
+            spec, array = self._signature.outputs[place], outcome.arrays[place]
+            if self._signature.batched:
+                shape = (rows, *array.shape[1:])
+                content = _rows(spec, outcome, place, first, rows)
+            else:
+                shape = array.shape
+                content = tensor_proto.packed(spec.dtype, array)
+            parts += (_entry(spec, shape, len(content)), content)
+        parts.append(self._tail)
+        return tuple(parts), sum(map(len, parts))
+
+
+class _Layout:
+    """An answer with so many rows: what stands before each output, its place, and the bytes of a row.
+
+    Where these depend on the values they are 0, and ``leads`` has the beginning by place and size. ``size`` counts the
+    others, and what follows them.
+    """
+
+    __slots__ = ("leads", "outputs", "size")
+
+    def __init__(self, outputs: list[tuple[bytes, int, int]], size: int) -> None:
+        self.outputs = outputs
+        self.size = size
+        self.leads: dict[tuple[int, int], bytes] = {}
 
 
 def _rows(spec: TensorSpec, outcome: Outcome, place: int, first: int, rows: int) -> bytes:

@@ -131,6 +131,12 @@ def payload_field(dtype: DType) -> int:
     return _FIELD_NUMBERS[dtype.field]
 
 
+def value_count(dtype: DType, proto: Any) -> int:
+    """How many values the list of a message has."""
+    values = len(getattr(proto, dtype.field))
+    return values // 2 if dtype in (dtypes.COMPLEX64, dtypes.COMPLEX128) else values
+
+
 def payload(dtype: DType, array: Array) -> bytes:
     """The list of values of an array, as a whole field.
 

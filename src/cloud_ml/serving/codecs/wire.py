@@ -42,7 +42,7 @@ def delimited(number: int, content: bytes) -> bytes:
     return key(number, DELIMITED) + varint(len(content)) + content
 
 
-def read_varint(data: bytes | bytearray, at: int, end: int) -> tuple[int, int]:
+def read_varint(data: bytes | bytearray | memoryview, at: int, end: int) -> tuple[int, int]:
     """The number that begins at ``at``, and where it ends."""
     value = shift = 0
     while at < end and shift < 70:

@@ -60,11 +60,11 @@ class Infer:
             self._layouts.forget()
             self._generation = self._table.generation
         layout = self._layouts.find(body)
-        if layout is None:
+        tensors = layout.values(body) if layout is not None else None
+        if layout is None or tensors is None:
             self._read(call, body)
             return
         plan = layout.plan
-        tensors = layout.values(body)
         form: Form = plan
         if len(tensors) > len(plan.tails):
             told = bytes(tensors.pop())

@@ -83,4 +83,9 @@ def test_there_is_a_bound_to_the_beginnings_that_are_kept() -> None:
         array = np.empty(1, object)
         array[0] = b"x" * size
         assert read(*answer.parts(Outcome([array]), 0, 1))["o0"].tolist() == [b"x" * size]
-    assert len(answer._leads) <= predict_answer.KEPT_LEADS
+    assert len(answer._layouts[1].leads) <= predict_answer.KEPT_LEADS
+    for rows in range(1, 2 * predict_answer.KEPT):
+        array = np.empty(rows, object)
+        array[:] = b""
+        answer.parts(Outcome([array]), 0, rows)
+    assert len(answer._layouts) <= predict_answer.KEPT
