@@ -13,8 +13,9 @@ from cloud_ml.domain.services.spec import SOCKET
 from cloud_ml.gateway.access import Access
 from cloud_ml.gateway.answers import Refusal
 from cloud_ml.gateway.calls import Call
+from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.http1 import Http1Client
-from cloud_ml.gateway.http2 import ClientLimits, Http2Client
+from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.gateway.replica import Replica
 from cloud_ml.gateway.services import Bounds, Service
 from cloud_ml.serving.turns import Turns
@@ -65,8 +66,9 @@ class World:
         self.asked: dict[str, int] = {}
         self.listening: dict[str, asyncio.AbstractServer] = {}
         told = {"waiting": 10, "waiting_s": 0.3, "in_flight": 20, "attempts": 3, "timeout_s": 10.0} | bounds
+        self.limits = ClientLimits()
         self.service = Service(
-            Route(1, "mine", "m/v1"), Access(60.0), bounds=Bounds(**told), limits=ClientLimits(), turns=Turns(loop),
+            Route(1, "mine", "m/v1"), Access(60.0), bounds=Bounds(**told), limits=self.limits, turns=Turns(loop),
             loop=loop,
         )  # fmt: skip
 

@@ -38,7 +38,8 @@ class Call(abc.ABC):
     lasting = False
     """Whether it may be open for long without asking for anything."""
     __slots__ = (
-        "asked", "attempts", "deadline", "over_at", "replica", "safe", "sent_at", "service", "trial", "tried",
+        "asked", "attempts", "deadline", "replica", "safe", "sent_at", "service", "trial", "tried",
+        "waited_s", "waiting_since",
     )  # fmt: skip
 
     def __init__(self, service: Service, deadline: float, *, safe: bool, asked: str = "") -> None:
@@ -48,7 +49,8 @@ class Call(abc.ABC):
         self.asked = asked
         self.trial = False
         self.sent_at = 0.0
-        self.over_at = 0.0
+        self.waited_s = 0.0
+        self.waiting_since = 0.0
         self.attempts = 0
         self.replica: Replica | None = None
         self.tried: set[str] = set()

@@ -22,6 +22,7 @@ def families(figures: Callable[[], Mapping[str, Figures]]) -> Sequence[Family]:
             ("failed",): float(sum(each.failed for each in found)),
             ("refused",): float(sum(each.refused for each in found)),
             ("retried",): float(sum(each.retried for each in found)),
+            ("hung_up",): float(sum(each.hung_up for each in found)),
         }
 
     def sides(number: Callable[[Answered], float]) -> Callable[[], Mapping[tuple[str, ...], float]]:
@@ -38,7 +39,8 @@ def families(figures: Callable[[], Mapping[str, Figures]]) -> Sequence[Family]:
         ),
         Reading(
             "cloudml_gateway_troubles_total",
-            "Calls that no replica answered, that were refused as too many, and further tries.",
+            "Calls that no replica answered, that were refused as too many, further tries, and connections closed "
+            "because a replica broke a rule or a bound.",
             ("kind",), outcomes, kind="counter",
         ),
         Reading("cloudml_gateway_calls_open", "Calls under way.", (), total(lambda each: each.in_flight)),

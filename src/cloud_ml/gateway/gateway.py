@@ -12,9 +12,9 @@ from collections.abc import Callable, Mapping
 
 from cloud_ml.domain.services.routes import Figures, Route
 from cloud_ml.gateway.access import Access
+from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.config import GatewayConfig, Instruction
 from cloud_ml.gateway.fronts import GrpcFront, RestFront, grpc_too_large
-from cloud_ml.gateway.http2 import ClientLimits
 from cloud_ml.gateway.services import Bounds, Service
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.connection import Http1Connection

@@ -7,6 +7,10 @@ import re
 from collections.abc import Callable
 from typing import Protocol, cast
 
+from cloud_ml.gateway.answer_body import AnswerBody
+from cloud_ml.gateway.client_limits import ClientLimits
+from cloud_ml.gateway.work_share import WorkShare
+
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [\x20-\x7e\x80-\xff]*)?")
 _FIELD = re.compile(
     rb"([!#$%&'*+.^_`|~0-9A-Za-z-]+):[ \t]*((?:[\x21-\x7e\x80-\xff](?:[ \t]*[\x21-\x7e\x80-\xff])*)?)[ \t]*"
@@ -15,7 +19,6 @@ _DROPPED = {
     b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade", b"trailer",
     b"content-length", b"date", b"cloudml-release",
 }  # fmt: skip
-_HEAD_BYTES = 65_536
 
 
 class Caller(Protocol):
@@ -32,23 +35,36 @@ class Http1Client(asyncio.Protocol):
     """One connection, for one call after the other.
 
     Args:
-        body_bytes: The largest body of an answer.
+        limits: What the replica may send.
         free: Called when the next call can be made.
         gone: Called once when the connection is lost.
+        share: The work for the replica in a turn.
+        report: Called with a reason when the connection is closed because the replica broke a rule or a bound.
     """
 
     def __init__(
-        self, body_bytes: int, free: Callable[[Http1Client], None], gone: Callable[[Http1Client], None]
+        self,
+        limits: ClientLimits,
+        free: Callable[[Http1Client], None],
+        gone: Callable[[Http1Client], None],
+        share: WorkShare,
+        report: Callable[[str], None],
     ) -> None:
-        self._body_bytes = body_bytes
+        self._limits = limits
         self._free = free
         self._gone: Callable[[Http1Client], None] | None = gone
+        self._share = share
+        self._report = report
         self._transport: asyncio.Transport | None = None
         self._caller: Caller | None = None
-        self._data = b""
-        self._parts: list[bytes] = []
+        self._rest = b""  # of a head
+        self._searched = 0
+        self._head_bytes = self._interim = 0
+        self._body = AnswerBody()
         self._missing = -1
         self._head: tuple[int, bytes, bool] | None = None
+        self._deferred = False  # bytes wait for a later turn
+        self._silent_s = 0
         self.used = False
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -67,6 +83,7 @@ class Http1Client(asyncio.Protocol):
         assert self._transport is not None
         self._caller = caller
         self.used = True
+        self._silent_s = 0
         self._transport.write(head + body if len(body) < 65_536 else head)
         if len(body) >= 65_536:
             self._transport.write(body)
@@ -81,6 +98,15 @@ class Http1Client(asyncio.Protocol):
         if self._transport is not None:
             self._transport.abort()
 
+    def tick(self) -> None:
+        """A second passed: fail a call whose answer has begun and does not go on."""
+        if self._caller is None or not (self._rest or self._head is not None) or self._deferred:
+            return
+        self._silent_s += 1
+        most = self._limits.stalled_s if self._head is not None else self._limits.head_s
+        if self._silent_s > most:
+            self._break(f"an answer that paused for {most} s")
+
     def _end(self, tell: Callable[[Caller], None]) -> None:
         caller, self._caller = self._caller, None
         gone, self._gone = self._gone, None
@@ -90,61 +116,122 @@ class Http1Client(asyncio.Protocol):
         if caller is not None:
             tell(caller)
 
+    def _break(self, reason: str) -> None:
+        """The replica broke a rule or a bound."""
+        self._report(reason)
+        self._end(lambda caller: caller.failed(refused=False, broken=True))
+
+    # --- answers in ---
+
     def data_received(self, data: bytes) -> None:
-        if self._caller is None:  # it speaks without being asked
+        if self._caller is None:
+            if self._gone is not None:
+                self._report("bytes without a request")
             self.close()
+        elif self._head is not None:
+            self._silent_s = 0
+            self._take_body(data)
+        else:
+            self._rest += data
+            if not self._deferred:
+                self._read_heads()
+
+    def _read_heads(self) -> None:
+        """Read interim answers and the head of the answer, as far as they came and as this turn allows."""
+        at, rest, limits = 0, self._rest, self._limits
+        try:
+            while self._head is None:
+                stop = rest.find(b"\r\n\r\n", max(at, self._searched)) + 4
+                size = (stop if stop >= 4 else len(rest)) - at
+                self._check_size(size)
+                if stop < 4:
+                    self._searched = max(0, len(rest) - at - 3)
+                    break
+                if not self._share.spend(1 + (size >> 4)):
+                    self._defer()
+                    break
+                head, at, self._searched = rest[at : stop - 4], stop, 0
+                self._head_bytes += size
+                self._read_head(head)
+        except ValueError as error:
+            self._break(str(error))
             return
-        if self._head is not None:
-            self._body(data)
+        self._rest = rest[at:]
+        if self._head is None:
             return
-        self._data += data
-        while self._head is None:
-            stop = self._data.find(b"\r\n\r\n") + 4
-            if stop < 4:
-                if len(self._data) > _HEAD_BYTES:
-                    self._end(lambda caller: caller.failed(refused=False, broken=True))
-                return
-            head, self._data = self._data[: stop - 4], self._data[stop:]
-            try:
-                status, fields, length, last = _read(head)
-            except ValueError:
-                self._end(lambda caller: caller.failed(refused=False, broken=True))
-                return
-            if status >= 200:
-                self._head, self._missing = (status, fields, last), length
-        if self._missing > self._body_bytes:
+        if self._missing > limits.body_bytes:
             self._end(lambda caller: caller.failed(refused=False, too_large=True))
             return
-        data, self._data = self._data, b""
-        self._body(data)
+        data, self._rest = self._rest, b""
+        self._take_body(data)
 
-    def _body(self, data: bytes) -> None:
+    def _check_size(self, size: int) -> None:
+        most = self._limits.head_bytes
+        if self._head_bytes + size > most:
+            raise ValueError(f"heads of more than {most} bytes")
+
+    def _read_head(self, head: bytes) -> None:
+        status, fields, length, last = _read(head, self._limits.fields)
+        if status >= 200:
+            self._head, self._missing = (status, fields, last), length
+            return
+        self._interim += 1
+        if status == 101 or self._interim > self._limits.interim:
+            raise ValueError(f"interim answer {self._interim}, with status {status}")
+
+    def _defer(self) -> None:
+        self._deferred = True
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+        self._share.defer(self._resume)
+
+    def _resume(self) -> None:
+        """A later turn: go on with what came."""
+        self._deferred = False
+        if self._caller is None:
+            return
+        self._read_heads()
+        if not self._deferred and self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    def _take_body(self, data: bytes) -> None:
         assert self._head is not None
-        self._parts.append(data)
+        extra = len(data) - self._missing
+        self._body.add(data[: self._missing] if extra > 0 else data)
         self._missing -= len(data)
         if self._missing > 0:
             return
         status, fields, last = self._head
-        body = b"".join(self._parts)
-        extra = -self._missing
-        self._head, self._parts, self._missing = None, [], -1
-        if extra or last:
-            whole = body[: len(body) - extra]
-            self._end(lambda caller: caller.answered(status, fields, whole))
+        body = b"".join(self._body.pieces())
+        self._forget_answer()
+        if extra > 0:
+            self._report(f"{extra} bytes more than the answer")
+        if extra > 0 or last or not self._sent():
+            self._end(lambda caller: caller.answered(status, fields, body))
             return
         caller, self._caller = self._caller, None
         self._free(self)
         if caller is not None:
             caller.answered(status, fields, body)
 
+    def _sent(self) -> bool:
+        """Whether the replica took the whole request; the next one would wait behind what it did not take."""
+        return self._transport is not None and not self._transport.get_write_buffer_size()
 
-def _read(head: bytes) -> tuple[int, bytes, int, bool]:
+    def _forget_answer(self) -> None:
+        self._head, self._body, self._missing = None, AnswerBody(), -1
+        self._head_bytes = self._interim = self._silent_s = 0
+
+
+def _read(head: bytes, most: int) -> tuple[int, bytes, int, bool]:
     """Status, lines to pass on, length of the body, and whether the connection ends.
 
     Raises:
         ValueError: It is no head, or the body's end cannot be known before the connection's.
     """
     lines = head.split(b"\r\n")
+    if len(lines) - 1 > most:
+        raise ValueError(f"a head of {len(lines) - 1} fields")
     line = _STATUS.fullmatch(lines[0])
     if line is None:
         raise ValueError("no status line")

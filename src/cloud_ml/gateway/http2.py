@@ -6,96 +6,73 @@ The replica runs code of a tenant, so its frames are read as strictly as those o
 from __future__ import annotations
 
 import asyncio
-from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Protocol, cast
+from typing import cast
 
+from cloud_ml.gateway.answer_heads import translated
+from cloud_ml.gateway.call_table import Caller, CallTable, ReplicaCall
+from cloud_ml.gateway.client_limits import ClientLimits, ControlFrameBudget
+from cloud_ml.gateway.work_share import WorkShare
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.frames import ConnectionFault
-from cloud_ml.serving.http2.headers import Blocks, Fields, Split, malformed_field
+from cloud_ml.serving.http2.headers import Blocks, Split
 from cloud_ml.serving.http2.outgoing import Outgoing
-from cloud_ml.serving.http2.stream import Received, Stream
+from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.turns import Turns
 
-_DROPPED = {
-    b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade", b"cloudml-release",
-}  # fmt: skip
-_FORGOTTEN = 1_000
+_DEAR = 10
+"""Units of a control frame after which everything that waits is looked at again."""
+
+_PASSED_ON = 4
+"""Units of a piece that is passed on by itself."""
 
 
-class Caller(Protocol):
-    """Who waits for an answer. One of ``ended`` and ``failed`` is called, once, unless the call is cancelled."""
-
-    streams: bool
-    """Whether pieces are wanted as they come."""
-
-    def began(self, head: bytes) -> None:
-        """The head of the answer came; only told to who takes pieces."""
-
-    def piece(self, data: bytes) -> None:
-        """A piece of the body; only told to who takes pieces."""
-
-    def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
-        """The answer is whole: blocks of headers that need no table, and what of the body was not told yet."""
-
-    def failed(self, *, refused: bool, too_large: bool = False) -> None:
-        """There will be no answer; ``refused``: the replica has surely not begun to work on it."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClientLimits:
-    """What a replica may make large, in bytes, numbers and seconds."""
-
-    body_bytes: int = 64 << 20
-    head_bytes: int = 65_536
-    frame_bytes: int = 65_536
-    window: int = 8 << 20
-    streams: int = 1_000
-    settled_s: int = 10
-
-
-class _Call:
-    """A call on its stream."""
-
-    __slots__ = ("asked", "caller", "head", "parts", "size", "stream", "unacknowledged")
-
-    def __init__(self, caller: Caller) -> None:
-        self.caller = caller
-        self.stream: Stream[None] = Stream(None)
-        self.head: bytes | None = None
-        self.parts: list[bytes] = []
-        self.size = 0
-        self.unacknowledged = 0
-        self.asked = True
+def frame_units(kind: int, size: int) -> int:
+    """The work of a frame: fields of a head cost most."""
+    return 1 + (size >> 4 if kind in (frames.HEADERS, frames.CONTINUATION) else size >> 12)
 
 
 class Http2Client(asyncio.Protocol):
     """One connection to a replica.
 
     Args:
-        limits: What the replica may make large.
+        limits: What the replica may send.
         turns: Frames are written at the end of a turn of the loop.
         gone: Called once when no further call can be made here.
+        share: The work for the replica in a turn.
+        report: Called with a reason when the connection is closed because the replica broke a rule or a bound.
     """
 
-    def __init__(self, limits: ClientLimits, turns: Turns, gone: Callable[[Http2Client], None]) -> None:
+    def __init__(
+        self,
+        limits: ClientLimits,
+        turns: Turns,
+        gone: Callable[[Http2Client], None],
+        share: WorkShare,
+        report: Callable[[str], None],
+    ) -> None:
         self._limits = limits
         self._outgoing = Outgoing(turns)
         self._gone: Callable[[Http2Client], None] | None = gone
+        self._share = share
+        self._report = report
         self._transport: asyncio.Transport | None = None
-        self._heads = Blocks(_translated, limits.head_bytes)
-        self._calls: dict[int, _Call] = {}
-        self._ahead: deque[tuple[bytes, Received, Caller]] = deque()
-        self._forgotten: dict[int, None] = {}
-        self._next = 1
+        self._heads = Blocks(lambda fields: translated(fields, limits.fields), limits.head_bytes)
+        self._calls = CallTable(limits.window)
+        self._control = ControlFrameBudget(limits.control_frames)
         self._most = 100  # until the replica says another number
         self._rest = b""
         self._split = Split(limits.head_bytes)
         self._settled = False
-        self._age = 0
+        self._deferred = False  # bytes wait for a later turn
+        self._paused = False  # the replica does not read
+        self._moved = False  # a frame became whole since the last tick
+        self._age = self._partial_s = self._unread_s = 0
         self._unacknowledged = 0
         self.open = False
+        self.lost = False
+
+    # --- the transport ---
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's own class
@@ -112,45 +89,95 @@ class Http2Client(asyncio.Protocol):
         self._outgoing.send(frames.PREFACE, frames.settings(wanted), more)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
         self._leave()
         self._outgoing.close()
-        self._fail_all(refused=False)
+        self._fail_all()
+
+    def pause_writing(self) -> None:
+        """The replica does not read: nothing is read from it either, and requests wait."""
+        self._paused = self._outgoing.paused = True
+        self._update_reading()
+
+    def resume_writing(self) -> None:
+        self._paused = self._outgoing.paused = False
+        self._outgoing.go_on()
+        self._go_on()
+        self._update_reading()
+
+    def _update_reading(self) -> None:
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        if self._paused or self._deferred:
+            transport.pause_reading()
+        else:
+            transport.resume_reading()
 
     def tick(self) -> None:
-        """A second passed: give up a replica that does not even greet."""
+        """A second passed: close the connection where the replica takes too long."""
+        self._control.tick()
         self._age += 1
-        if not self._settled and self._age > self._limits.settled_s and self._transport is not None:
-            self._transport.abort()
+        self._unread_s = self._unread_s + 1 if self._paused else 0
+        partial = self._split.open or (bool(self._rest) and not self._deferred and not self._moved)
+        self._partial_s = self._partial_s + 1 if partial else 0
+        self._moved = False
+        fault = self._overdue()
+        if fault is not None:
+            self._fault(fault)
+        else:
+            self._end_stalled()
+
+    def _overdue(self) -> ConnectionFault | None:
+        limits = self._limits
+        if not self._settled and self._age > limits.settled_s:
+            return ConnectionFault(frames.SETTINGS_TIMEOUT, f"no SETTINGS within {limits.settled_s} s")
+        if self._unread_s > limits.unread_s:
+            return ConnectionFault(frames.ENHANCE_YOUR_CALM, f"requests left unread for {limits.unread_s} s")
+        if self._partial_s > limits.head_s:
+            return ConnectionFault(frames.ENHANCE_YOUR_CALM, f"a frame or head unfinished for {limits.head_s} s")
+        return None
+
+    def _end_stalled(self) -> None:
+        """Fail calls whose answer began and does not go on."""
+        for number, call in self._calls:
+            if call.head is None or call.caller.streams:
+                continue
+            call.silent_s += 1
+            if call.silent_s > self._limits.stalled_s:
+                self._report(f"an answer that paused for {self._limits.stalled_s} s")
+                self._give_up(number)
+                call.caller.failed(refused=False)
 
     # --- calls out ---
 
     def call(self, head: bytes, body: Received, caller: Caller) -> None:
         """Send a whole request; ``head`` is a block of headers that needs no table. Only while ``open``."""
-        if len(self._calls) >= self._most:
-            self._ahead.append((head, body, caller))
+        if self._paused or len(self._calls) >= self._most:
+            self._calls.enqueue(head, body, caller)
             return
-        number, self._next = self._next, self._next + 2
-        call = self._calls[number] = _Call(caller)
+        number, call = self._calls.begin(caller)
+        self._control.earn(len(body))
         self._outgoing.request(number, call.stream, head, body)
-        if self._next > frames.LARGEST_WINDOW:
+        if self._calls.next > frames.LARGEST_WINDOW:
             self._leave()
 
     def begin(self, head: bytes, caller: Caller) -> int:
         """Begin a request whose body comes piece by piece; its number, or 0 where there are too many already."""
         if len(self._calls) >= self._most:
             return 0
-        number, self._next = self._next, self._next + 2
-        call = self._calls[number] = _Call(caller)
+        number, call = self._calls.begin(caller)
         call.asked = False
         self._outgoing.begin(number, head)
         return number
 
     def push(self, number: int, data: bytes, *, ended: bool) -> int:
         """A piece of such a body, and whether it was the last; how many bytes the replica has not taken yet."""
-        call = self._calls.get(number)
+        call = self._calls.find(number)
         if call is None:
             return 0
         if data:
+            self._control.earn(len(data))
             self._outgoing.push(number, call.stream, data)
         if ended:
             call.asked = True
@@ -159,19 +186,22 @@ class Http2Client(asyncio.Protocol):
 
     def cancel(self, caller: Caller) -> None:
         """Nobody waits for this answer any more."""
-        for number, call in self._calls.items():
-            if call.caller is caller:
-                self._forget(number)
-                self._outgoing.send(frames.reset(number, frames.CANCEL))
-                break
+        number = self._calls.number_of(caller)
+        if number:
+            self._give_up(number)
         else:
-            self._ahead = deque(each for each in self._ahead if each[2] is not caller)
+            self._calls.remove(caller)
         self._go_on()
 
     def leave(self) -> None:
         """Make no further call; close when the last answer is in."""
         self._leave()
         self._go_on()
+
+    def abort(self) -> None:
+        """End the connection at once."""
+        if self._transport is not None:
+            self._transport.abort()
 
     def _leave(self) -> None:
         self.open = False
@@ -180,36 +210,69 @@ class Http2Client(asyncio.Protocol):
             gone(self)
 
     def _go_on(self) -> None:
-        while self._ahead and len(self._calls) < self._most and self.open:
-            self.call(*self._ahead.popleft())
+        calls = self._calls
+        while calls.queued and len(calls) < self._most and self.open and not self._paused:
+            self.call(*calls.dequeue())
         if not self.open:
-            ahead, self._ahead = self._ahead, deque()
-            for _, _, caller in ahead:
-                caller.failed(refused=True)
-            if not self._calls and self._transport is not None:
+            while calls.queued:
+                calls.dequeue()[2].failed(refused=True)
+            if not calls and self._transport is not None:
                 self._outgoing.flush()
                 self._transport.close()
+
+    def _give_up(self, number: int) -> None:
+        """Tell the replica that this call is over."""
+        self._outgoing.drop(number)
+        self._calls.end(number, for_both=False)
+        self._outgoing.send(frames.reset(number, frames.CANCEL))
+
+    def _fail_all(self) -> None:
+        begun, queued = self._calls.clear()
+        for caller in begun:
+            caller.failed(refused=False)
+        for caller in queued:
+            caller.failed(refused=True)
 
     # --- frames in ---
 
     def data_received(self, data: bytes) -> None:
-        if self._rest:
-            data = self._rest + data
-        at, end = 0, len(data)
+        self._rest = self._rest + data if self._rest else data
+        if not self._deferred:
+            self._read_frames()
+
+    def _read_frames(self) -> None:
+        """Read as many frames as came and as the share of this turn allows."""
+        data, at, end = self._rest, 0, len(self._rest)
+        self._rest = b""
         try:
-            while end - at >= 9:
+            while end - at >= 9 and self._transport is not None:
                 high, low, kind, flags, number = frames.HEAD.unpack_from(data, at)
-                size, number = high << 8 | low, number & 0x7FFFFFFF
+                size = high << 8 | low
                 self._expect(size, kind, flags)
                 stop = at + 9 + size
                 if stop > end:
                     break
-                self._frame(kind, flags, number, data[at + 9 : stop])
+                if not self._share.spend(frame_units(kind, size)):
+                    self._deferred = True
+                    break
+                self._frame(kind, flags, number & 0x7FFFFFFF, data[at + 9 : stop])
+                self._moved = True
                 at = stop
         except ConnectionFault as fault:
             self._fault(fault)
             return
         self._rest = data[at:] if at < end else b""
+        if self._deferred:
+            self._share.defer(self._resume)
+            self._update_reading()
+
+    def _resume(self) -> None:
+        """A later turn: go on with what came."""
+        self._deferred = False
+        if self._transport is not None:
+            self._read_frames()
+            if not self._deferred:
+                self._update_reading()
 
     def _expect(self, size: int, kind: int, flags: int) -> None:
         if size > self._limits.frame_bytes:
@@ -220,22 +283,17 @@ class Http2Client(asyncio.Protocol):
             raise ConnectionFault(frames.PROTOCOL_ERROR, "a head that was not ended")
 
     def _fault(self, fault: ConnectionFault) -> None:
-        self._rest = b""
+        """Close the connection, with a reason."""
+        transport, self._transport = self._transport, None
+        self._rest, self.lost = b"", True
+        self._report(fault.why)
         self._leave()
         self._outgoing.send(frames.goaway(0, fault.code, fault.why))
         self._outgoing.flush()
         self._outgoing.close()
-        if self._transport is not None:
-            self._transport.abort()
-        self._fail_all(refused=False)
-
-    def _fail_all(self, *, refused: bool) -> None:
-        calls, self._calls = self._calls, {}
-        ahead, self._ahead = self._ahead, deque()
-        for call in calls.values():
-            call.caller.failed(refused=refused)
-        for _, _, caller in ahead:
-            caller.failed(refused=True)
+        if transport is not None:
+            transport.abort()
+        self._fail_all()
 
     def _frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if kind == frames.DATA:
@@ -245,27 +303,45 @@ class Http2Client(asyncio.Protocol):
                 payload = frames.unpadded(payload, flags)
             self._block(number, flags, payload)
         elif kind == frames.CONTINUATION:
+            self._control.spend("CONTINUATION")
             if (whole := self._split.add(number, flags, payload)) is not None:
                 self._block(number, whole[0] | frames.END_HEADERS, whole[1])
+        else:
+            self._control_frame(kind, flags, number, payload)
+
+    def _control_frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
+        control = self._control
+        if kind == frames.WINDOW_UPDATE:
+            control.spend("WINDOW_UPDATE")
+            self._window_update(number, payload)
         elif kind == frames.SETTINGS:
+            control.spend("SETTINGS", _DEAR)
             self._settings(number, flags, payload)
-        elif kind == frames.WINDOW_UPDATE:
-            if len(payload) != 4:
-                raise ConnectionFault(frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE")
-            call = self._calls.get(number)
-            more = frames.NUMBER.unpack(payload)[0] & 0x7FFFFFFF
-            self._outgoing.more(number, more, call.stream if call is not None else None)
         elif kind == frames.RST_STREAM:
+            control.spend("RST_STREAM")
             self._reset(number, payload)
         elif kind == frames.PING:
+            control.spend("PING")
             if number or len(payload) != 8:
                 raise ConnectionFault(frames.FRAME_SIZE_ERROR if not number else frames.PROTOCOL_ERROR, "PING")
             if not flags & frames.ACK:
                 self._outgoing.send(frames.frame(frames.PING, frames.ACK, 0, payload))
         elif kind == frames.GOAWAY:
+            control.spend("GOAWAY", _DEAR)
             self._goaway(payload)
         elif kind == frames.PUSH_PROMISE:
             raise ConnectionFault(frames.PROTOCOL_ERROR, "a push that was switched off")
+        else:
+            control.spend("PRIORITY or an unknown frame")
+
+    def _window_update(self, number: int, payload: bytes) -> None:
+        if len(payload) != 4:
+            raise ConnectionFault(frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE")
+        if number:
+            self._calls.check_known(number)
+        call = self._calls.find(number)
+        more = frames.NUMBER.unpack(payload)[0] & 0x7FFFFFFF
+        self._outgoing.more(number, more, call.stream if call is not None else None)
 
     def _settings(self, number: int, flags: int, payload: bytes) -> None:
         self._outgoing.settings(number, flags, payload)
@@ -278,13 +354,17 @@ class Http2Client(asyncio.Protocol):
         self._go_on()
 
     def _block(self, number: int, flags: int, block: bytes) -> None:
+        """HEADERS: the head of an answer, an interim one, or trailers."""
         if not flags & frames.END_HEADERS:
             self._split.begin(number, flags, block)
             return
+        if len(block) > self._limits.head_bytes:
+            raise ConnectionFault(frames.ENHANCE_YOUR_CALM, f"a head of {len(block)} bytes")
         status, passed = self._heads.read(block)  # always: the table has to follow
-        call = self._calls.get(number)
+        call = self._calls.find(number)
         if call is None:
-            self._stranger(number)
+            self._control.spend("HEADERS of a call that is over")
+            self._calls.late(number, 0)
             return
         ends = bool(flags & frames.END_STREAM)
         if call.head is not None:
@@ -294,7 +374,8 @@ class Http2Client(asyncio.Protocol):
             return
         if not status:
             raise ConnectionFault(frames.PROTOCOL_ERROR, f"a head without a status on stream {number}")
-        if status < 200 and not ends:
+        if status < 200:
+            self._interim(number, call, status, ends=ends)
             return
         call.head = passed
         if ends:
@@ -302,15 +383,23 @@ class Http2Client(asyncio.Protocol):
         elif call.caller.streams:
             call.caller.began(passed)
 
+    def _interim(self, number: int, call: ReplicaCall, status: int, *, ends: bool) -> None:
+        if ends or status == 101:  # RFC 9113, sections 8.1 and 8.6
+            raise ConnectionFault(frames.PROTOCOL_ERROR, f"status {status} as the answer on stream {number}")
+        call.interim += 1
+        if call.interim > self._limits.interim:
+            raise ConnectionFault(frames.ENHANCE_YOUR_CALM, f"more than {self._limits.interim} interim answers")
+
     def _data(self, number: int, flags: int, payload: bytes) -> None:
         size = len(payload)
         self._unacknowledged += size
         if self._unacknowledged > self._limits.window >> 1:
             self._outgoing.send(frames.window_update(0, self._unacknowledged))
             self._unacknowledged = 0
-        call = self._calls.get(number)
+        call = self._calls.find(number)
         if call is None:
-            self._stranger(number)
+            self._control.spend("DATA of a call that is over")
+            self._calls.late(number, size)
             return
         if call.head is None:
             raise ConnectionFault(frames.PROTOCOL_ERROR, f"data before the head on stream {number}")
@@ -318,22 +407,31 @@ class Http2Client(asyncio.Protocol):
             if not size or payload[0] >= size:
                 raise ConnectionFault(frames.PROTOCOL_ERROR, "more padding than frame")
             payload = payload[1 : size - payload[0]]
-        if call.caller.streams:
-            if payload:
-                call.caller.piece(payload)
-        else:
-            call.parts.append(payload)
-            call.size += len(payload)
-            if call.size > self._limits.body_bytes:
-                self._forget(number)
-                self._outgoing.send(frames.reset(number, frames.CANCEL))
-                call.caller.failed(refused=False, too_large=True)
-                self._go_on()
-                return
-        if flags & frames.END_STREAM:
-            if number in self._calls:
-                self._whole(number, call, b"")
+        ends = bool(flags & frames.END_STREAM)
+        if payload:
+            self._piece(number, call, payload)
+        elif not ends:
+            self._control.spend("empty DATA")
+        if self._calls.find(number) is not call:  # it was given up meanwhile
             return
+        if ends:
+            self._whole(number, call, b"")
+        else:
+            self._acknowledge(number, call, size)
+
+    def _piece(self, number: int, call: ReplicaCall, payload: bytes) -> None:
+        call.silent_s = 0
+        if call.caller.streams:
+            self._share.spend(_PASSED_ON)
+            call.caller.piece(payload)
+            return
+        call.body.add(payload)
+        if call.body.size > self._limits.body_bytes:
+            self._give_up(number)
+            call.caller.failed(refused=False, too_large=True)
+            self._go_on()
+
+    def _acknowledge(self, number: int, call: ReplicaCall, size: int) -> None:
         call.unacknowledged += size
         if call.unacknowledged > self._limits.window:
             raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed")
@@ -341,48 +439,29 @@ class Http2Client(asyncio.Protocol):
             self._outgoing.send(frames.window_update(number, call.unacknowledged))
             call.unacknowledged = 0
 
-    def _whole(self, number: int, call: _Call, trailers: bytes) -> None:
+    def _whole(self, number: int, call: ReplicaCall, trailers: bytes) -> None:
         left = self._outgoing.drop(number)
-        del self._calls[number]
-        if left or not call.asked:  # answered before it had the whole request
+        early = left or not call.asked  # answered before it had the whole request
+        self._calls.end(number, for_both=not early)
+        if early:
             self._outgoing.send(frames.reset(number, frames.NO_ERROR))
-            self._remember(number)
+        self._control.earn()
         assert call.head is not None
-        call.caller.ended(call.head, tuple(call.parts), call.size, trailers)
-        if self._ahead or not self.open:
+        call.caller.ended(call.head, call.body.pieces(), call.body.size, trailers)
+        if self._calls.queued or not self.open:
             self._go_on()
-
-    def _stranger(self, number: int) -> None:
-        """Frames of a stream that is over for us and not for the replica yet."""
-        if number == 0 or not number & 1 or number >= self._next:
-            raise ConnectionFault(frames.PROTOCOL_ERROR, f"an answer on stream {number}, which was not opened")
-        if number not in self._forgotten:
-            raise ConnectionFault(frames.STREAM_CLOSED, f"more on stream {number}, which is over")
-
-    def _forget(self, number: int) -> None:
-        self._outgoing.drop(number)
-        del self._calls[number]
-        self._remember(number)
-
-    def _remember(self, number: int) -> None:
-        self._forgotten[number] = None
-        if len(self._forgotten) > _FORGOTTEN:
-            del self._forgotten[next(iter(self._forgotten))]
 
     def _reset(self, number: int, payload: bytes) -> None:
         if len(payload) != 4:
             raise ConnectionFault(frames.FRAME_SIZE_ERROR, "RST_STREAM")
-        if number == 0 or not number & 1 or number >= self._next:
-            raise ConnectionFault(frames.PROTOCOL_ERROR, f"reset of stream {number}, which was not opened")
-        call = self._calls.get(number)
+        self._calls.check_known(number)
+        call = self._calls.find(number)
         if call is None:
             return
-        self._forget(number)
-        code = frames.NUMBER.unpack(payload)[0]
-        if code == frames.REFUSED_STREAM and call.head is None:
-            call.caller.failed(refused=True)
-        else:
-            call.caller.failed(refused=False)
+        self._outgoing.drop(number)
+        self._calls.end(number, for_both=False)
+        refused = frames.NUMBER.unpack(payload)[0] == frames.REFUSED_STREAM and call.head is None
+        call.caller.failed(refused=refused)
         self._go_on()
 
     def _goaway(self, payload: bytes) -> None:
@@ -391,26 +470,9 @@ class Http2Client(asyncio.Protocol):
             raise ConnectionFault(frames.FRAME_SIZE_ERROR, "GOAWAY")
         last = frames.NUMBER.unpack_from(payload)[0] & 0x7FFFFFFF
         self._leave()
-        for number in [number for number in self._calls if number > last]:
-            caller = self._calls[number].caller
-            self._forget(number)
-            caller.failed(refused=True)
+        for number, call in self._calls:
+            if number > last:
+                self._outgoing.drop(number)
+                self._calls.end(number, for_both=False)
+                call.caller.failed(refused=True)
         self._go_on()
-
-
-def _translated(fields: Fields) -> tuple[int, bytes]:
-    """The status, 0 for trailers, and a block to pass on, which needs no table.
-
-    Raises:
-        ConnectionFault: Something in it may not stand in an answer.
-    """
-    status, made = 0, []
-    for at, (name, value) in enumerate(fields):
-        if name == b":status" and at == 0 and len(value) == 3 and value.isdigit():
-            status = int(value)
-            made.append(b"\x88" if status == 200 else frames.field(name, value))
-        elif malformed_field(name, value):
-            raise ConnectionFault(frames.PROTOCOL_ERROR, "a field that may not stand in an answer")
-        elif name not in _DROPPED:
-            made.append(frames.field(name, value))
-    return status, b"".join(made)

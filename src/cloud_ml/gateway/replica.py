@@ -12,11 +12,14 @@ from typing import Any, Protocol
 from cloud_ml.domain.services.routes import Backend
 from cloud_ml.errors import Unavailable
 from cloud_ml.gateway import opener
+from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.http1 import Http1Client
-from cloud_ml.gateway.http2 import ClientLimits, Http2Client
+from cloud_ml.gateway.http2 import Http2Client
+from cloud_ml.gateway.work_share import WorkShare
 from cloud_ml.serving.turns import Turns
 
 _SHUN_S, _SHUN_LONGEST_S = 0.05, 1.0
+_BAR_S, _BAR_LONGEST_S, _BAR_FORGIVEN_S = 0.5, 10.0, 60.0
 _IDLE_KEPT = 64
 
 
@@ -31,9 +34,27 @@ class Errand(Protocol):
 
 
 class Replica:
-    """Connects when something is to be sent; remembers for a moment that nobody answered."""
+    """Connects when something is to be sent; remembers for a moment that nobody answered, or that rules were broken.
 
-    def __init__(self, backend: Backend, limits: ClientLimits, turns: Turns, loop: asyncio.AbstractEventLoop) -> None:
+    Args:
+        backend: Where it is.
+        limits: What it may send.
+        turns: Of the loop.
+        loop: The loop.
+        share: The work for replicas of this service in a turn of the loop.
+        report: Called with a reason when a connection is closed because the replica broke a rule or a bound.
+    """
+
+    def __init__(
+        self,
+        backend: Backend,
+        limits: ClientLimits,
+        turns: Turns,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        share: WorkShare,
+        report: Callable[[Replica, str], None],
+    ) -> None:
         self.backend = backend
         self.in_flight = 0
         self.requests = 0
@@ -41,18 +62,24 @@ class Replica:
         self._limits = limits
         self._turns = turns
         self._loop = loop
+        self._share = share
+        self._report = report
         self._grpc: Http2Client | None = None
+        self._draining: set[Http2Client] = set()
         self._idle: list[Http1Client] = []
         self._busy: set[Http1Client] = set()
         self._wanted: deque[Errand] = deque()
         self._shunned_until = 0.0
         self._shun_s = _SHUN_S
+        self._barred_until = self._reported_at = 0.0
+        self._bar_s = _BAR_S
         self._tasks: set[asyncio.Task[None]] = set()
 
     @property
     def shunned(self) -> bool:
-        """Whether nobody answered there a moment ago."""
-        return self._loop.time() < self._shunned_until
+        """Whether nobody answered there a moment ago, or rules were broken."""
+        now = self._loop.time()
+        return now < self._shunned_until or now < self._barred_until
 
     def grpc(self, errand: Errand) -> None:
         """Give the errand the connection for gRPC, now or when it is made."""
@@ -77,6 +104,11 @@ class Replica:
         """A second passed."""
         if self._grpc is not None:
             self._grpc.tick()
+        self._draining = {each for each in self._draining if not each.lost}
+        for each in list(self._draining):
+            each.tick()
+        for client in list(self._busy):
+            client.tick()
 
     def leave(self) -> None:
         """Take nothing new; what is under way goes on."""
@@ -94,6 +126,8 @@ class Replica:
             task.cancel()
         for client in list(self._busy):
             client.close()
+        for each in list(self._draining):
+            each.abort()
 
     def _begin(self, work: Coroutine[Any, Any, None]) -> None:
         task = self._loop.create_task(work)
@@ -114,10 +148,21 @@ class Replica:
         self._shunned_until = self._loop.time() + self._shun_s
         self._shun_s = min(self._shun_s * 2, _SHUN_LONGEST_S)
 
+    def _misbehaved(self, reason: str) -> None:
+        """A connection is closed because of what the replica did: it gets no call for a moment."""
+        now = self._loop.time()
+        if now - self._reported_at > _BAR_FORGIVEN_S:
+            self._bar_s = _BAR_S
+        self._reported_at = now
+        if now >= self._barred_until:
+            self._barred_until = now + self._bar_s
+            self._bar_s = min(self._bar_s * 2, _BAR_LONGEST_S)
+        self._report(self, reason)
+
     async def _connect_grpc(self) -> None:
         client: Http2Client | None = None
         try:
-            client = Http2Client(self._limits, self._turns, self._lost_grpc)
+            client = Http2Client(self._limits, self._turns, self._left_grpc, self._share, self._misbehaved)
             made = client
             await self._open(lambda: made)
         except (Unavailable, OSError):
@@ -133,13 +178,16 @@ class Replica:
         if self.gone and client is not None:
             client.leave()
 
-    def _lost_grpc(self, client: Http2Client) -> None:
+    def _left_grpc(self, client: Http2Client) -> None:
+        """The connection takes no further call; what is under way on it goes on."""
         if self._grpc is client:
             self._grpc = None
+        if not client.lost:
+            self._draining.add(client)
 
     async def _connect_http(self, errand: Errand) -> None:
         try:
-            client = Http1Client(self._limits.body_bytes, self._free, self._lost_http)
+            client = Http1Client(self._limits, self._free, self._lost_http, self._share, self._misbehaved)
             await self._open(lambda: client)
         except (Unavailable, OSError):
             self._shun()

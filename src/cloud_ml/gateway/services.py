@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections import deque
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -12,12 +13,16 @@ from cloud_ml.gateway import answers
 from cloud_ml.gateway.access import Access
 from cloud_ml.gateway.answers import Refusal
 from cloud_ml.gateway.calls import Call
-from cloud_ml.gateway.http2 import ClientLimits
+from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.releases import Counts, Sides, Split
 from cloud_ml.gateway.replica import Replica
+from cloud_ml.gateway.work_share import WorkShare
 from cloud_ml.serving.turns import Turns
 
 _AGAIN_S = 0.05
+_LOG_S = 10.0
+"""How often a service's log line about its replicas' faults may be written."""
+logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +65,7 @@ class Service:
         self._limits = limits
         self._turns = turns
         self._loop = loop
+        self._share = WorkShare(limits.turn_units, loop)
         self._replicas: dict[str, Replica] = {}
         self._leaving: list[Replica] = []
         self._waiting: deque[Call] = deque()
@@ -69,7 +75,9 @@ class Service:
         self._lasting = 0
         self._busy_s = 0.0
         self._busy_at = self._quiet_at = loop.time()
-        self.requests = self.refused = self.retried = self.broken = 0
+        self.requests = self.refused = self.retried = self.broken = self.hung_up = 0
+        self._logged_at = -_LOG_S
+        self._unlogged = 0
         self._split, self._counts = Split(), Counts()
         self.change(route)
 
@@ -84,7 +92,9 @@ class Service:
         for uid, backend in named.items():
             found = self._replicas.get(uid)
             if found is None:
-                self._replicas[uid] = Replica(backend, self._limits, self._turns, self._loop)
+                self._replicas[uid] = Replica(
+                    backend, self._limits, self._turns, self._loop, share=self._share, report=self._report
+                )  # fmt: skip
             else:
                 found.backend = backend
         self._sides = Sides(route, self._replicas.values())
@@ -168,6 +178,19 @@ class Service:
             self._count(self._loop.time())
             self._dispatch(call)
 
+    def _report(self, replica: Replica, reason: str) -> None:
+        """A connection was closed because a replica broke a rule or a bound: count it, and log some of them."""
+        self.hung_up += 1
+        now = self._loop.time()
+        if now - self._logged_at < _LOG_S:
+            self._unlogged += 1
+            return
+        logger.warning(
+            "closed a connection to replica %s of %s: %s (%d more since the last line)",
+            replica.backend.uid, self.route.name, reason, self._unlogged,
+        )  # fmt: skip
+        self._logged_at, self._unlogged = now, 0
+
     # --- which replica ---
 
     def _dispatch(self, call: Call) -> None:
@@ -175,7 +198,6 @@ class Service:
         if replica is None:
             self._wait(call)
             return
-        call.over_at = 0.0
         call.attempts += 1
         call.sent_at = self._loop.time()
         call.replica = replica
@@ -205,14 +227,22 @@ class Service:
         return min(fresh[start:] + fresh[:start], key=_load)
 
     def _wait(self, call: Call) -> None:
+        """Have a call wait for a replica. All its waits together are bounded, however often a replica refuses it."""
         now = self._loop.time()
-        if not call.over_at:
-            call.over_at = min(call.deadline, now + self.bounds.waiting_s)
-        if now >= call.over_at or len(self._waiting) >= self.bounds.waiting:
-            self._give_up(call, answers.NOBODY if now >= call.over_at else answers.TOO_MANY)
+        refusal = self._wait_refusal(call, now)
+        if refusal is not None:
+            self._give_up(call, refusal)
             return
+        call.waiting_since = now
         self._waiting.append(call)
         self._look_again()
+
+    def _wait_refusal(self, call: Call, now: float) -> Refusal | None:
+        if now >= call.deadline:
+            return answers.TOO_LATE
+        if call.waited_s >= self.bounds.waiting_s:
+            return answers.NOBODY
+        return answers.TOO_MANY if len(self._waiting) >= self.bounds.waiting else None
 
     def _look_again(self) -> None:
         if self._again is None:
@@ -223,7 +253,9 @@ class Service:
             self._again.cancel()
             self._again = None
         waiting, self._waiting = self._waiting, deque()
+        now = self._loop.time()
         for call in waiting:
+            call.waited_s += now - call.waiting_since
             if call.waits():
                 self._dispatch(call)
         self._count(self._loop.time())
@@ -289,6 +321,7 @@ class Service:
             failed=self.broken,
             refused=self.refused,
             retried=self.retried,
+            hung_up=self.hung_up,
             in_flight=len(self._under_way),
             waiting=len(self._waiting),
             busy_s=self._busy_s,

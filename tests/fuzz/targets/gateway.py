@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -9,9 +10,11 @@ from cloud_ml.auth.tokens import derived_key, make_token
 from cloud_ml.controller.answering import excuse
 from cloud_ml.domain.services.routes import CallingKey
 from cloud_ml.gateway.access import Access, bearer
+from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.fronts import GrpcFront
 from cloud_ml.gateway.http1 import Http1Client
-from cloud_ml.gateway.http2 import ClientLimits, Http2Client
+from cloud_ml.gateway.http2 import Http2Client
+from cloud_ml.gateway.work_share import WorkShare
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.turns import Turns
 from fuzz.harness import cuts, target
@@ -35,25 +38,83 @@ def model_token(data: bytes) -> None:
     assert access.refusal(token, "theirs") is not None
 
 
+LIMITS = ClientLimits(body_bytes=1 << 16, head_bytes=1024, control_frames=50, turn_units=20)
+ENDLESS = 1 << 18
+"""Bytes of a replica that says the same again and again."""
+
+
 class _Ground:
-    """A loop whose turns end at once, and a transport that keeps nothing."""
+    """A loop that runs when it is told to, and a transport that keeps nothing."""
 
     def __init__(self) -> None:
         self.time = lambda: 0.0
         self.closed = False
+        self.written = 0
+        self.reading = True
+        self._calls: list[Any] = []
 
     def call_soon(self, call: Any) -> None:
-        call()
+        self._calls.append(call)
 
-    def write(self, _data: bytes) -> None: ...
+    def turns(self) -> None:
+        """Run until nothing is left to do."""
+        while self._calls:
+            calls, self._calls = self._calls, []
+            for call in calls:
+                call()
+
+    def write(self, data: bytes) -> None:
+        self.written += len(data)
 
     def close(self) -> None:
         self.closed = True
 
     abort = close
 
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
     def is_closing(self) -> bool:
         return self.closed
+
+
+class _CountedShare(WorkShare):
+    """Counts all work."""
+
+    def __init__(self, ground: Any) -> None:
+        super().__init__(LIMITS.turn_units, ground)
+        self.spent = 0
+
+    def spend(self, units: int) -> bool:
+        may = super().spend(units)
+        self.spent += units if may else 0
+        return may
+
+
+def _feed(ground: Any, client: Any, pieces: Iterable[bytes]) -> int:
+    """Give a client what a replica sends, until it hangs up; how many bytes that were."""
+    fed = 0
+    for piece in pieces:
+        if ground.closed:
+            break
+        assert ground.reading
+        client.data_received(piece)
+        fed += len(piece)
+        ground.turns()
+    return fed
+
+
+def _bounded(share: _CountedShare, ground: Any, callers: list[_Caller], fed: int) -> None:
+    """Work and answers of the gateway's own grow with what is of use, not with what a replica sends."""
+    useful = sum(caller.size for caller in callers)
+    assert share.spent <= 12 * LIMITS.control_frames + fed // 1_000 + useful + 2 * LIMITS.head_bytes
+    assert ground.written <= 64 * LIMITS.control_frames
 
 
 class _Caller:
@@ -63,12 +124,18 @@ class _Caller:
 
     def __init__(self) -> None:
         self.told: list[Any] = []
+        self.size = 0
 
     def ended(self, *parts: Any) -> None:
         self.told.append(parts)
+        self.size += len(str(parts))
 
     answered = ended
-    began = piece = ended
+
+    def began(self, _head: bytes) -> None: ...
+
+    def piece(self, data: bytes) -> None:
+        self.size += len(data)
 
     def failed(self, **why: bool) -> None:
         self.told.append(why)
@@ -79,55 +146,74 @@ _ANSWER = b"\x88" + frames.literal("content-type", "application/grpc")
 
 @target(
     "gateway.http2",
+    "gateway.answer_heads",
     seeds=[
         frames.settings({3: 9}) + frames.frame(1, 4, 1, _ANSWER) + frames.frame(0, 0, 1, b"body") + frames.frame(1, 5, 1, b""),
         frames.settings({}) + frames.frame(1, 5, 1, _ANSWER) + frames.goaway(0, 0),
         frames.settings({}) + frames.reset(1, 7) + frames.frame(6, 0, 0, bytes(8)),
         frames.settings({4: 1, 5: 16_384}) + frames.window_update(1, 9) + frames.frame(1, 0, 1, _ANSWER[:9]) + frames.frame(9, 5, 1, _ANSWER[9:]),
         frames.settings({}) + frames.frame(1, 4, 1, b"\x08\x03100") + frames.frame(1, 5, 1, _ANSWER),
+        frames.frame(1, 4, 1, b"\x08\x03100"),
+        frames.frame(6, 0, 0, bytes(8)),
+        frames.settings({}),
+        frames.window_update(1, 1),
+        frames.frame(2, 0, 1, bytes(5)),
+        frames.frame(1, 4, 1, _ANSWER) + frames.frame(0, 0, 1),
+        frames.frame(1, 4, 1, b"\x20" * 400),
     ],
     words=["\x00\x00\x04\x08", "\x00\x00\x04\x03", "\x00\x00\x00\x04\x01", "\x88", "content-length"],
 )  # fmt: skip
 def replica_frames(data: bytes) -> None:
     """Whatever a replica sends, each call ends once and no more, at the latest with the connection."""
     for pieces in cuts(data):
-        ground = cast("Any", _Ground())
-        client = Http2Client(ClientLimits(body_bytes=1 << 16), Turns(ground), lambda _: None)
-        client.connection_made(ground)
-        callers = [_Caller(), _Caller()]
-        for caller in callers:
-            client.call(b"\x83\x86\x84", b"request", cast("Any", caller))
-        for piece in pieces:
-            if not ground.closed:
-                client.data_received(piece)
-        client.connection_lost(None)
-        assert [len(caller.told) for caller in callers] == [1, 1]
+        _replica_frames(pieces)
+    if data:  # the same again and again; SETTINGS come first, as a connection begins with them
+        _replica_frames([frames.settings({})] + [data * (65_536 // min(len(data), 65_536))] * (ENDLESS >> 16))
+
+
+def _replica_frames(pieces: list[bytes]) -> None:
+    ground = cast("Any", _Ground())
+    share, reasons = _CountedShare(ground), cast("list[str]", [])
+    client = Http2Client(LIMITS, Turns(ground), lambda _: None, share, reasons.append)
+    client.connection_made(ground)
+    callers = [_Caller(), _Caller()]
+    for caller in callers:
+        client.call(b"\x83\x86\x84", b"request", cast("Any", caller))
+    fed = _feed(ground, client, pieces)
+    client.connection_lost(None)
+    assert [len(caller.told) for caller in callers] == [1, 1]
+    _bounded(share, ground, callers, fed)
 
 
 @target(
     "gateway.http1",
     seeds=[b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nX: y\r\n\r\nabc", b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 204 No\r\nConnection: close\r\n\r\n",
-           b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"HTTP/1.1 200\r\nContent-Length: 1\r\n\r\nab", b"HTTP/2 200\r\n\r\n"],
+           b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n", b"HTTP/1.1 200\r\nContent-Length: 1\r\n\r\nab", b"HTTP/2 200\r\n\r\n",
+           b"HTTP/1.1 100 Continue\r\n\r\n", b"HTTP/1.1 103 E\r\nX: y\r\n\r\n", b"HTTP/1.1 101 S\r\n\r\n"],
     words=["HTTP/1.1 200 OK\r\n", "Content-Length: ", "\r\n\r\n", "Connection: close\r\n", "\n", "\x0b", "99999999999"],
 )  # fmt: skip
 def replica_head(data: bytes) -> None:
     """The same answer however the bytes arrive, and one for each call; no line is passed on that could be two."""
-    found = set()
-    for pieces in cuts(data[:2000]):
-        ground, caller = cast("Any", _Ground()), _Caller()
-        client = Http1Client(1 << 16, lambda _: None, lambda _: None)
-        client.connection_made(ground)
-        client.call(b"GET / HTTP/1.1\r\n\r\n", b"", cast("Any", caller))
-        for piece in pieces:
-            if not ground.closed:
-                client.data_received(piece)
-        client.connection_lost(None)
-        assert len(caller.told) == 1
-        if isinstance(caller.told[0], tuple):
-            assert b"\r\n\r\n" not in caller.told[0][1]
-            assert all(b"\r" not in line and b"\n" not in line for line in caller.told[0][1].split(b"\r\n"))
-        found.add(str(caller.told[0]))
-    assert len(found) == 1
+    found = {str(_replica_head(pieces)) for pieces in cuts(data[:2000])}
+    assert len(found) <= 1
+    if data:
+        _replica_head([data * (65_536 // min(len(data), 65_536))] * (ENDLESS >> 16))
+
+
+def _replica_head(pieces: list[bytes]) -> Any:
+    ground, caller = cast("Any", _Ground()), _Caller()
+    share, reasons = _CountedShare(ground), cast("list[str]", [])
+    client = Http1Client(LIMITS, lambda _: None, lambda _: None, share, reasons.append)
+    client.connection_made(ground)
+    client.call(b"GET / HTTP/1.1\r\n\r\n", b"", cast("Any", caller))
+    fed = _feed(ground, client, pieces)
+    client.connection_lost(None)
+    assert len(caller.told) == 1
+    if isinstance(caller.told[0], tuple):
+        assert b"\r\n\r\n" not in caller.told[0][1]
+        assert all(b"\r" not in line and b"\n" not in line for line in caller.told[0][1].split(b"\r\n"))
+    _bounded(share, ground, [caller], fed)
+    return caller.told[0]
 
 
 @target(

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
+import time
 from collections.abc import AsyncIterator, Callable
-from typing import Any
+from typing import Any, cast
 
 import h2.config
 import h2.connection
@@ -13,7 +15,9 @@ import h2.events
 import h2.settings
 import pytest
 
-from cloud_ml.gateway.http2 import ClientLimits, Http2Client
+from cloud_ml.gateway.client_limits import ClientLimits
+from cloud_ml.gateway.http2 import Http2Client
+from cloud_ml.gateway.work_share import WorkShare
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.turns import Turns
 
@@ -110,7 +114,7 @@ async def connected(peer: Peer, limits: ClientLimits) -> AsyncIterator[Http2Clie
     """A connection to a peer, which ends with the block."""
     loop = asyncio.get_running_loop()
     async with await asyncio.start_server(peer.serve, "127.0.0.1", 0) as server:
-        client = Http2Client(limits, Turns(loop), lambda _: None)
+        client = Http2Client(limits, Turns(loop), lambda _: None, WorkShare(limits.turn_units, loop), lambda _: None)
         await loop.create_connection(lambda: client, "127.0.0.1", server.sockets[0].getsockname()[1])
         yield client
         client.leave()
@@ -210,3 +214,71 @@ async def test_a_call_that_nobody_waits_for() -> None:
             while peer.resets != [1]:
                 await asyncio.sleep(0.001)
         assert not caller.answer.done()
+
+
+async def test_a_replica_that_does_not_read_is_not_read_from() -> None:
+    """What is written to it waits for it, and does not grow; after a while it is hung up on."""
+    loop, reasons = asyncio.get_running_loop(), list[str]()
+    peer, ours = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    limits = ClientLimits(control_frames=10**9, unread_s=3)
+    client = Http2Client(limits, Turns(loop), lambda _: None, WorkShare(10**9, loop), reasons.append)
+    transport, _ = await loop.create_connection(lambda: client, sock=ours)
+    peer.setblocking(False)
+    ping = frames.frame(frames.PING, 0, 0, bytes(8))
+    await loop.sock_sendall(peer, frames.settings({}))
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(2):
+            await loop.sock_sendall(peer, ping * 2_000_000)
+            raise AssertionError("it took 34 MB of a replica that reads nothing")
+    assert transport.get_write_buffer_size() < 2 << 20
+    callers = [Caller() for _ in range(100)]
+    for caller in callers:
+        client.call(HEAD, bytes(100_000), caller)
+    assert transport.get_write_buffer_size() < 2 << 20, "requests wait as well"
+    for _ in range(limits.unread_s + 1):
+        client.tick()
+    assert [await caller.answer for caller in callers] == [{"refused": True, "too_large": False}] * 100
+    assert reasons == ["requests left unread for 3 s"]
+    peer.close()
+
+
+async def test_many_calls_are_cancelled_in_linear_time() -> None:
+    loop = asyncio.get_running_loop()
+    limits = ClientLimits()
+    client = Http2Client(limits, Turns(loop), lambda _: None, WorkShare(limits.turn_units, loop), lambda _: None)
+    client.connection_made(cast("Any", _NoTransport()))
+    callers = [Caller() for _ in range(20_000)]
+    for caller in callers:
+        client.call(HEAD, b"", caller)
+    begun = time.process_time()
+    for caller in reversed(callers):
+        client.cancel(caller)
+    assert time.process_time() - begun < 3.0, "it took 26 seconds when each was searched for"
+
+
+class _NoTransport:
+    def write(self, data: bytes) -> None: ...
+
+
+async def test_a_turn_does_a_bounded_amount_of_work() -> None:
+    """A replica that sends much is read over several turns, and others have theirs in between."""
+    loop = asyncio.get_running_loop()
+    share = WorkShare(10, loop)
+    done: list[str] = []
+
+    def work(name: str) -> None:
+        for _ in range(25):
+            if not share.spend(1):
+                share.defer(lambda: work(name))
+                return
+            done.append(name)
+
+    work("first")
+    work("second")
+    assert done == ["first"] * 10
+    await asyncio.sleep(0)
+    assert len(done) == 20
+    while len(done) < 60:
+        await asyncio.sleep(0)
+    assert done.count("second") > 10

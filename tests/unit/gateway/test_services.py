@@ -86,3 +86,42 @@ async def test_one_that_left_the_route_gets_nothing_new_and_ends_what_it_has(tmp
         assert here.asked["old"] == 1
         held[0].write(OK + b"ok")
         assert await first.found == "ok"
+
+
+async def test_a_replica_that_refuses_does_not_prolong_the_wait(tmp_path: Path) -> None:
+    """All waits of a call together are bounded, and its deadline is set once."""
+    loop = asyncio.get_running_loop()
+    async with world(tmp_path, waiting_s=0.4) as here:
+        here.route("absent")
+        begun = loop.time()
+        call = here.call(safe=False, seconds=15.0)
+        assert await call.found == 503
+        assert loop.time() - begun < 5.0
+        assert call.attempts > 1, "it was tried again meanwhile"
+        assert here.call(safe=False, seconds=0.0).found.result() == 504, "its own deadline is the earlier one"
+
+
+async def test_a_replica_that_breaks_a_rule_is_not_used_again_at_once(tmp_path: Path) -> None:
+    async with world(tmp_path, waiting_s=0.1) as here:
+        await here.replica("hostile", lambda writer: writer.write(b"HTTP/1.1 100 Continue\r\n\r\n" * 100))
+        here.route("hostile")
+        assert await here.call().found == 502
+        assert await here.call().found == 503
+        assert here.asked["hostile"] == 1
+        assert here.service.figures().hung_up == 1
+
+
+async def test_an_answer_that_begins_and_pauses(tmp_path: Path) -> None:
+    async with world(tmp_path) as here:
+        await here.replica("slow", lambda writer: writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 9\r\n\r\na"))
+        await here.replica("head", lambda writer: writer.write(b"HTTP/1.1 2"))
+        for name in ("slow", "head"):
+            here.route(name)
+            call = here.call()
+            while not here.asked.get(name):
+                await asyncio.sleep(0.001)
+            await asyncio.sleep(0.01)  # the beginning of the answer arrives
+            limits = here.limits
+            for second in range(limits.stalled_s + limits.head_s):
+                here.service.tick(float(second - 1_000))
+            assert await call.found == 502

@@ -72,6 +72,8 @@ class Figures:
     failed: int = 0
     refused: int = 0
     retried: int = 0
+    hung_up: int = 0
+    """Connections closed because a replica broke a rule or a bound."""
     in_flight: int = 0
     waiting: int = 0
     busy_s: float = 0.0

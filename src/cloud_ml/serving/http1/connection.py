@@ -39,7 +39,8 @@ class Service(Protocol[H]):
 class Limits:
     """What a peer may make large or slow, in bytes, numbers and seconds.
 
-    A body may take ``body_s`` and a second more for each ``slowest`` bytes of it that came.
+    A body may take ``body_s`` and a second more for each ``slowest`` bytes of it that came. A peer that has closed its
+    side of the connection is answered for ``half_closed_s``: most such peers have left.
     """
 
     body_bytes: int = 64 << 20
@@ -52,6 +53,7 @@ class Limits:
     slowest: int = 16_384
     idle_s: float = 300.0
     linger_s: float = 2.0
+    half_closed_s: float = 60.0
 
 
 class Http1Connection(asyncio.Protocol, Generic[H]):
@@ -76,6 +78,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._armed = False
         self._full = False  # the peer does not read
         self._held = False  # nothing is taken from the peer
+        self._half_closed = False  # the peer sends no more
         self._ended = False  # no request is read any more; what comes is thrown away
         self.open = False
         self.leaving = False
@@ -94,7 +97,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     def eof_received(self) -> bool:
         """The peer sends no more; what it asked is answered still."""
-        self._reading, self._rest = None, b""
+        self._reading, self._rest, self._half_closed = None, b"", True
+        self._since = self._clock.now
         self._finish()
         return self.open and bool(self._calls)
 
@@ -126,7 +130,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         elif self._full:
             late = quiet > limits.body_s
         elif self._calls:
-            return  # it waits for us
+            late = self._half_closed and quiet > limits.half_closed_s  # else it waits for us
         elif self._reading is not None:
             came = self._chunks.size if self._chunks is not None else sum(map(len, self._parts))
             late = quiet > limits.body_s + came / limits.slowest

@@ -60,13 +60,14 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._requests.drop()
 
     def pause_writing(self) -> None:
-        """The peer does not read: take nothing more from it."""
-        self._paused = True
+        """The peer does not read: take nothing more from it, and send it no data that can wait."""
+        self._paused = self._outgoing.paused = True
         if self._transport is not None:
             self._transport.pause_reading()
 
     def resume_writing(self) -> None:
-        self._paused = False
+        self._paused = self._outgoing.paused = False
+        self._outgoing.go_on()
         if self._transport is not None and not self._transport.is_closing():
             self._transport.resume_reading()
 

@@ -17,12 +17,24 @@ EMPTY: Body = (0, ())
 class _Waiting:
     """What is larger than the peer takes now. ``trailers``: ``None`` where more comes, ``b""`` where data ends it."""
 
-    __slots__ = ("rest", "stream", "trailers")
+    __slots__ = ("later", "rest", "stream", "trailers")
 
     def __init__(self, stream: Stream[Any], rest: memoryview, trailers: bytes | None) -> None:
         self.stream = stream
         self.rest = rest
+        self.later = bytearray()  # comes after ``rest``: many small pieces must not copy it again and again
         self.trailers = trailers
+
+    @property
+    def size(self) -> int:
+        """Bytes that are not out yet."""
+        return len(self.rest) + len(self.later)
+
+    def advance(self, size: int) -> None:
+        """So many bytes went out."""
+        self.rest = self.rest[size:]
+        if not self.rest and self.later:
+            self.rest, self.later = memoryview(self.later), bytearray()
 
 
 class Outgoing:
@@ -38,10 +50,14 @@ class Outgoing:
         self._waiting: dict[int, _Waiting] = {}
         self.held = 0
         self.moved = True
+        self.paused = False
 
     @property
     def waiting(self) -> int:
-        """How many answers are not out yet; ``held`` are their bytes, ``moved`` tells that some of them went."""
+        """How many answers are not out yet; ``held`` are their bytes, ``moved`` tells that some of them went.
+
+        While ``paused`` is set, they stay.
+        """
         return len(self._waiting)
 
     def open(self, transport: asyncio.Transport) -> None:
@@ -118,7 +134,7 @@ class Outgoing:
         if waiting is None:
             self._waiting[number] = _Waiting(stream, memoryview(data), None)
         else:
-            waiting.rest = memoryview(bytes(waiting.rest) + data)
+            waiting.later += data
         self.held += len(data)
         self._try(number)
 
@@ -141,7 +157,7 @@ class Outgoing:
     def holds(self, number: int) -> int:
         """Bytes of an answer that are not out yet."""
         waiting = self._waiting.get(number)
-        return len(waiting.rest) if waiting is not None else 0
+        return waiting.size if waiting is not None else 0
 
     def more(self, number: int, credit: int, stream: Stream[Any] | None) -> None:
         """The peer takes more: on the connection, or on a stream that may be answered already."""
@@ -153,7 +169,7 @@ class Outgoing:
             if self._window > frames.LARGEST_WINDOW:
                 raise ConnectionFault(frames.FLOW_CONTROL_ERROR, "the window of the connection")
             if self._waiting:
-                self._go_on()
+                self.go_on()
             return
         waiting = self._waiting.get(number)
         stream = waiting.stream if waiting is not None else stream
@@ -170,7 +186,7 @@ class Outgoing:
         waiting = self._waiting.pop(number, None)
         if waiting is None:
             return False
-        self.held -= len(waiting.rest)
+        self.held -= waiting.size
         return True
 
     def settings(self, number: int, flags: int, payload: bytes) -> None:
@@ -194,12 +210,12 @@ class Outgoing:
                 raise ConnectionFault(frames.PROTOCOL_ERROR, "push is on or off")
         self.send(frames.frame(frames.SETTINGS, frames.ACK, 0))
         if self._waiting:
-            self._go_on()
+            self.go_on()
 
-    def _go_on(self) -> None:
+    def go_on(self) -> None:
         """Send as much of the waiting answers as the windows allow, the oldest first."""
         for number in list(self._waiting):
-            if self._window <= 0:
+            if self._window <= 0 or self.paused:
                 break
             self._try(number)
 
@@ -207,12 +223,14 @@ class Outgoing:
         """Send as much of one waiting answer as the windows allow."""
         waiting = self._waiting[number]
         while waiting.rest:
+            if self.paused:
+                return
             size = min(len(waiting.rest), self._window, self._initial + waiting.stream.credit, self._frame)
             if size <= 0:
                 return
-            last = waiting.trailers == b"" and size == len(waiting.rest)
+            last = waiting.trailers == b"" and size == waiting.size
             self.send(frames.frame(frames.DATA, frames.END_STREAM if last else 0, number, bytes(waiting.rest[:size])))
-            waiting.rest = waiting.rest[size:]
+            waiting.advance(size)
             self._window -= size
             waiting.stream.credit -= size
             self.held -= size
