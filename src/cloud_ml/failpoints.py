@@ -69,6 +69,8 @@ POINTS: Mapping[str, str] = {
     "supervisor.clean.after": "what the attempt needed is gone",
     "objects.place.before": "an upload is whole and on disk, under another name",
     "objects.place.after": "it has its name; nobody was told",
+    "objects.segment.before": "a segment of an upload is written, and not noted",
+    "objects.segment.after": "it is noted; nobody was told",
     "objects.part.before": "a part of an upload is whole, under another name",
     "objects.part.after": "it is among the others; nobody was told",
     "objects.join.before": "the parts were copied together; there is no object",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import shutil
 import threading
@@ -126,7 +127,8 @@ def insist(call: Callable[[], R]) -> R:
 
 
 class Day:
-    """A day's work: objects come, go and are sent in parts; jobs run to their end, fail, are stopped and removed.
+    """A day's work: objects come, go and are sent in segments and in parts; jobs run to their end, fail, are stopped
+    and removed.
 
     Args:
         server: May die and be started again meanwhile.
@@ -155,7 +157,8 @@ class Day:
         plain = self._submit("plain", uri)
         retried = self._submit("retried", uri, "fail")
         endless = self._submit("endless", uri, "forever")
-        self._store("in-parts", 2 * _MIB + 1)
+        self._store("in-segments", 2 * _MIB + 1)
+        self._pipe("in-parts", 2 * _MIB + 1)
         self._store("small", 10)
         self._store("removed", 10)
         insist(lambda: self._remove("removed"))
@@ -189,6 +192,11 @@ class Day:
         file = self._folder / key
         file.write_bytes(content)
         insist(lambda: self._client.storage.upload(file, self._object(key)))
+        self._kept[key] = content
+
+    def _pipe(self, key: str, size: int) -> None:
+        content = os.urandom(size)
+        insist(lambda: self._client.storage.upload_stream(io.BytesIO(content), self._object(key)))
         self._kept[key] = content
 
     def _remove(self, key: str) -> None:

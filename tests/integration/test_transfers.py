@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cloud_ml.client import CloudMlClient
+from cloud_ml.errors import InvalidRequest, NotFound
 from support.flaky import FlakyWay
 from support.server import CLOUDML, RealServer, eventually, serving
 
@@ -74,6 +77,47 @@ def test_an_upload_survives_a_cut(client: CloudMlClient, way: FlakyWay, file: Pa
     assert way.up < SIZE + 2 * PART
     with client.storage.open("fds://cloudml/cut.bin") as content:
         assert content.read() == file.read_bytes()
+
+
+def test_clients_that_send_the_same_file_at_once_all_succeed(client: CloudMlClient, file: Path) -> None:
+    with ThreadPoolExecutor(3) as pool:
+        stored = list(pool.map(lambda _: client.storage.upload(file, "fds://cloudml/together.bin"), range(3)))
+    assert {one.sha256 for one in stored} == {hashlib.sha256(file.read_bytes()).hexdigest()}
+    with client.storage.open("fds://cloudml/together.bin") as content:
+        assert content.read() == file.read_bytes()
+
+
+def test_clients_that_send_different_files_to_one_key_leave_one_of_them(
+    client: CloudMlClient, file: Path, tmp_path: Path
+) -> None:
+    other = tmp_path / "other.bin"
+    other.write_bytes(os.urandom(SIZE))
+    with ThreadPoolExecutor(2) as pool:
+        list(pool.map(lambda source: client.storage.upload(source, "fds://cloudml/one.bin"), (file, other)))
+    with client.storage.open("fds://cloudml/one.bin") as content:
+        assert content.read() in (file.read_bytes(), other.read_bytes())
+
+
+@pytest.mark.parametrize("change", ["ahead", "behind", "shorter"])
+def test_a_file_that_changes_while_it_is_sent_is_refused_by_name(
+    client: CloudMlClient, file: Path, change: str
+) -> None:
+    """``ahead``: where it was hashed and not sent yet; ``behind``: where it was sent already."""
+
+    def progress(done: int, _: int | None) -> None:
+        if done >= SIZE // 2:
+            with file.open("r+b") as same:
+                if change == "shorter":
+                    same.truncate(done)
+                else:
+                    same.seek(min(done + 1, SIZE - 1) if change == "ahead" else 0)
+                    same.write(os.urandom(16))
+
+    with pytest.raises(InvalidRequest, match="changed while it was sent") as error:
+        client.storage.upload(file, "fds://cloudml/changing.bin", progress=progress)
+    assert str(file) in error.value.message
+    with pytest.raises(NotFound):
+        client.storage.head("fds://cloudml/changing.bin")
 
 
 def test_a_killed_upload_goes_on_also_after_the_server_was_killed(

@@ -5,6 +5,7 @@ A row's target and body hold names in braces, which ``names`` fills: with what i
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -120,6 +121,9 @@ ROWS: Mapping[str, Row] = {
     "DELETE /api/v1/storage/-/uploads/{bucket}/{upload}": member(UPLOADS + "/{bucket}/{upload}"),
     "PUT /api/v1/storage/-/uploads/{bucket}/{upload}/parts/{number}": member(
         UPLOADS + "/{bucket}/{upload}/parts/1", raw=b"part"
+    ),
+    "PATCH /api/v1/storage/-/uploads/{bucket}/{upload}": member(
+        UPLOADS + "/{bucket}/{begun}?offset=0&sha256=" + hashlib.sha256(b"segment").hexdigest(), raw=b"segment"
     ),
     "POST /api/v1/storage/-/uploads/{bucket}/{upload}/complete": member(
         UPLOADS + "/{bucket}/{upload}/complete", body={}
@@ -277,6 +281,7 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
     await made("PUT", f"{STORAGE}/furniture/chair", body=b"wood")
     upload = (await made("POST", f"{UPLOADS}/furniture", {"key": "big"}))["id"]
     await made("PUT", f"{UPLOADS}/furniture/{upload}/parts/1", body=b"part")
+    begun = (await made("POST", f"{UPLOADS}/furniture", {"key": "long"}))["id"]
     await made("POST", f"{ADMIN}/users", {"name": "tim"})
     key = (await made("POST", f"{ADMIN}/keys", {"user": "tim"}))["key"]["access_key"]
     wish = {"service": "jobs", "cpu": "1", "memory": "1G", "gpu": "0"}
@@ -285,7 +290,7 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
     await made("PATCH", f"{ADMIN}/orgs/idle", {"enabled": False})
     return {
         "job": "mine", "model": "served",
-        "bucket": "furniture", "empty": "hollow", "key": "chair", "upload": upload, "user": "tim",
+        "bucket": "furniture", "empty": "hollow", "key": "chair", "upload": upload, "begun": begun, "user": "tim",
         "access_key": key, "application": application, "org": "default", "number": "1", "own": "furniture",
     }  # fmt: skip
 

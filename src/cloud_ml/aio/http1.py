@@ -71,11 +71,11 @@ class Response:
         async with self._wire.within(self._timeout_s):
             if self._chunked and not self._left and not await self._next_chunk():
                 return b""
-            if not self._wire.arrived and not await self._wire.more():
-                if self._left is None:
-                    return b""
-                raise CutShort
-        chunk = self._wire.take(BLOCK_BYTES if self._left is None else min(self._left, BLOCK_BYTES))
+            chunk = await self._wire.receive(BLOCK_BYTES if self._left is None else min(self._left, BLOCK_BYTES))
+        if not chunk:
+            if self._left is None:
+                return b""
+            raise CutShort
         if self._left is not None:
             self._left -= len(chunk)
             if not self._left and not self._chunked:

@@ -48,7 +48,7 @@ class AsyncStorage(AsyncObjects):
     ) -> StoredObject:
         """Store a file or bytes, in place of what was there. ``progress`` is told how far a file is.
 
-        A large file goes in parts: what has arrived of it before an interruption is not sent again.
+        A large file goes in segments: what has arrived of it before an interruption is not sent again.
 
         Raises:
             AlreadyExists: ``only_if_absent``, and there is such an object.

@@ -86,6 +86,12 @@ class Wire(asyncio.Protocol):
             await self._reader
         return True
 
+    async def receive(self, most: int) -> bytes:
+        """Up to so many bytes, as soon as there are any; empty when none will come. Raises as ``more``."""
+        if not self.arrived and not await self.more():
+            return b""
+        return self.take(most)
+
     def take(self, most: int) -> bytes:
         """Up to so many of the bytes that have arrived."""
         taken = bytes(memoryview(self.arrived)[:most])

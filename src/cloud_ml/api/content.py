@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from email.utils import format_datetime
 from typing import Protocol, TypeVar
 
@@ -18,6 +19,7 @@ from cloud_ml.errors import Conflict
 from cloud_ml.models import common
 from cloud_ml.models.storage import StoredObject
 from cloud_ml.state.base import Once
+from cloud_ml.usecases.offload import Offload
 
 T = TypeVar("T")
 Kept_co = TypeVar("Kept_co", covariant=True)
@@ -96,19 +98,54 @@ async def receive(here: Platform, call: UploadCall, under_way: Sink[T]) -> T:
         call.check()
         return under_way.finish(call.once)
 
-    piece = bytearray()
+    pieces = _Pieces(here.offload, keep)
     here.metrics.uploads.add()
     try:
         async with contextlib.aclosing(call.chunks()) as chunks:
             async for chunk in chunks:
-                piece += chunk
-                if len(piece) >= _PIECE:
-                    await here.offload.moving(keep, bytes(piece))
-                    piece.clear()
-        return await here.offload.long(call.caller.org, finish, bytes(piece))
+                await pieces.add(chunk)
+        return await here.offload.long(call.caller.org, finish, await pieces.rest())
     finally:
         here.metrics.uploads.add(amount=-1)
+        await pieces.settle()
         await here.offload(under_way.abort)
+
+
+class _Pieces:
+    """Chunks gathered into pieces; one is kept on a thread while the next one comes."""
+
+    def __init__(self, offload: Offload, keep: Callable[[bytes], None]) -> None:
+        self._offload = offload
+        self._keep = keep
+        self._chunks: list[bytes] = []
+        self._size = 0
+        self._keeping: asyncio.Task[None] | None = None
+
+    async def add(self, chunk: bytes) -> None:
+        """Take a chunk; raises what keeping an earlier one raised."""
+        self._chunks.append(chunk)
+        self._size += len(chunk)
+        if self._size >= _PIECE:
+            piece = b"".join(self._chunks)
+            self._chunks.clear()
+            self._size = 0
+            await self._kept()
+            self._keeping = asyncio.create_task(self._offload.moving(self._keep, piece))
+
+    async def rest(self) -> bytes:
+        """What is not kept yet, once all the others are."""
+        await self._kept()
+        return b"".join(self._chunks)
+
+    async def settle(self) -> None:
+        """Wait until nothing is being kept any more, however that ends."""
+        with contextlib.suppress(Exception):
+            await self._kept()
+
+    async def _kept(self) -> None:
+        if self._keeping is not None:
+            await asyncio.shield(self._keeping)  # whoever is cancelled must not leave a thread that writes
+            self._keeping = None
 
 
 def etag(stored: StoredObject) -> Mapping[str, str]:

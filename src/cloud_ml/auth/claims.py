@@ -43,6 +43,10 @@ class Claim(Protocol):
         """The algorithm, as ``hashlib.new`` calls it, of the digest that ``check_body`` takes."""
 
     @property
+    def signs_body(self) -> bool:
+        """Whether ``check_body`` compares anything."""
+
+    @property
     def bodyless(self) -> bool:
         """Whether the request was signed for an empty body."""
 

@@ -97,6 +97,11 @@ class Claim:
         )
 
     @property
+    def signs_body(self) -> bool:
+        """Whether the digest of the body was signed."""
+        return bool(self.content)
+
+    @property
     def bodyless(self) -> bool:
         """Never known: a body may come without having been signed."""
         return False

@@ -61,6 +61,11 @@ class Claim:
         return cls(found[KEY], found[DATE], found[CONTENT], found[AUTHORIZATION].removeprefix(SCHEME + " "))
 
     @property
+    def signs_body(self) -> bool:
+        """The digest of the body is always signed."""
+        return True
+
+    @property
     def bodyless(self) -> bool:
         """Whether the request was signed for an empty body."""
         return self.content == EMPTY_MD5

@@ -60,6 +60,11 @@ class Claim:
         return cls(found[KEY], found[EXPIRES], found[SIGNATURE], longest_s)
 
     @property
+    def signs_body(self) -> bool:
+        """Never: a link is made before the body."""
+        return False
+
+    @property
     def bodyless(self) -> bool:
         """Never known: a link is made before the body."""
         return False

@@ -65,6 +65,11 @@ class Claim:
         return cls(found[KEY], found[DATE], found[NONCE], found[CONTENT], signature)
 
     @property
+    def signs_body(self) -> bool:
+        """Whether the digest of the body was signed."""
+        return self.content != UNSIGNED_PAYLOAD
+
+    @property
     def bodyless(self) -> bool:
         """Whether the request was signed for an empty body."""
         return self.content == EMPTY_SHA256

@@ -62,12 +62,17 @@ class CopyObject:
 
 @dataclass(frozen=True, kw_only=True)
 class BeginUpload:
-    """An upload in parts. With ``sha256``, to begin the same again is to go on; what is declared is checked."""
+    """An upload in several requests: in parts, or appended segment by segment.
+
+    With ``sha256`` or ``resume``, to begin the same again is to go on; what is declared is checked. ``resume`` is a
+    token of the client's choice for what it sends: 1 to 64 letters, digits, ``_``, ``.`` or ``-``.
+    """
 
     key: str
     size: int | None = None
     sha256: str | None = None
     part_size: int | None = None
+    resume: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,8 +85,16 @@ class UploadPart:
 
 
 @dataclass(frozen=True, kw_only=True)
+class ReceivedBytes:
+    """What has been appended to an upload: so many bytes from its beginning, and their SHA-256."""
+
+    size: int = 0
+    sha256: str = ""
+
+
+@dataclass(frozen=True, kw_only=True)
 class UploadInParts:
-    """An upload under way. Every part that arrives puts ``expires_at`` off."""
+    """An upload under way. Every part or segment that arrives puts ``expires_at`` off."""
 
     id: str
     bucket: str
@@ -90,6 +103,7 @@ class UploadInParts:
     sha256: str | None
     part_size: int | None
     parts: list[UploadPart] = field(default_factory=list)
+    received: ReceivedBytes = field(default_factory=ReceivedBytes)
     expires_at: datetime
 
 
@@ -102,7 +116,7 @@ class UploadPage:
 
 @dataclass(frozen=True, kw_only=True)
 class CompleteUpload:
-    """Which parts make the object (all of them, if left out), and what the whole must be."""
+    """Which parts make the object (all that has come, if left out), and what the whole must be."""
 
     sha256: str | None = None
     parts: list[UploadPart] | None = None

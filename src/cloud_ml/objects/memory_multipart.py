@@ -1,4 +1,4 @@
-"""Uploads in parts, in memory."""
+"""Uploads in several requests, in memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 
-from cloud_ml.errors import Conflict
+from cloud_ml.errors import Conflict, Unavailable
 from cloud_ml.objects.base import ObjectInfo, ObjectStore, check_object_key
 from cloud_ml.objects.multipart import (
     Declared,
@@ -16,10 +16,15 @@ from cloud_ml.objects.multipart import (
     MultipartUploads,
     Part,
     PartWriter,
+    Received,
+    SegmentWriter,
     check_chosen,
     check_digest,
+    check_offset,
     check_part_number,
+    check_size,
     check_upload_id,
+    mixed,
     no_upload,
 )
 
@@ -28,6 +33,8 @@ from cloud_ml.objects.multipart import (
 class _Upload:
     about: Multipart
     parts: dict[int, bytes] = field(default_factory=dict)
+    appended: bytes = b""
+    appending: threading.Lock = field(default_factory=threading.Lock)
     joining: threading.Lock = field(default_factory=threading.Lock)
 
 
@@ -72,8 +79,23 @@ class MemoryMultipartUploads(MultipartUploads):
     def writer(self, bucket: str, upload: str, number: int) -> PartWriter:
         """Take in a part."""
         check_part_number(number)
-        self._find(bucket, upload)
+        if self._find(bucket, upload).appended:
+            raise mixed(upload)
         return _MemoryPartWriter(self, bucket, upload, number)
+
+    def received(self, bucket: str, upload: str) -> Received:
+        """What has been appended."""
+        return _received(self._find(bucket, upload).appended)
+
+    def append(self, bucket: str, upload: str, offset: int) -> SegmentWriter:
+        """Take in a segment."""
+        found = self._find(bucket, upload)
+        if found.parts:
+            raise mixed(upload)
+        check_offset(offset, _received(found.appended))
+        if not found.appending.acquire(blocking=False):
+            raise Unavailable("another segment of this upload is on its way", field="upload", value=upload)
+        return _MemorySegmentWriter(self, found)
 
     def join(
         self, bucket: str, upload: str, parts: Sequence[Part] | None = None, *, only_if_absent: bool = False
@@ -82,8 +104,16 @@ class MemoryMultipartUploads(MultipartUploads):
         found = self._find(bucket, upload)
         with found.joining:
             self._find(bucket, upload)
-            chosen = check_chosen(self.parts(bucket, upload), parts, found.about.declared)
-            whole = b"".join(found.parts[part.number] for part in chosen)
+            if found.appending.locked():
+                raise Unavailable("a segment of this upload is on its way", field="upload", value=upload)
+            if found.appended:
+                if parts is not None:
+                    raise mixed(upload)
+                check_size(len(found.appended), found.about.declared)
+                whole = found.appended
+            else:
+                chosen = check_chosen(self.parts(bucket, upload), parts, found.about.declared)
+                whole = b"".join(found.parts[part.number] for part in chosen)
             check_digest(hashlib.sha256(whole).hexdigest(), found.about.declared)
             info = self._store.put(bucket, found.about.key, whole, only_if_absent=only_if_absent)
             self.drop(bucket, upload)
@@ -101,6 +131,14 @@ class MemoryMultipartUploads(MultipartUploads):
         with self._lock:
             found.parts[number] = content
             found.about = replace(found.about, touched=self._clock())
+
+    def keep_segment(self, upload: _Upload, content: bytes) -> Received:
+        """Keep what was appended; for the writer of a segment."""
+        found = self._find(upload.about.bucket, upload.about.id)
+        with self._lock:
+            found.appended += content
+            found.about = replace(found.about, touched=self._clock())
+        return _received(found.appended)
 
     def _find(self, bucket: str, upload: str) -> _Upload:
         check_upload_id(upload)
@@ -131,3 +169,36 @@ class _MemoryPartWriter(PartWriter):
 
     def abort(self) -> None:
         self._chunks = None
+
+
+class _MemorySegmentWriter(SegmentWriter):
+    def __init__(self, uploads: MemoryMultipartUploads, upload: _Upload) -> None:
+        self._uploads = uploads
+        self._upload = upload
+        self._chunks: list[bytes] | None = []
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self._upload.appended + b"".join(self._chunks or ())).hexdigest()
+
+    def write(self, chunk: bytes) -> None:
+        if self._chunks is None:
+            raise ValueError("the segment is over")
+        self._chunks.append(bytes(chunk))
+
+    def commit(self) -> Received:
+        if self._chunks is None:
+            raise ValueError("the segment is over")
+        try:
+            return self._uploads.keep_segment(self._upload, b"".join(self._chunks))
+        finally:
+            self.abort()
+
+    def abort(self) -> None:
+        if self._chunks is not None:
+            self._chunks = None
+            self._upload.appending.release()
+
+
+def _received(content: bytes) -> Received:
+    return Received(len(content), hashlib.sha256(content).hexdigest())

@@ -1,13 +1,15 @@
-"""Uploads in parts: part of the contract of an object store (``ObjectStore.multipart``).
+"""Uploads in several requests: part of the contract of an object store (``ObjectStore.multipart``).
 
-An upload in parts outlives connections, clients and servers. Parts come in any order, each as often as
-need be; nobody sees anything of them until ``join`` makes the object appear as a whole.
+Such an upload outlives connections, clients and servers. Its bytes come in parts, in any order, each as often as
+need be; or they are appended segment by segment, each from where the one before it ended. One upload takes only one
+of the two ways. Nobody sees anything of it until ``join`` makes the object appear as a whole.
 """
 
 from __future__ import annotations
 
 import abc
 import contextlib
+import hashlib
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -53,6 +55,14 @@ class Part:
     sha256: str
 
 
+@dataclass(frozen=True, slots=True)
+class Received:
+    """What has been appended to an upload: so many bytes, and the SHA-256 of all of them."""
+
+    size: int = 0
+    sha256: str = hashlib.sha256().hexdigest()
+
+
 class PartWriter(abc.ABC):
     """A part on its way in. Leaving the ``with`` block without ``commit`` leaves no trace."""
 
@@ -86,8 +96,48 @@ class PartWriter(abc.ABC):
         self.abort()
 
 
+class SegmentWriter(abc.ABC):
+    """A segment on its way to the end of an upload. Leaving the ``with`` block without ``commit`` leaves no trace."""
+
+    @property
+    @abc.abstractmethod
+    def sha256(self) -> str:
+        """The digest of the whole upload so far, with what was written here."""
+
+    @abc.abstractmethod
+    def write(self, chunk: bytes) -> None:
+        """Add bytes.
+
+        Raises:
+            OutOfSpace: The disk is full; the segment is lost, the upload is not.
+        """
+
+    @abc.abstractmethod
+    def commit(self) -> Received:
+        """Keep the segment.
+
+        It survives the end of this process at once, and a power failure from ``join`` on. What a power failure has
+        damaged is never taken for kept.
+
+        Raises:
+            NotFound: The upload is over.
+        """
+
+    @abc.abstractmethod
+    def abort(self) -> None:
+        """Forget the segment; harmless after ``commit``."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.abort()
+
+
 class MultipartUploads(abc.ABC):
-    """The uploads in parts of a store. Thread-safe; several processes may share them.
+    """The uploads of a store that take several requests. Thread-safe; several processes may share them.
 
     Methods that name an upload raise ``NotFound`` when there is none of that id in that bucket.
     """
@@ -111,13 +161,17 @@ class MultipartUploads(abc.ABC):
         """The uploads under way, of one bucket or of all, by key and id."""
 
     def held(self, buckets: Collection[str]) -> int:
-        """Bytes of all parts that are kept for these buckets."""
+        """Bytes of all parts and segments that are kept for these buckets."""
         mine = (one for one in self.all() if one.bucket in buckets)
         size = 0
         for one in mine:
             with contextlib.suppress(NotFound):  # it ended at this moment
-                size += sum(part.size for part in self.parts(one.bucket, one.id))
+                size += self.size(one.bucket, one.id)
         return size
+
+    def size(self, bucket: str, upload: str) -> int:
+        """Bytes of an upload that are kept."""
+        return sum(part.size for part in self.parts(bucket, upload)) + self.received(bucket, upload).size
 
     @abc.abstractmethod
     def parts(self, bucket: str, upload: str) -> Sequence[Part]:
@@ -132,17 +186,31 @@ class MultipartUploads(abc.ABC):
         """
 
     @abc.abstractmethod
+    def received(self, bucket: str, upload: str) -> Received:
+        """What has been appended."""
+
+    @abc.abstractmethod
+    def append(self, bucket: str, upload: str, offset: int) -> SegmentWriter:
+        """Take in a segment that begins at byte ``offset``, which is where what was received ends.
+
+        Raises:
+            Conflict: What was received ends elsewhere, or the upload has parts.
+            Unavailable: Another segment is on its way.
+        """
+
+    @abc.abstractmethod
     def join(
         self, bucket: str, upload: str, parts: Sequence[Part] | None = None, *, only_if_absent: bool = False
     ) -> ObjectInfo:
-        """Make the object of the parts; the upload is over then. Of two that join at once, one finds it over.
+        """Make the object of what has come; the upload is over then. Of two that join at once, one finds it over.
 
-        ``parts`` are those the caller believes to have sent, in order; ``None`` means all.
+        ``parts`` are those the caller believes to have sent, in order; ``None`` means all, or what was appended.
 
         Raises:
             Conflict: A part is missing or another than the caller believes, or the whole is not what was
                 declared; or the object cannot be placed, as for ``ObjectWriter.commit``. The upload goes on.
             AlreadyExists: ``only_if_absent``, and there is an object. The upload goes on.
+            Unavailable: A segment is on its way.
             OutOfSpace: The disk is full. The upload goes on.
         """
 
@@ -214,6 +282,37 @@ def check_chosen(kept: Sequence[Part], chosen: Sequence[Part] | None, declared: 
     if declared.size is not None and size != declared.size:
         raise Conflict(f"the parts have {size} bytes in all, {declared.size} were declared", field="size", value=size)
     return [part for _, part in wanted]
+
+
+def check_offset(offset: int, received: Received) -> None:
+    """Refuse a segment that does not begin where what was received ends.
+
+    Raises:
+        Conflict: It does not.
+    """
+    if offset != received.size:
+        raise Conflict(
+            f"the segment begins at byte {offset}, {received.size} bytes were received",
+            field="offset",
+            value=offset,
+            allowed=str(received.size),
+            hint="ask for the upload and go on from what was received",
+        )
+
+
+def mixed(upload: str) -> Conflict:
+    """The answer to a segment for an upload that has parts, and to a part for one with segments."""
+    return Conflict("an upload takes either parts or segments, not both", field="upload", value=upload)
+
+
+def check_size(found: int, declared: Declared) -> None:
+    """Compare the size of the whole with what was declared.
+
+    Raises:
+        Conflict: They differ.
+    """
+    if declared.size is not None and found != declared.size:
+        raise Conflict(f"{found} bytes have come, {declared.size} were declared", field="size", value=found)
 
 
 def check_digest(found: str, declared: Declared) -> None:

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO
 
 from cloud_ml.errors import Conflict, InvalidRequest, TransportError
 from cloud_ml.sdk.answers import Answer
+from cloud_ml.sdk.digests import BackgroundDigest
 from cloud_ml.sdk.messages import Request
 from cloud_ml.sdk.places import repr_digest
 from cloud_ml.sdk.progress import Progress
@@ -52,8 +52,10 @@ def _fetch_version(transport: Transport, path: str, target: Path, progress: Prog
     answer = transport.send(Request("HEAD", path)) if asked_only else _get(transport, path)
     etag, length = answer.headers.get("etag", ""), answer.headers.get("content-length", "")
     total = int(length) if length.isdigit() else None
-    with contextlib.closing(answer), _draft(target, etag) as (file, draft):
-        digest, done = hashlib.sha256(), 0
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(contextlib.closing(answer))
+        file, draft = stack.enter_context(_draft(target, etag))
+        digest, done = stack.enter_context(contextlib.closing(BackgroundDigest())), 0
         while block := file.read(_BLOCK):
             digest.update(block)
             done += len(block)
@@ -76,7 +78,7 @@ def _receive(  # noqa: PLR0917
     path: str,
     first: Answer | None,
     file: IO[bytes],
-    digest: Any,
+    digest: BackgroundDigest,
     done: int,
     total: int | None,
     etag: str,

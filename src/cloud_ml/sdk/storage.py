@@ -14,7 +14,7 @@ from cloud_ml.sdk.messages import FileBody, Request
 from cloud_ml.sdk.objects import Objects
 from cloud_ml.sdk.places import UPLOAD_TIMEOUT_S, object_path, object_uri, upload_headers
 from cloud_ml.sdk.progress import Progress
-from cloud_ml.sdk.transfers import Transfers, send_in_parts, send_stream, unreadable
+from cloud_ml.sdk.transfers import Transfers, send_stream, unreadable
 from cloud_ml.sdk.transport import Transport
 
 
@@ -41,7 +41,7 @@ class Storage(Objects):
     ) -> StoredObject:
         """Store a file or bytes, in place of what was there. ``progress`` is told how far a file is.
 
-        A large file goes in parts: what has arrived of it before an interruption is not sent again.
+        A large file goes in segments: what has arrived of it before an interruption is not sent again.
 
         Raises:
             AlreadyExists: ``only_if_absent``, and there is such an object.
@@ -51,7 +51,9 @@ class Storage(Objects):
             return self.upload_bytes(source, uri, only_if_absent=only_if_absent)
         where = object_uri(uri)
         if _size_of(source) >= self.transfers.in_parts_from:
-            return send_in_parts(
+            from cloud_ml.sdk.resumable import send_file  # noqa: PLC0415 - threads are for those who send large files
+
+            return send_file(
                 self._transport,
                 source,
                 where,

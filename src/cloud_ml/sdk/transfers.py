@@ -1,4 +1,4 @@
-"""How objects travel: the settings, and uploads that go on where they were interrupted."""
+"""How objects travel: the settings, uploads of what can be read only once, and what all uploads share."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.common import ObjectUri, refuse
 from cloud_ml.models.storage import BeginUpload, CompleteUpload, StoredObject, UploadInParts, UploadPart
-from cloud_ml.sdk.messages import FileBody, Request, key_path, segment
+from cloud_ml.sdk.messages import Request, key_path, segment
 from cloud_ml.sdk.places import PATH, UPLOAD_TIMEOUT_S, repr_digest, time_of
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.transport import Transport
@@ -31,8 +31,8 @@ class Transfers:
     """How objects travel. Sizes in bytes.
 
     Attributes:
-        in_parts_from: Files from this size on are sent in parts, which may be interrupted.
-        part_size: Of each part; more where a file would have too many of them.
+        in_parts_from: Files from this size on are sent in several requests, and may be interrupted.
+        part_size: Of each part or segment; more where a file would have too many of them.
         parallel: Files under way at once, where there are many.
     """
 
@@ -63,42 +63,6 @@ class Transfers:
         return max(self.part_size, -(-size // _MOST_PARTS))
 
 
-def send_in_parts(
-    transport: Transport,
-    source: Path,
-    where: ObjectUri,
-    *,
-    transfers: Transfers,
-    only_if_absent: bool,
-    progress: Progress | None,
-) -> StoredObject:
-    """Send a file in parts. What has arrived of the same file before, also from another process, is not sent again.
-
-    Raises:
-        InvalidRequest: The file cannot be read, or changes meanwhile.
-        CloudMlError: As ``Transport.json``.
-    """
-    before = _status(source)
-    size = before.st_size
-    part_size = transfers.part_size_for(size)
-    whole, wanted = _digests(source, size, part_size)
-    path = f"{PATH}/-/uploads/{segment(where.bucket)}"
-    begin = BeginUpload(key=where.key, size=size, sha256=whole, part_size=part_size)
-    upload = codec.decode(UploadInParts, transport.json(repeatable_post(path, begin)), ignore_unknown=True)
-    kept = {(part.number, part.sha256) for part in upload.parts}
-    for part in wanted:
-        start = (part.number - 1) * part_size
-        if progress is not None:
-            progress(start, size)
-        if (part.number, part.sha256) not in kept:
-            body = FileBody(source, part.size, part.sha256, _shifted(progress, start, size), start)
-            _put_part(transport, f"{path}/{upload.id}", part.number, body, source, before)
-    if progress is not None:
-        progress(size, size)
-    said = CompleteUpload(sha256=whole, parts=wanted, only_if_absent=only_if_absent)
-    return _complete(transport, f"{path}/{upload.id}", said, where)
-
-
 def send_stream(
     transport: Transport, source: IO[bytes], where: ObjectUri, *, transfers: Transfers, progress: Progress | None
 ) -> StoredObject:
@@ -120,9 +84,9 @@ def send_stream(
             done += len(block)
             if progress is not None:
                 progress(done, None)
-        return _complete(transport, here, CompleteUpload(sha256=whole.hexdigest(), parts=sent), where)
+        return complete(transport, here, CompleteUpload(sha256=whole.hexdigest(), parts=sent), where, done)
     except BaseException:
-        _give_up(transport, here)
+        give_up(transport, here)
         raise
 
 
@@ -138,7 +102,12 @@ def digest_of(transport: Transport, path: str) -> tuple[str, str | None]:
     return answer.headers.get("etag", ""), repr_digest(answer.headers.get("repr-digest"))
 
 
-def _complete(transport: Transport, here: str, said: CompleteUpload, where: ObjectUri) -> StoredObject:
+def complete(transport: Transport, here: str, said: CompleteUpload, where: ObjectUri, size: int) -> StoredObject:
+    """Have the upload at the path ``here`` become an object of ``size`` bytes.
+
+    Raises:
+        CloudMlError: As ``Transport.json``.
+    """
     try:
         document = transport.json(repeatable_post(f"{here}/complete", said))
     except NotFound:
@@ -147,7 +116,6 @@ def _complete(transport: Transport, here: str, said: CompleteUpload, where: Obje
         etag, found = digest_of(transport, path)
         if found != said.sha256:
             raise
-        size = sum(part.size for part in said.parts or ())
         with transport.send(Request("HEAD", path)) as answer:
             answer.read()
         modified = time_of(answer.headers.get("last-modified"))
@@ -157,21 +125,7 @@ def _complete(transport: Transport, here: str, said: CompleteUpload, where: Obje
     return codec.decode(StoredObject, document, ignore_unknown=True)
 
 
-def _put_part(  # noqa: PLR0917
-    transport: Transport, here: str, number: int, body: FileBody, source: Path, before: os.stat_result
-) -> None:
-    try:
-        transport.json(part_request(here, number, body))
-    except CloudMlError:
-        now = _status(source)
-        if (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns):
-            raise InvalidRequest(
-                f"{source} changed while it was sent", field="file", value=str(source), hint="send it again"
-            ) from None
-        raise
-
-
-def part_request(here: str, number: int, body: bytes | FileBody) -> Request:
+def part_request(here: str, number: int, body: bytes) -> Request:
     """The upload of a part. A repeat is harmless: others who send to this upload send the same file."""
     return Request("PUT", f"{here}/parts/{number}", body=body, read_timeout_s=UPLOAD_TIMEOUT_S, same_twice=True)
 
@@ -188,29 +142,10 @@ def repeatable_post(path: str, wanted: BeginUpload | CompleteUpload) -> Request:
     )
 
 
-def _give_up(transport: Transport, here: str) -> None:
+def give_up(transport: Transport, here: str) -> None:
+    """Have the server forget the upload at the path ``here``, if it can be reached."""
     with contextlib.suppress(CloudMlError), transport.send(Request("DELETE", here, same_twice=True)) as answer:
         answer.read()
-
-
-def _digests(source: Path, size: int, part_size: int) -> tuple[str, list[UploadPart]]:
-    """The digests of the whole and of each part, in one reading."""
-    whole, parts = hashlib.sha256(), list[UploadPart]()
-    try:
-        with source.open("rb") as file:
-            for number in range(1, -(-size // part_size) + 1):
-                left = length = min(part_size, size - (number - 1) * part_size)
-                digest = hashlib.sha256()
-                while left and (block := file.read(min(left, _BLOCK))):
-                    left -= len(block)
-                    whole.update(block)
-                    digest.update(block)
-                if left:
-                    raise InvalidRequest(f"{source} changed while it was read", field="file", value=str(source))
-                parts.append(UploadPart(number=number, size=length, sha256=digest.hexdigest()))
-    except OSError as error:
-        raise unreadable(source, error) from error
-    return whole.hexdigest(), parts
 
 
 def unreadable(path: Path, error: OSError) -> InvalidRequest:
@@ -218,7 +153,12 @@ def unreadable(path: Path, error: OSError) -> InvalidRequest:
     return InvalidRequest(f"{path} cannot be read: {error.strerror}", field="file", value=str(path))
 
 
-def _status(path: Path) -> os.stat_result:
+def file_status(path: Path) -> os.stat_result:
+    """The status of a file that is to be sent.
+
+    Raises:
+        InvalidRequest: It cannot be read.
+    """
     try:
         return path.stat()
     except OSError as error:
@@ -234,7 +174,3 @@ def _blocks(source: IO[bytes], size: int) -> Iterator[bytes]:
         if not block:
             return
         yield bytes(block)
-
-
-def _shifted(progress: Progress | None, start: int, size: int) -> Progress | None:
-    return None if progress is None else lambda done, _: progress(start + done, size)

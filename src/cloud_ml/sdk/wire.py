@@ -8,7 +8,8 @@ from collections.abc import Iterator
 
 from cloud_ml.sdk.sockets import went_stale
 
-_BLOCK_BYTES = 256 * 1024
+_BLOCK_BYTES = 64 * 1024
+"""Larger blocks are taken from the kernel and given back for each read, which costs more than the copying."""
 
 
 class Wire:
@@ -38,6 +39,10 @@ class Wire:
         data = self.sock.recv(_BLOCK_BYTES)
         self.arrived += data
         return bool(data)
+
+    def receive(self, most: int) -> bytes:
+        """Up to so many bytes, as soon as there are any; empty when none will come. Raises as ``more``."""
+        return self.take(most) if self.arrived else self.sock.recv(min(most, _BLOCK_BYTES))
 
     def take(self, most: int) -> bytes:
         """Up to so many of the bytes that have arrived."""

@@ -1,8 +1,9 @@
-"""Uploads in parts: begun, gone on with after any interruption, completed or given up."""
+"""Uploads in several requests: begun, gone on with after any interruption, completed or given up."""
 
 from __future__ import annotations
 
 import hashlib
+import hmac
 import logging
 import re
 import secrets
@@ -10,11 +11,19 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
 
-from cloud_ml.errors import Conflict
+from cloud_ml.errors import Conflict, Unauthenticated
 from cloud_ml.models import common
-from cloud_ml.models.storage import BeginUpload, CompleteUpload, StoredObject, UploadInParts, UploadPage, UploadPart
+from cloud_ml.models.storage import (
+    BeginUpload,
+    CompleteUpload,
+    ReceivedBytes,
+    StoredObject,
+    UploadInParts,
+    UploadPage,
+    UploadPart,
+)
 from cloud_ml.objects.base import ObjectStore
-from cloud_ml.objects.multipart import PARTS, Declared, Multipart, Part, PartWriter
+from cloud_ml.objects.multipart import PARTS, Declared, Multipart, Part, PartWriter, SegmentWriter
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
@@ -23,14 +32,15 @@ from cloud_ml.usecases.storage import Storage, stored_object
 
 logger = logging.getLogger(__name__)
 _SHA256 = re.compile(r"[0-9a-f]{64}")
+_RESUME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
-class PartUpload(AbstractContextManager["PartUpload"]):
-    """A part on its way in; leaving the ``with`` block without ``finish`` leaves no trace. Blocking."""
+class _Incoming(AbstractContextManager["_Incoming"]):
+    """Bytes on their way into an upload; leaving the ``with`` block without ``finish`` leaves no trace. Blocking."""
 
-    def __init__(self, writer: PartWriter, store: StateStore, limit: int, share: Share) -> None:
+    def __init__(self, writer: PartWriter | SegmentWriter, store: StateStore, limit: int, share: Share) -> None:
         self._share = share
-        self._writer = writer
+        self._writes = writer
         self._store = store
         self._limit = limit
         self._size = 0
@@ -39,14 +49,32 @@ class PartUpload(AbstractContextManager["PartUpload"]):
         """Add bytes.
 
         Raises:
-            InvalidRequest: The part is larger than parts may be.
-            QuotaExceeded: The quota of storage has no room for it.
+            InvalidRequest: They are more than one request may bring.
+            QuotaExceeded: The quota of storage has no room for them.
         """
         self._size += len(chunk)
         if self._size > self._limit:
             raise common.refuse("part", f"more than {self._limit} bytes", f"at most {self._limit} bytes")
         self._share.take(len(chunk))
-        self._writer.write(chunk)
+        self._writes.write(chunk)
+
+    def abort(self) -> None:
+        """Forget what came; harmless after ``finish``."""
+        self._share.drop()
+        self._writes.abort()
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.abort()
+
+
+class PartUpload(_Incoming):
+    """A part on its way in."""
+
+    def __init__(self, writer: PartWriter, store: StateStore, limit: int, share: Share) -> None:
+        super().__init__(writer, store, limit, share)
+        self._writer = writer
 
     def finish(self, once: Once | None) -> UploadPart:
         """Keep the part. A replayed request is found out before that and changes nothing.
@@ -61,19 +89,39 @@ class PartUpload(AbstractContextManager["PartUpload"]):
         self._share.keep()
         return _part(part)
 
-    def abort(self) -> None:
-        """Forget the part; harmless after ``finish``."""
-        self._share.drop()
-        self._writer.abort()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.abort()
+class SegmentUpload(_Incoming):
+    """A segment on its way in.
+
+    Args:
+        sha256: What the digest of the whole upload has to be, from its first byte to the last of this segment.
+    """
+
+    def __init__(self, writer: SegmentWriter, store: StateStore, limit: int, share: Share, sha256: str) -> None:
+        super().__init__(writer, store, limit, share)
+        self._writer = writer
+        self._sha256 = sha256
+
+    def finish(self, once: Once | None) -> ReceivedBytes:
+        """Keep the segment. A replayed request is found out before that and changes nothing.
+
+        Raises:
+            Unauthenticated: ``once`` was seen before, or the bytes are not those whose digest was signed.
+            NotFound: The upload is over.
+        """
+        if not hmac.compare_digest(self._writer.sha256, self._sha256):
+            raise Unauthenticated(
+                "the bytes up to here do not have the digest that was signed", field="sha256", value=self._sha256
+            )
+        if once is not None:
+            self._store.remember(once)
+        received = self._writer.commit()
+        self._share.keep()
+        return ReceivedBytes(size=received.size, sha256=received.sha256)
 
 
 class Uploads:
-    """What an organisation may do with uploads in parts. Blocking; callers in an event loop use a thread.
+    """What an organisation may do with uploads in several requests. Blocking; callers in an event loop use a thread.
 
     An upload that is not there and one in somebody else's bucket get the same ``NotFound``.
     """
@@ -91,8 +139,8 @@ class Uploads:
     def begin(self, org: str, bucket: str, wanted: BeginUpload, *, once: Once | None = None) -> UploadInParts:
         """Begin an upload, or find the one under way for the same content and key.
 
-        So a client that was killed goes on by asking for the same again. Without a declared digest
-        every call begins another one.
+        So a client that was killed goes on by asking for the same again. Without a declared digest or a
+        ``resume`` token every call begins another one.
 
         Raises:
             NotFound: No such bucket for this organisation.
@@ -103,7 +151,7 @@ class Uploads:
         self._storage.check_own(org, bucket)
         declared = _declared(wanted, self._settings.upload_part_limit_bytes)
         self._storage.check_room(org, declared.size or 0)
-        upload = _id_for(org, bucket, wanted.key, declared)
+        upload = _id_for(org, bucket, wanted, declared)
         under_way = self._multipart.all(bucket)
         if all(one.id != upload for one in under_way) and len(under_way) >= self._settings.uploads_per_bucket:
             raise Conflict(
@@ -141,6 +189,25 @@ class Uploads:
         writer = self._multipart.writer(bucket, upload, number)
         return PartUpload(writer, self._store, self._settings.upload_part_limit_bytes, self._storage.share(org))
 
+    def append(self, org: str, bucket: str, upload: str, offset: int, sha256: str) -> SegmentUpload:
+        """Begin to take in a segment that starts at byte ``offset``.
+
+        ``sha256`` is the digest of all bytes of the upload up to the end of the segment.
+
+        Raises:
+            NotFound: No such upload.
+            InvalidRequest: ``sha256`` is no digest.
+            Conflict: What was received ends elsewhere, or the upload has parts.
+            Unavailable: Another segment is on its way.
+        """
+        if not _SHA256.fullmatch(sha256):
+            raise common.refuse("sha256", sha256, "64 lower-case hex digits")
+        self._storage.check_own(org, bucket)
+        self._storage.check_room(org, 0)
+        share = self._storage.share(org)
+        writer = self._multipart.append(bucket, upload, offset)
+        return SegmentUpload(writer, self._store, self._settings.upload_part_limit_bytes, share, sha256)
+
     def complete(
         self, org: str, bucket: str, upload: str, said: CompleteUpload, *, key: str | None = None, once: Once | None
     ) -> StoredObject:
@@ -154,7 +221,9 @@ class Uploads:
         about = self._find(org, bucket, upload, key)
         if said.sha256 is not None and about.declared.sha256 not in (None, said.sha256):
             raise Conflict("the digest is another one than was declared", field="sha256", value=said.sha256)
-        size = sum(part.size for part in self._multipart.parts(bucket, upload))
+        if said.sha256 is not None:
+            self._check_received(bucket, upload, said.sha256)
+        size = self._multipart.size(bucket, upload)
         self._storage.check_room(org, size, freed=size)
         parts = None if said.parts is None else [Part(one.number, one.size, one.sha256) for one in said.parts]
         if once is not None:
@@ -186,8 +255,18 @@ class Uploads:
         about = self._multipart.get(bucket, upload)
         return about if key in (None, about.key) else self._multipart.get(bucket, "")
 
+    def _check_received(self, bucket: str, upload: str, sha256: str) -> None:
+        received = self._multipart.received(bucket, upload)
+        if received.size and received.sha256 != sha256:
+            raise Conflict(
+                f"what was received has the SHA-256 {received.sha256}, not the one that is to be completed",
+                field="sha256",
+                value=sha256,
+            )
+
     def _document(self, about: Multipart, *, with_parts: bool = True) -> UploadInParts:
         parts = self._multipart.parts(about.bucket, about.id) if with_parts else ()
+        received = self._multipart.received(about.bucket, about.id)
         return UploadInParts(
             id=about.id,
             bucket=about.bucket,
@@ -196,6 +275,7 @@ class Uploads:
             sha256=about.declared.sha256,
             part_size=about.declared.part_size,
             parts=[_part(part) for part in parts],
+            received=ReceivedBytes(size=received.size, sha256=received.sha256),
             expires_at=about.touched + self._expiry,
         )
 
@@ -203,6 +283,8 @@ class Uploads:
 def _declared(wanted: BeginUpload, part_limit: int) -> Declared:
     if wanted.sha256 is not None and not _SHA256.fullmatch(wanted.sha256):
         raise common.refuse("sha256", wanted.sha256, "64 lower-case hex digits")
+    if wanted.resume is not None and not _RESUME.fullmatch(wanted.resume):
+        raise common.refuse("resume", wanted.resume, "1 to 64 letters, digits, '_', '.' or '-'")
     if wanted.size is not None and wanted.size < 0:
         raise common.refuse("size", wanted.size, "0 or more")
     if wanted.part_size is not None and not 1 <= wanted.part_size <= part_limit:
@@ -212,11 +294,12 @@ def _declared(wanted: BeginUpload, part_limit: int) -> Declared:
     return Declared(wanted.size, wanted.sha256, wanted.part_size)
 
 
-def _id_for(org: str, bucket: str, key: str, declared: Declared) -> str:
-    """The same id for the same content, so that to begin again is to go on."""
-    if declared.sha256 is None:
+def _id_for(org: str, bucket: str, wanted: BeginUpload, declared: Declared) -> str:
+    """The same id for the same content or token, so that to begin again is to go on."""
+    if declared.sha256 is None and wanted.resume is None:
         return secrets.token_hex(16)
-    text = "\n".join((org, bucket, key, declared.sha256, str(declared.size), str(declared.part_size)))
+    told = (org, bucket, wanted.key, declared.sha256 or "", str(declared.size), str(declared.part_size))
+    text = "\n".join(told if wanted.resume is None else (*told, wanted.resume))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 

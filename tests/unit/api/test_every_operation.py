@@ -21,7 +21,9 @@ SIGNED = [name for name, row in ROWS.items() if row.least is not None]
 CHANGES = [name for name, row in ROWS.items() if row.changes]
 NAMED = [name for name, row in ROWS.items() if row.named and not row.taken]
 ENDS = {
-    name for name in CHANGES if name.startswith("DELETE") or name.endswith(("/complete", "/approve", "/decline"))
+    name
+    for name in CHANGES
+    if name.startswith("DELETE") or name.endswith(("/complete", "/approve", "/decline", "/{upload}"))
 } | {"fds complete", "fds abort", "fds delete"}
 """What is over by them cannot be asked for again anyway, whoever asks."""
 

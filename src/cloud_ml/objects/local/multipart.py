@@ -1,7 +1,8 @@
-"""Uploads in parts as folders beside the buckets: ``<id>/about`` and a file for each part.
+"""Uploads in several requests as folders beside the buckets: ``<id>/about`` and a file for each part, or segments.
 
-A part's file carries number and digest in its name, so what is kept can be told without reading it. The
-lock of ``about`` orders those who keep a part, join or give up; it dies with its process.
+A part's file carries number and digest in its name, so what is kept can be told without reading it; ``segments`` has
+the other way. The lock of ``about`` orders those who keep a part or a segment, join or give up; it dies with
+its process.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cloud_ml import failpoints
-from cloud_ml.errors import Conflict
+from cloud_ml.errors import Conflict, NotFound
 from cloud_ml.objects.base import ObjectInfo, check_object_key
 from cloud_ml.objects.local import tree
-from cloud_ml.objects.local.transfer import LocalWriter
+from cloud_ml.objects.local.segments import LocalSegmentWriter, RunningDigests, SegmentFile, open_locked
+from cloud_ml.objects.local.transfer import Content, LocalWriter
 from cloud_ml.objects.local.uploads import UploadFile, Uploads
 from cloud_ml.objects.multipart import (
     Declared,
@@ -31,10 +33,14 @@ from cloud_ml.objects.multipart import (
     MultipartUploads,
     Part,
     PartWriter,
+    Received,
+    SegmentWriter,
     check_chosen,
     check_digest,
     check_part_number,
+    check_size,
     check_upload_id,
+    mixed,
     no_upload,
 )
 
@@ -43,7 +49,7 @@ _ABOUT = "about"
 _BLOCK = 1 << 20
 _BEGINNING_S = 3600.0
 
-WriterOf = Callable[[str, str, bool], LocalWriter]
+WriterOf = Callable[[str, str, bool, Content | None], LocalWriter]
 
 
 class LocalMultipartUploads(MultipartUploads):
@@ -52,19 +58,20 @@ class LocalMultipartUploads(MultipartUploads):
     Args:
         folder: Where they are kept, on the buckets' file system.
         drafts: Where parts grow until they are whole.
-        writer: Begins an upload of an object: bucket, key, only if absent.
+        writer: Begins an upload of an object: bucket, key, only if absent, and its content where that is there already.
     """
 
     def __init__(self, folder: Path, drafts: Uploads, writer: WriterOf) -> None:
         self.folder = folder
         self._drafts = drafts
         self._writer = writer
+        self._digests = RunningDigests()
 
     def begin(self, upload: str, bucket: str, key: str, declared: Declared) -> Multipart:
         """Begin an upload, or find it under way."""
         check_upload_id(upload)
         check_object_key(key)
-        self._writer(bucket, key, False).abort()  # may the object be placed at all?
+        self._writer(bucket, key, False, None).abort()  # may the object be placed at all?
         about = json.dumps({"bucket": bucket, "key": key, **asdict(declared)})
         place = self.folder / upload
         with tree.translated(bucket, key):
@@ -106,25 +113,73 @@ class LocalMultipartUploads(MultipartUploads):
         """Take in a part."""
         check_part_number(number)
         self.get(bucket, upload)
+        if self._segments(upload).received().size:
+            raise mixed(upload)
         return _LocalPartWriter(self, bucket, upload, number, self._drafts)
+
+    def received(self, bucket: str, upload: str) -> Received:
+        """What has been appended."""
+        self.get(bucket, upload)
+        return self._segments(upload).received()
+
+    def append(self, bucket: str, upload: str, offset: int) -> SegmentWriter:
+        """Take in a segment."""
+        self.get(bucket, upload)
+        if next(self._kept(upload), None) is not None:
+            raise mixed(upload)
+        with self._over_if_placed(upload):
+            return LocalSegmentWriter(upload, offset, self._segments(upload), self._digests, self._keep_segment)
 
     def join(
         self, bucket: str, upload: str, parts: Sequence[Part] | None = None, *, only_if_absent: bool = False
     ) -> ObjectInfo:
-        """Copy the parts together. The copy is read back from the disk and so checked as it will lie there."""
+        """Copy the parts together, or move what was appended to its place."""
         about = self.get(bucket, upload)
         with self.locked(upload):
-            chosen = check_chosen(self.parts(bucket, upload), parts, about.declared)
-            with self._writer(bucket, about.key, only_if_absent) as whole:
-                for part in chosen:
-                    for block in _blocks(self.folder / upload / _name(part)):
-                        whole.write(block)
+            whole = self._whole(about, parts, only_if_absent)
+            with whole:
                 check_digest(whole.sha256, about.declared)
                 failpoints.here("objects.join.before")
                 info = whole.commit()
             failpoints.here("objects.join.after")
             self._remove(upload)
         return info
+
+    def _whole(self, about: Multipart, parts: Sequence[Part] | None, only_if_absent: bool) -> LocalWriter:
+        """An upload of an object that has all its content."""
+        received = self._segments(about.id).received()
+        if received.size:
+            return self._appended(about, parts, received, only_if_absent)
+        chosen = check_chosen(self.parts(about.bucket, about.id), parts, about.declared)
+        whole = self._writer(about.bucket, about.key, only_if_absent, None)
+        try:
+            for part in chosen:
+                for block in _blocks(self.folder / about.id / _name(part)):
+                    whole.write(block)
+        except BaseException:
+            whole.abort()
+            raise
+        return whole
+
+    def _appended(
+        self, about: Multipart, parts: Sequence[Part] | None, received: Received, only_if_absent: bool
+    ) -> LocalWriter:
+        if parts is not None:
+            raise mixed(about.id)
+        check_size(received.size, about.declared)
+        file = self._segments(about.id)
+        with tree.translated(about.bucket, about.key):
+            with self._over_if_placed(about.id):
+                descriptor = open_locked(file.path, about.id)
+            try:
+                state = file.verified(descriptor, received)
+                os.ftruncate(descriptor, received.size)
+                # A second name: should the object not be placed, the upload goes on with the first.
+                draft = self._drafts.adopt(descriptor, file.path)
+            except BaseException:
+                os.close(descriptor)
+                raise
+        return self._writer(about.bucket, about.key, only_if_absent, Content(draft, received.size, state))
 
     def drop(self, bucket: str, upload: str) -> None:
         """Forget an upload and its parts."""
@@ -147,6 +202,27 @@ class LocalMultipartUploads(MultipartUploads):
                     older.unlink(missing_ok=True)
             _sync(place)
             failpoints.here("objects.part.after")
+
+    @contextlib.contextmanager
+    def _over_if_placed(self, upload: str) -> Iterator[None]:
+        """Remove what a crash has left of an upload whose file is an object already."""
+        try:
+            yield
+        except NotFound:
+            self._remove(upload)
+            raise
+
+    def _keep_segment(self, upload: str, received: Received) -> None:
+        """Note that a segment is complete.
+
+        Raises:
+            NotFound: The upload is over.
+        """
+        with self.locked(upload):
+            self._segments(upload).mark(received)
+
+    def _segments(self, upload: str) -> SegmentFile:
+        return SegmentFile(self.folder / upload, upload, self._digests)
 
     def sweep(self) -> None:
         """Remove what a crash has left of uploads that were over. One that begins at this moment is left alone."""
@@ -175,6 +251,7 @@ class LocalMultipartUploads(MultipartUploads):
         place = self.folder / upload
         (place / _ABOUT).unlink(missing_ok=True)  # first: without it there is no upload any more
         shutil.rmtree(place, ignore_errors=True)
+        self._digests.forget(upload)
 
     def _read(self, upload: str) -> Multipart | None:
         place = self.folder / upload

@@ -20,7 +20,7 @@ from cloud_ml.objects.local.listing import walk
 from cloud_ml.objects.local.locks import BucketLocks
 from cloud_ml.objects.local.multipart import LocalMultipartUploads
 from cloud_ml.objects.local.noted import Notes
-from cloud_ml.objects.local.transfer import Chunks, LocalWriter, object_info
+from cloud_ml.objects.local.transfer import Chunks, Content, LocalWriter, object_info
 from cloud_ml.objects.local.uploads import Uploads
 from cloud_ml.objects.local.versions import remove_version
 from cloud_ml.objects.multipart import MultipartUploads
@@ -146,18 +146,26 @@ class LocalObjectStore(ObjectStore):
         """Begin an upload."""
         return self._begin(bucket, key, only_if_absent)
 
-    def _begin(self, bucket: str, key: str, only_if_absent: bool) -> LocalWriter:
-        check_object_key(key)
-        *folders, name = tree.key_parts(key)
-        with self._open(bucket) as top:
-            with (
-                tree.translated(bucket, key),
-                contextlib.suppress(FileNotFoundError),
-                tree.opened(top, folders) as folder,
-            ):
-                if tree.is_folder(folder, name):
-                    raise Conflict(f"{bucket}/{key} is a folder", field="key", value=key)
-            return LocalWriter(self._uploads, bucket, key, only_if_absent, folder=top, notes=self._notes)
+    def _begin(self, bucket: str, key: str, only_if_absent: bool, content: Content | None = None) -> LocalWriter:
+        """An upload, empty or with content that was written before, which is discarded when this fails."""
+        try:
+            check_object_key(key)
+            *folders, name = tree.key_parts(key)
+            with self._open(bucket) as top:
+                with (
+                    tree.translated(bucket, key),
+                    contextlib.suppress(FileNotFoundError),
+                    tree.opened(top, folders) as folder,
+                ):
+                    if tree.is_folder(folder, name):
+                        raise Conflict(f"{bucket}/{key} is a folder", field="key", value=key)
+                return LocalWriter(
+                    self._uploads, bucket, key, only_if_absent, folder=top, notes=self._notes, content=content
+                )
+        except BaseException:
+            if content is not None:
+                self._uploads.discard(content.upload)
+            raise
 
     def list(
         self, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int = 1000

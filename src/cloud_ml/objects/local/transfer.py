@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 from cloud_ml import failpoints
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound, OutOfSpace, Unavailable
@@ -14,6 +15,9 @@ from cloud_ml.objects.base import ObjectInfo, ObjectWriter
 from cloud_ml.objects.local import tree
 from cloud_ml.objects.local.noted import Notes
 from cloud_ml.objects.local.uploads import UploadFile, Uploads
+
+if TYPE_CHECKING:
+    from hashlib import _Hash
 
 CHUNK = 1 << 18
 _HOLE = 1 << 16
@@ -58,8 +62,17 @@ class Chunks(Iterator[bytes]):
         self.close()
 
 
+@dataclass(frozen=True, slots=True)
+class Content:
+    """What is to be an object and was written before: its file, its size in bytes, and the state of its SHA-256."""
+
+    upload: UploadFile
+    size: int
+    digest: _Hash
+
+
 class LocalWriter(ObjectWriter):
-    """An upload into a bucket's folder.
+    """An upload into a bucket's folder; it begins empty, or with content that was written before.
 
     The folder stays open until the upload ends. A bucket of the same name that is made meanwhile, perhaps by another
     organisation, is another folder and gets nothing of it.
@@ -74,20 +87,21 @@ class LocalWriter(ObjectWriter):
         *,
         folder: int,
         notes: Notes,
+        content: Content | None = None,
     ) -> None:
         self._notes = notes
         self._uploads = uploads
         self._bucket = bucket
         self._key = key
         self._only_if_absent = only_if_absent
-        self._digest = hashlib.sha256()
-        self._size = 0
+        self._digest = content.digest if content else hashlib.sha256()
+        self._size = content.size if content else 0
         with tree.translated(bucket, key):
-            self._upload: UploadFile | None = uploads.begin()
+            self._folder = os.dup(folder)
             try:
-                self._folder = os.dup(folder)
-            except OSError:
-                uploads.discard(self._upload)
+                self._upload: UploadFile | None = content.upload if content else uploads.begin()
+            except BaseException:
+                os.close(self._folder)
                 raise
 
     def write(self, chunk: bytes) -> None:

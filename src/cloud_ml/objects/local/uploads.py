@@ -38,6 +38,12 @@ class Uploads:
                 return UploadFile(descriptor, name)
             os.close(descriptor)
 
+    def adopt(self, descriptor: int, path: Path) -> UploadFile:
+        """A second name, here, for a file that is open, locked by that, and has no other name than ``path``."""
+        name = secrets.token_hex(16).encode()
+        os.link(path, self.path(name), follow_symlinks=False)
+        return UploadFile(descriptor, name)
+
     def discard(self, upload: UploadFile) -> None:
         """Forget an upload; its file may have moved on to its place already."""
         with contextlib.suppress(OSError):  # what a read-only disk keeps, the next start removes

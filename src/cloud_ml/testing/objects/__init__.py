@@ -13,7 +13,7 @@ from __future__ import annotations
 import pytest
 
 pytest.register_assert_rewrite(
-    *(f"{__name__}.{part}" for part in ("buckets", "contents", "names", "uploads", "lists", "multipart"))
+    *(f"{__name__}.{part}" for part in ("buckets", "contents", "names", "uploads", "lists", "multipart", "segments"))
 )
 
 from cloud_ml.objects.base import ObjectStore  # noqa: E402 - rewriting comes first
@@ -23,6 +23,7 @@ from cloud_ml.testing.objects.lists import ListContract  # noqa: E402
 from cloud_ml.testing.objects.multipart import MultipartContract  # noqa: E402
 from cloud_ml.testing.objects.names import KeyContract  # noqa: E402
 from cloud_ml.testing.objects.samples import BUCKET  # noqa: E402
+from cloud_ml.testing.objects.segments import SegmentContract  # noqa: E402
 from cloud_ml.testing.objects.uploads import UploadContract  # noqa: E402
 
 __all__ = ["ObjectStoreContract"]
@@ -35,6 +36,7 @@ class ObjectStoreContract(
     UploadContract,
     ListContract,
     MultipartContract,
+    SegmentContract,
 ):
     """Everything an object store promises."""
 
