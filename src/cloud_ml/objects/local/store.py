@@ -150,15 +150,8 @@ class LocalObjectStore(ObjectStore):
         """An upload, empty or with content that was written before, which is discarded when this fails."""
         try:
             check_object_key(key)
-            *folders, name = tree.key_parts(key)
             with self._open(bucket) as top:
-                with (
-                    tree.translated(bucket, key),
-                    contextlib.suppress(FileNotFoundError),
-                    tree.opened(top, folders) as folder,
-                ):
-                    if tree.is_folder(folder, name):
-                        raise Conflict(f"{bucket}/{key} is a folder", field="key", value=key)
+                _check_no_folder(top, bucket, key)
                 return LocalWriter(
                     self._uploads, bucket, key, only_if_absent, folder=top, notes=self._notes, content=content
                 )
@@ -256,6 +249,22 @@ class LocalObjectStore(ObjectStore):
             tree.opened_if_there(top, folders) as folder,
         ):
             yield top, folder
+
+
+def _check_no_folder(top: int, bucket: str, key: str) -> None:
+    """Refuse a key that is a folder of the bucket whose open folder is ``top``.
+
+    Raises:
+        Conflict: It is.
+    """
+    *folders, name = tree.key_parts(key)
+    with (
+        tree.translated(bucket, key),
+        contextlib.suppress(FileNotFoundError),
+        tree.opened(top, folders) as folder,
+    ):
+        if tree.is_folder(folder, name):
+            raise Conflict(f"{bucket}/{key} is a folder", field="key", value=key)
 
 
 def _is_bucket(name: str) -> bool:
