@@ -39,7 +39,8 @@ class Gateway:
         self._loop = loop
         self._turns = Turns(loop)
         self._clock = Clock(loop)
-        self._alive = Alive()
+        self._alive: dict[int, Alive] = {}
+        self._leaving: list[Alive] = []
         self._access = Access(config.token_limit_s)
         self._bounds = Bounds(
             config.waiting, config.waiting_s, config.in_flight, config.attempts, config.timeout_s,
@@ -116,6 +117,7 @@ class Gateway:
 
     def _greeter(self, service: Service) -> Callable[[], Greeting]:
         config, turns = self._config, self._turns
+        alive = self._alive[service.route.port] = Alive()
         grpc, rest = GrpcFront(service, self._loop), RestFront(service, self._loop)
         limits1 = Http1Limits(body_bytes=config.message_limit_bytes, answer_s=config.timeout_s)
         limits2 = Http2Limits(config.message_limit_bytes, grpc_too_large(config.message_limit_bytes))
@@ -123,7 +125,7 @@ class Gateway:
         return lambda: Greeting(
             lambda: Http1Connection(rest, heads, limits1, turns, self._clock),
             lambda: Http2Connection(grpc, limits2, turns),
-            self._alive,
+            alive,
         )
 
     def _close(self, uid: str) -> None:
@@ -132,11 +134,16 @@ class Gateway:
         service.close()
 
     def _unlisten(self, port: int) -> None:
+        """Close a port and its connections, so that clients connect to what comes after it."""
         server, listening = self._servers.pop(port, None), self._sockets.pop(port, None)
         if server is not None:
             server.close()
         if listening is not None:
             listening.close()
+        alive = self._alive.pop(port, None)
+        if alive is not None:
+            self._leaving.append(alive)
+            alive.leave()
 
     # --- what it tells ---
 
@@ -152,7 +159,9 @@ class Gateway:
     # --- time, and the end ---
 
     def _tick(self, now: float) -> None:
-        self._alive.tick(now)
+        self._leaving = [each for each in self._leaving if len(each)]
+        for alive in [*self._alive.values(), *self._leaving]:
+            alive.tick(now)
         for service in self._services.values():
             service.tick(now)
 
@@ -164,7 +173,7 @@ class Gateway:
         for listening in self._sockets.values():
             listening.close()
         self._sockets.clear()
-        await self._alive.drain(seconds)
+        await asyncio.gather(*(alive.drain(seconds) for alive in [*self._alive.values(), *self._leaving]))
         self._clock.stop()
         for service in self._services.values():
             service.close()

@@ -99,9 +99,13 @@ class Alive:
             if tick is not None:
                 tick(now)
 
-    async def drain(self, seconds: float) -> None:
-        """Ask every connection to end its answers and close; give them this long."""
+    def leave(self) -> None:
+        """Ask every connection to end its answers and close."""
         for connection in list(self._connections):
             connection.leave()
+
+    async def drain(self, seconds: float) -> None:
+        """The same; give them this long."""
+        self.leave()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._none.wait(), seconds)
