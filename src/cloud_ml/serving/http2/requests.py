@@ -66,7 +66,7 @@ class Requests(Generic[H]):
         self.split = Split(OVERSIZED * limits.head_bytes)
         self.settled = False
         self._last = 0
-        self._cut_short: dict[int, None] = {}
+        self._cut_short: dict[int, bool] = {}  # whether the peer reset it
         self._leaving = False
 
     @property
@@ -179,9 +179,9 @@ class Requests(Generic[H]):
         """A second head on a stream: sections 5.1 and 8.1."""
         stream = self.streams.get(number)
         if stream is None:
-            if number in self._cut_short:
-                return
-            raise ConnectionFault(frames.PROTOCOL_ERROR, f"a head on stream {number}, which is over")
+            if not self._tolerated(number):
+                raise ConnectionFault(frames.PROTOCOL_ERROR, f"a head on stream {number}, which is over")
+            return
         if stream.asked:
             self._give_up(number, stream, frames.STREAM_CLOSED)
         elif not flags & frames.END_STREAM or malformed_regular(fields):
@@ -253,12 +253,22 @@ class Requests(Generic[H]):
             raise ConnectionFault(frames.PROTOCOL_ERROR, f"data on stream {number}, which was not opened")
         if stream is not None:
             self._give_up(number, stream, frames.STREAM_CLOSED)
-        elif number not in self._cut_short:
+        elif not self._tolerated(number):
             raise ConnectionFault(frames.STREAM_CLOSED, f"data on stream {number}, which is over")
 
-    def _cut(self, number: int) -> None:
-        """Pass over what still comes on a stream."""
-        self._cut_short[number] = None
+    def _tolerated(self, number: int) -> bool:
+        """Whether what comes on a stream that is over costs at most the rest of its answer: section 5.1."""
+        by_peer = self._cut_short.get(number, False)
+        if by_peer or self._outgoing.drop(number):
+            self._patience.free()
+            self._outgoing.send(frames.reset(number, frames.STREAM_CLOSED))
+            self._close_if_done()
+            return True
+        return number in self._cut_short
+
+    def _cut(self, number: int, *, by_peer: bool = False) -> None:
+        """Pass over what still comes on a stream; from a peer that reset it itself nothing may come."""
+        self._cut_short[number] = by_peer
         if len(self._cut_short) > CUT_SHORT_KEPT:
             del self._cut_short[next(iter(self._cut_short))]
 
@@ -360,6 +370,7 @@ class Requests(Generic[H]):
         stream = self.streams.get(number)
         if stream is not None:
             self._forget(number, stream)
+            self._cut(number, by_peer=True)
         if self._outgoing.drop(number) or stream is not None:
             self._patience.free()
             self._close_if_done()
