@@ -69,6 +69,11 @@ async def test_buckets(served: Served) -> None:
     assert (await send(served.member, "PUT", "/others")).status == 409
 
 
+async def test_an_upload_whose_key_was_rewritten_away_is_refused(served: Served) -> None:
+    refused = await send(served.member, "PUT", "/cloudml/", b"content of the key '.'")
+    assert (refused.status, refused.json()["field"]) == (400, "body")
+
+
 async def test_listings_are_pages(served: Served) -> None:
     for name in ("a/1", "a/2", "b"):
         await put(served, f"/cloudml/{name}")

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from cloud_ml.api import documents
 from cloud_ml.api.fds import shapes
 from cloud_ml.api.fds.asked import Asked
-from cloud_ml.errors import NotFound
+from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.storage import Bucket
 
@@ -33,8 +33,18 @@ async def describe(asked: Asked) -> Response:
 
 
 async def create(asked: Asked) -> Response:
-    """Make a bucket; one that the organisation has already is success."""
+    """Make a bucket; one that the organisation has already is success.
+
+    Raises:
+        InvalidRequest: There is a body. Libraries rewrite an upload to the key ``.`` to such a request.
+    """
     call = await asked.signed()
+    if call.body:
+        raise InvalidRequest(
+            f"{asked.bucket[:63]} is a bucket; an upload needs the key of an object",
+            field="body",
+            allowed="nothing, to make a bucket",
+        )
     made = await asked.here.offload(
         asked.here.storage.create_bucket,
         call.caller.organisation,
