@@ -13,7 +13,7 @@ from dataclasses import replace
 
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.transport import AsyncTransport
-from cloud_ml.errors import Conflict, NotFound, PreconditionFailed
+from cloud_ml.errors import Conflict, NotFound, PreconditionFailed, TransportError
 from cloud_ml.models import codec
 from cloud_ml.models.common import check_bucket, parse_object_uri, refuse
 from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
@@ -150,17 +150,16 @@ class AsyncObjects:
         """What stands under a key after an upload whose answer was lost.
 
         Raises:
-            Conflict: Something else stands there: another caller may have replaced what was stored.
+            TransportError: It is not there: the server may have died before it was placed, or another caller has
+                replaced or removed it since.
         """
         for attempt in range(1, _LOOKS + 1):
             with suppress(NotFound):  # an earlier try may be about to place the object
                 if await self.digest(uri) == sha256:
                     return replace(await self.head(uri), sha256=sha256)
             await self._transport.sleep(self._transport.retry.backoff(attempt, random.random()))  # noqa: S311
-        raise Conflict(
+        raise TransportError(
             f"{uri} was sent, but the answer was lost, and the object is another one now",
-            field="uri",
-            value=uri,
             hint="Another caller may have replaced or removed it. Look at it and send it again.",
         )
 

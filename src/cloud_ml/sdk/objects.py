@@ -12,7 +12,7 @@ from collections.abc import Generator
 from contextlib import closing, suppress
 from dataclasses import replace
 
-from cloud_ml.errors import Conflict, NotFound, PreconditionFailed
+from cloud_ml.errors import Conflict, NotFound, PreconditionFailed, TransportError
 from cloud_ml.models import codec
 from cloud_ml.models.common import check_bucket, parse_object_uri, refuse
 from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
@@ -148,17 +148,16 @@ class Objects:
         """What stands under a key after an upload whose answer was lost.
 
         Raises:
-            Conflict: Something else stands there: another caller may have replaced what was stored.
+            TransportError: It is not there: the server may have died before it was placed, or another caller has
+                replaced or removed it since.
         """
         for attempt in range(1, _LOOKS + 1):
             with suppress(NotFound):  # an earlier try may be about to place the object
                 if self.digest(uri) == sha256:
                     return replace(self.head(uri), sha256=sha256)
             self._transport.sleep(self._transport.retry.backoff(attempt, random.random()))  # noqa: S311
-        raise Conflict(
+        raise TransportError(
             f"{uri} was sent, but the answer was lost, and the object is another one now",
-            field="uri",
-            value=uri,
             hint="Another caller may have replaced or removed it. Look at it and send it again.",
         )
 
