@@ -8,7 +8,7 @@ from pathlib import Path
 
 from cloud_ml.bootstrap import find_uv
 from cloud_ml.doctor.findings import Area, Finding
-from cloud_ml.engines.local.network.finding import leftovers
+from cloud_ml.engines.local import cgroups, orphans
 from cloud_ml.engines.local.probe import in_force, probe
 from cloud_ml.errors import CloudMlError
 from cloud_ml.settings import Settings
@@ -27,11 +27,14 @@ def examine(settings: Settings) -> Iterator[Finding]:
         except CloudMlError as error:
             yield _AREA.problem("required", error.message, error.hint or "")
             return
+        if (hierarchy := cgroups.restore(dict(found.config.cgroups))) is not None:
+            hierarchy.remove()  # it was made to see whether it can be
         for fence, stands in in_force(found.config).items():
             yield _AREA.ok(fence.replace("_", " "), stands)
-        for gone in leftovers():
-            says = f"networks of a server are still there whose data folder is gone: {gone}"
-            yield _AREA.warning("left over", says, "the next start of any server on this machine takes them away")
+        for orphan in orphans.find(orphans.group_folders(dict(found.config.cgroups))):
+            says = f"a server whose data folder is gone has left {orphan}"
+            by_hand = f", or: {orphan.commands}" if orphan.commands else ""
+            yield _AREA.warning("left over", says, f"the next start of a server as root removes it{by_hand}")
         for sentence in found.missing:
             says, _, remedy = sentence.partition("; ")
             yield _AREA.warning("missing", says, remedy)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 import socket
@@ -17,6 +16,7 @@ from cloud_ml.engines.local import cgroups, init, landlock, sandbox, seccomp
 from cloud_ml.engines.local.config import LocalConfig, Zygotes
 from cloud_ml.engines.local.exposure import passable
 from cloud_ml.engines.local.network import NONE, TENANT, finding
+from cloud_ml.engines.local.owners import owner_of
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.common import memory_bytes
 from cloud_ml.settings import EngineSettings
@@ -73,10 +73,13 @@ def probe(
     first, why = init.find(root, bwrap) if bwrap else ("", "")
     _note(why, missing, required=False)
     seat = init.find_seat(root) if first else ""
-    instance = "cloudml-" + hashlib.sha256(str(root).encode()).hexdigest()[:12]
-    hierarchy, why = cgroups.find(instance) if settings.cgroups != "none" else (None, "limits are off: by setting")
+    owner = owner_of(str(root))
+    instance = f"cloudml-{owner.instance}"
+    hierarchy, why = (
+        cgroups.find(instance, owner=owner) if settings.cgroups != "none" else (None, "limits are off: by setting")
+    )
     _note(why, missing, required=settings.cgroups == "require")
-    network, why, lacking = finding.find(settings, instance.removeprefix("cloudml-"), sandboxed=bool(bwrap))
+    network, why, lacking = finding.find(settings, owner.instance, sandboxed=bool(bwrap))
     _note(why, missing, required=settings.network == TENANT)
     missing += lacking
     needed = (root, environments_home, Path(sys.base_prefix))

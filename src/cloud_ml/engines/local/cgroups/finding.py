@@ -11,24 +11,28 @@ from cloud_ml.engines.local.cgroups import files
 from cloud_ml.engines.local.cgroups.base import Hierarchy, Limits
 from cloud_ml.engines.local.cgroups.v1 import CONTROLLERS, HierarchyV1
 from cloud_ml.engines.local.cgroups.v2 import HierarchyV2
+from cloud_ml.engines.local.owners import Owner, write_attribute
 
 
-def find(instance: str, *, root: Path = Path("/sys/fs/cgroup"), own: str | None = None) -> tuple[Hierarchy | None, str]:
+def find(
+    instance: str, *, root: Path = Path("/sys/fs/cgroup"), own: str | None = None, owner: Owner | None = None
+) -> tuple[Hierarchy | None, str]:
     """The hierarchy in which this process may make groups, or ``None`` and the sentence that says why.
 
     Args:
         instance: Tells platform instances on one machine apart.
         root: Where control groups are mounted.
         own: The content of ``/proc/self/cgroup``.
+        owner: Whose the folders are, to be noted at them.
     """
     lines = (own if own is not None else Path("/proc/self/cgroup").read_text("ascii")).splitlines()
     entries = [line.split(":", 2) for line in lines if line.count(":") >= 2]
     places = {name: path for _, controllers, path in entries for name in controllers.split(",")}
     try:
         if "memory" in places:
-            return _find_v1(instance, root, places), ""
+            return _marked(_find_v1(instance, root, places), owner), ""
         if (root / "cgroup.controllers").exists():
-            return _find_v2(instance, root, places.get("", "/")), ""
+            return _marked(_find_v2(instance, root, places.get("", "/")), owner), ""
     except OSError as error:
         return None, _no_limits(error)
     return None, "control groups are not mounted, so limits are not enforced; mount cgroup2 on /sys/fs/cgroup"
@@ -89,6 +93,14 @@ def _probed(hierarchy: Hierarchy) -> Hierarchy:
         probe.limit(Limits(memory_bytes=64 * 2**20, processes=16))
     finally:
         probe.remove()
+    return hierarchy
+
+
+def _marked(hierarchy: Hierarchy, owner: Owner | None) -> Hierarchy:
+    if owner is not None:
+        for name, folder in hierarchy.description().items():
+            if name != "version":
+                write_attribute(Path(folder), owner)
     return hierarchy
 
 

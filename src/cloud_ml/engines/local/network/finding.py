@@ -10,12 +10,11 @@ import subprocess
 import threading
 from collections.abc import Iterable
 from ipaddress import IPv4Address, IPv4Network
-from pathlib import Path
 from urllib.parse import urlsplit
 
 from cloud_ml.engines.local import linux
 from cloud_ml.engines.local.config import Network
-from cloud_ml.engines.local.network import HOST, TENANT, firewall, machine, netlink, pins, ranges, resolvers, rules
+from cloud_ml.engines.local.network import HOST, TENANT, firewall, machine, netlink, ranges, resolvers, rules
 from cloud_ml.environments import pipconfig
 from cloud_ml.environments.pipconfig import PipConfig
 from cloud_ml.settings import EngineSettings
@@ -147,9 +146,3 @@ def drops_forwarded() -> str:
         if match[2] == "drop":
             return table
     return ""
-
-
-def leftovers(home: Path = pins.HOME) -> list[str]:
-    """Folders of engines that are gone, whose networks are still there."""
-    found = pins.Pins("", home).others()
-    return [one.root for one in found if not Path(one.root or "/").is_dir()]

@@ -30,6 +30,21 @@ def nft(arguments: Sequence[str], text: str = "", *, check: bool = True) -> bool
     return not ran.returncode
 
 
+def listed(arguments: Sequence[str]) -> str:
+    """What the firewall's program lists, without what is in sets.
+
+    Raises:
+        OSError: There is no such program, or it fails.
+    """
+    try:
+        ran = subprocess.run(  # noqa: S603 - names that it has listed itself
+            ["nft", "--terse", "list", *arguments], capture_output=True, timeout=_LIMIT_S, check=True,  # noqa: S607
+        )  # fmt: skip
+    except subprocess.SubprocessError as error:
+        raise OSError(str(error)) from error
+    return ran.stdout.decode(errors="replace")
+
+
 def news() -> socket.socket:
     """Readable when somebody has changed the firewall.
 

@@ -14,6 +14,7 @@ _REQUEST, _ACK, _DUMP, _CREATE, _EXCLUSIVE = 0x1, 0x4, 0x300, 0x400, 0x200
 _ERROR, _DONE = 2, 3
 _HEADER, _LINK, _ADDRESS, _ROUTE = struct.Struct("=IHHII"), struct.Struct("=BxHiII"), struct.Struct("=BBBBi"), "=8BI"
 _IFLA_IFNAME, _IFLA_MTU, _IFLA_LINKINFO, _IFLA_NET_NS_FD = 3, 4, 18, 28
+_IFLA_IFALIAS, _ALIAS_BYTES = 20, 255
 _INFO_KIND, _INFO_DATA, _VETH_PEER = 1, 2, 1
 _IFA_ADDRESS, _IFA_LOCAL = 1, 2
 _RTA_DESTINATION, _RTA_DEVICE, _RTA_GATEWAY = 1, 4, 5
@@ -54,6 +55,13 @@ def remove(name: str) -> None:
 def set_up(name: str) -> None:
     """Switch an interface on."""
     _ask(_NEWLINK, _LINK.pack(0, 0, socket.if_nametoindex(name), _UP, _UP))
+
+
+def set_alias(name: str, alias: str) -> None:
+    """Note a text beside an interface; one that is too long for the kernel is left out."""
+    if len(alias.encode()) <= _ALIAS_BYTES:
+        body = _LINK.pack(0, 0, socket.if_nametoindex(name), 0, 0)
+        _ask(_NEWLINK, body + _attribute(_IFLA_IFALIAS, alias.encode()))
 
 
 def give_address(name: str, address: IPv4Address, peer: IPv4Address) -> None:

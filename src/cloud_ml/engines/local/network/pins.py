@@ -15,9 +15,10 @@ from ipaddress import IPv4Network
 from pathlib import Path
 
 from cloud_ml.engines.local import linux
+from cloud_ml.engines.local.owners import Owner, owner_of
 
 HOME = Path("/run/cloudml-networks")
-_RANGE, _ROOT, _SLOT, _READY = "range", "root", "slot-", ".ready"
+_RANGE, _ROOT, _MOUNTS, _SLOT, _READY = "range", "root", "mounts", "slot-", ".ready"
 _LOCK, _OPENED = ".lock", ".opened"
 _PROC = Path("/proc")
 
@@ -38,12 +39,21 @@ class Pins:
     def create(self, root: str) -> None:
         """Make the folder; ``root`` is the engine's, for whoever finds the folder later."""
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        (self.folder / _MOUNTS).write_text(str(owner_of(root).mounts))
         (self.folder / _ROOT).write_text(root)
 
     @property
     def root(self) -> str:
         """The folder of the engine that these belong to."""
         return _read(self.folder / _ROOT)
+
+    @property
+    def owner(self) -> Owner | None:
+        """Whose these are; ``None`` where nobody has said."""
+        root, mounts = self.root, _read(self.folder / _MOUNTS)
+        if not root:
+            return None
+        return Owner(root, int(mounts)) if mounts.isdigit() else owner_of(root)
 
     @property
     def addresses(self) -> IPv4Network | None:

@@ -8,19 +8,21 @@ other, and lends them the machine's address on the way out.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
 
 from cloud_ml.engines.local.network.ranges import DENIED, Line, merged
+from cloud_ml.engines.local.owners import LINK_PREFIX
 from cloud_ml.settings.reachable import Reachable
 
-PREFIX = "cml"
-"""Of interfaces of every server on this machine."""
+PREFIX = LINK_PREFIX
 OUTSIDE = "eth0"
 """What a job sees beside its loopback."""
 _REFUSE = "reject with icmp admin-prohibited"
 _NAMES = 53
+_COMMENT = re.compile(r"[\w ./,:=+@%~-]{1,127}", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -74,7 +76,9 @@ def inside(policy: Policy, line: Line, own: Sequence[IPv4Address]) -> str:
     ])  # fmt: skip
 
 
-def outside(name: str, interfaces: str, addresses: IPv4Network, policy: Policy, opened: Iterable[str]) -> str:
+def outside(
+    name: str, interfaces: str, addresses: IPv4Network, policy: Policy, opened: Iterable[str], *, comment: str = ""
+) -> str:
     """The machine's table.
 
     Args:
@@ -83,10 +87,14 @@ def outside(name: str, interfaces: str, addresses: IPv4Network, policy: Policy, 
         addresses: All of its organisations'.
         policy: What jobs may reach.
         opened: Interfaces that forward because a server of ours asked for it: for jobs, and for nobody else.
+        comment: Says whose the table is. The firewall's language has no way to write every text; one that it cannot
+            write is left out, and so is one that is too long for it.
     """
     ours, anybody = f'"{interfaces}*"', f'"{PREFIX}*"'
     devices = _listed(f'"{device}"' for device in sorted(opened))
+    told = [f'comment "{comment}"'] if _COMMENT.fullmatch(comment) else []
     return _table(name, [
+        *told,
         _set("allowed", policy.whole),
         _set("denied", merged(DENIED)),
         "set connected { type ipv4_addr; size 65535; flags dynamic; }",

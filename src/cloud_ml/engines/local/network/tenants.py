@@ -18,6 +18,7 @@ from cloud_ml.engines.local import linux
 from cloud_ml.engines.local.config import LocalConfig, Network
 from cloud_ml.engines.local.network import firewall, machine, netlink, pins, ranges, resolvers, rules
 from cloud_ml.engines.local.network.pins import Pins
+from cloud_ml.engines.local.owners import owner_of, owner_of_link
 from cloud_ml.settings import reachable
 
 _LEAST_MTU = 1280
@@ -35,6 +36,7 @@ class Networks:
     def __init__(self, config: LocalConfig, home: Path = pins.HOME) -> None:
         self._network: Network = config.network
         self._root = config.root
+        self._owner = owner_of(config.root)
         self.resolv = config.etc / "resolv.conf"
         self.pins = Pins(self._network.instance, home)
         self._table = f"cloudml-{self._network.instance}"
@@ -52,9 +54,6 @@ class Networks:
             OSError: What is needed is not permitted, or there are no addresses.
         """
         with self.pins.alone():
-            for other in self.pins.others():
-                if not Path(other.root or "/").is_dir():
-                    clear(other)
             self.pins.create(self._root)
             try:
                 self.pins.addresses = self._choose_range()
@@ -170,6 +169,8 @@ class Networks:
                 netlink.set_up(rules.OUTSIDE)
 
             machine.in_child(make)
+            with contextlib.suppress(OSError):  # it says whose the link is, no more
+                netlink.set_alias(name, self._owner.mark)
             for setting, value in _HOST_SIDE.items():
                 machine.write_sysctl(f"ipv4/conf/{name}/{setting}", value, needed=setting == "forwarding")
             machine.write_sysctl(f"ipv6/conf/{name}/disable_ipv6", 1, needed=False)
@@ -246,9 +247,13 @@ class Networks:
 
     def _outside(self) -> None:
         addresses = self._addresses()
-        firewall.nft(
-            ["-f", "-"], rules.outside(self._table, self._interfaces, addresses, self._policy, self.pins.opened())
-        )
+
+        def text(comment: str) -> str:
+            opened = self.pins.opened()
+            return rules.outside(self._table, self._interfaces, addresses, self._policy, opened, comment=comment)
+
+        if not firewall.nft(["-f", "-"], text(self._owner.mark), check=False):
+            firewall.nft(["-f", "-"], text(""))  # an older program knows no comments of tables
 
     def _addresses(self) -> IPv4Network:
         addresses = self.pins.addresses
@@ -290,7 +295,8 @@ def clear(kept: Pins) -> None:
     """Take away everything of a server, which must not run any more."""
     prefix = f"{rules.PREFIX}{kept.instance[:5]}-"
     for _, name in socket.if_nameindex():
-        if name.startswith(prefix):
+        owner = owner_of_link(name)
+        if name.startswith(prefix) and (owner is None or owner.instance == kept.instance):
             with contextlib.suppress(OSError):
                 netlink.remove(name)
     for device in kept.release():

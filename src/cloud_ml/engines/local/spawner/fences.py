@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 
+from cloud_ml.engines.local import orphans
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.network import TENANT
 from cloud_ml.engines.local.network.tenants import Networks
@@ -67,7 +68,14 @@ def noted() -> Iterator[None]:
 
 
 def start(config: LocalConfig) -> Networks | None:
-    """What the configuration asks for; ends the process where that cannot be had."""
+    """What the configuration asks for; ends the process where that cannot be had.
+
+    What servers left whose folders are gone is removed first: it costs every packet, and takes addresses.
+    """
+    if os.geteuid() == 0:
+        with noted():
+            for orphan in orphans.remove(orphans.group_folders(dict(config.cgroups))):
+                print(f"cloudml: removed what a server that is gone has left: {orphan}", file=sys.stderr)  # noqa: T201
     networks = Networks(config)
     if config.network.fence != TENANT:
         if os.geteuid() == 0 and networks.pins.folder.exists():  # of before the setting was changed

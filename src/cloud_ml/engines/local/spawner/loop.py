@@ -70,6 +70,12 @@ class Spawner:
         clear(Path(self._config.root))
         rehearse(self._config)
         gc.freeze()  # what is there now stays shared with the children
+        try:
+            self._serve()
+        finally:  # also where its folder was deleted under it: what it made of the machine goes
+            self._leave()
+
+    def _serve(self) -> None:
         while not self._retired:
             busy = self._pool is not None and self._pool.tidy()
             ready = self._selector.select(0.0 if busy else self._pause())
@@ -80,7 +86,6 @@ class Spawner:
             self._crew.bury()
             if not ready and not busy:
                 self._rest()
-        self._leave()
 
     def _pause(self) -> float:
         if self._pool is not None and self._pool.waiting:
