@@ -4,6 +4,8 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from cloud_ml.serving.errors import BadRequest
+from cloud_ml.serving.versions.batching_parameters import parse_batching_parameters
 from cloud_ml.serving.versions.keeper import Rules
 from cloud_ml.serving.versions.wanted import ModelConfig
 
@@ -57,6 +59,15 @@ def add_life(parser: argparse.ArgumentParser) -> None:
         "--enable_model_warmup", type=_truth, default=True, metavar="true|false",
         help="run requests before a version answers (true)",
     )  # fmt: skip
+    together = parser.add_argument_group("batching")
+    together.add_argument(
+        "--enable_batching", type=_truth, nargs="?", const=True, default=None, metavar="true|false",
+        help="run calls of several clients together: true for every model, false for none; "
+        "default: models whose rows are known to be independent of each other",
+    )  # fmt: skip
+    together.add_argument(
+        "--batching_parameters_file", type=Path, help="sizes of batches: a BatchingParameters as text"
+    )
     parser.add_argument("--ssl_config_file", type=Path, help="TLS on every port: an SSLConfig as text")
 
 
@@ -81,10 +92,28 @@ def life_of(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[s
         "config_file": told.model_config_file,
         "config_poll_s": told.model_config_file_poll_wait_seconds,
         "rules": rules,
+        "batching": told.enable_batching,
+        **_batching_parameters(parser, told),
         "warm_up": told.enable_model_warmup,
         "allow_model_control": told.allow_model_control,
         "tls_file": told.ssl_config_file,
     }
+
+
+def _batching_parameters(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[str, Any]:
+    """What the file says, as fields of ``Settings``; as in TensorFlow Serving, the file needs the flag."""
+    file: Path | None = told.batching_parameters_file
+    if file is None:
+        return {}
+    if not told.enable_batching:
+        parser.error("--batching_parameters_file needs --enable_batching=true")
+    try:
+        parameters = parse_batching_parameters(file.read_text("utf-8"))
+    except (OSError, UnicodeDecodeError) as error:
+        parser.error(f"--batching_parameters_file cannot be read: {error}")
+    except BadRequest as error:
+        parser.error(f"{file}: {error.message}")
+    return {"policy": parameters.policy, "threads": parameters.threads}
 
 
 def _seconds(text: str) -> float:

@@ -1,10 +1,12 @@
 """A version of a model that answers."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from cloud_ml.serving.batching import Batcher, Request, Workshop
-from cloud_ml.serving.errors import BadRequest, ModelNotFound
-from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Model
+from cloud_ml.serving.errors import BadRequest, ModelNotFound, ServingError
+from cloud_ml.serving.independence.evidence import BatchingDecision
+from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, Model
 from cloud_ml.serving.signatures import Shape, Signature
 from cloud_ml.serving.tallies import Tally
 
@@ -19,12 +21,14 @@ class LoadedVersion:
         self.max_batch_rows = workshop.policy.max_batch_rows
         self.platform = platform
         self._queue = workshop.queue()
+        self._workshop = workshop
         self._batchers = {each.name: Batcher(model, each, workshop, self._queue) for each in model.signatures.values()}
+        self._unbatched: dict[str, Batcher] = {}
 
     @property
     def idle(self) -> bool:
         """Whether no request waits or runs."""
-        return all(batcher.idle for batcher in self._batchers.values())
+        return all(batcher.idle for batcher in (*self._batchers.values(), *self._unbatched.values()))
 
     def signature(self, name: str) -> Signature:
         """The signature of this name; an empty name is the default one.
@@ -45,27 +49,66 @@ class LoadedVersion:
 
     def waiting(self, name: str) -> int:
         """How many requests wait for the signature of this name."""
-        return self._batchers[name].waiting
+        alone = self._unbatched.get(name)
+        return self._batchers[name].waiting + (alone.waiting if alone is not None else 0)
+
+    def arrange(self, signature: Signature, shapes: Sequence[Shape]) -> "Arrangement":
+        """How a request with inputs of these shapes runs.
+
+        Inputs with different numbers of rows are for the model alone to judge: such a request runs by itself.
+        """
+        if signature.batched and any(shape[0] != shapes[0][0] for shape in shapes):
+            signature = signature.decided(_UNEQUAL)
+        return Arrangement(signature, *rows_and_tails(signature, shapes))
 
     def batcher(self, signature: Signature) -> Batcher:
-        """The queue in front of a signature."""
-        return self._batchers[signature.name]
+        """The queue in front of a signature, which may be one that ``arrange`` changed."""
+        usual = self._batchers[signature.name]
+        if signature.batched or not self.model.signatures[signature.name].batched:
+            return usual
+        alone = self._unbatched.get(signature.name)
+        if alone is None:
+            alone = Batcher(_JudgesRows(self.model), signature, self._workshop, self._queue)
+            alone.tally = usual.tally
+            self._unbatched[signature.name] = alone
+        return alone
 
     def submit(self, signature: Signature, request: Request, tails: tuple[Shape, ...]) -> None:
         """Run a request: see ``Batcher.submit``."""
-        self._batchers[signature.name].submit(request, tails)
+        self.batcher(signature).submit(request, tails)
+
+
+class _JudgesRows:
+    """A model that is asked with inputs of different numbers of rows, which the caller may not have meant."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self.signatures = model.signatures
+        self.close = model.close
+
+    def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
+        try:
+            return self._model.predict(signature, inputs)
+        except Exception as error:
+            rows = ", ".join(f"{spec.name!r} {len(each)}" for spec, each in zip(signature.inputs, inputs, strict=True))
+            told = error.message if isinstance(error, ServingError) else f"{type(error).__name__}: {error}"
+            refused = f"inputs differ in their number of rows ({rows}), and the model refuses that"
+            raise BadRequest(f"{refused}: {told}"[:2000]) from error
+
+
+class Arrangement(NamedTuple):
+    """How a request runs: as a call of which signature, with how many rows, of which shapes without them."""
+
+    signature: Signature
+    rows: int
+    tails: tuple[Shape, ...]
+
+
+_UNEQUAL = BatchingDecision(False, "request", "inputs of the request have different numbers of rows")
 
 
 def rows_and_tails(signature: Signature, shapes: Sequence[Shape]) -> tuple[int, tuple[Shape, ...]]:
-    """How many rows a request has, and its shapes without them; 1 and whole shapes where rows do not go together.
-
-    Raises:
-        BadRequest: where the inputs differ in rows.
-    """
+    """How many rows a request has, and its shapes without them; 1 and whole shapes where rows do not go together."""
     if not signature.batched:
         return 1, tuple(shapes)
-    rows = shapes[0][0]
-    if any(shape[0] != rows for shape in shapes):
-        told = ", ".join(f"{spec.name!r} {shape[0]}" for spec, shape in zip(signature.inputs, shapes, strict=True))
-        raise BadRequest(f"inputs differ in their number of rows: {told}: {signature}")
-    return rows, tuple(shape[1:] for shape in shapes)
+    return shapes[0][0], tuple(shape[1:] for shape in shapes)

@@ -52,7 +52,7 @@ class ModelServer:
         tls = tls_context(settings.tls_file) if settings.tls_file is not None else None
         turns, clock = Turns(loop), Clock(loop)
         with Aside(settings.threads) as aside:
-            life = Life(settings, self.table, Workshop(loop, turns, aside))
+            life = Life(settings, self.table, Workshop(loop, turns, aside, settings.policy))
             await self._unless(leave, life.start())
             methods = all_methods(
                 self.table, life.keeper,

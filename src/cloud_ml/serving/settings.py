@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cloud_ml.serving.batching import Policy
 from cloud_ml.serving.runtimes.base import LoadOptions
 from cloud_ml.serving.versions.keeper import Rules
 from cloud_ml.serving.versions.wanted import ModelConfig
@@ -14,7 +15,8 @@ class Settings:
     """Models by name, or a file that tells them; where to listen; bounds in bytes and seconds.
 
     ``allow_model_control`` lets callers change what is served; ``tls_file`` has keys and certificates for all ports.
-    With a ``unix_socket`` the server listens there and on no port.
+    With a ``unix_socket`` the server listens there and on no port. ``batching`` says whether calls of several clients
+    run together; None leaves that to what is known of each model. ``policy`` says how many.
     """
 
     models: Mapping[str, ModelConfig] = field(default_factory=dict)
@@ -32,4 +34,6 @@ class Settings:
     threads: int = 2
     max_message_bytes: int = 64 << 20
     loading: LoadOptions = field(default_factory=LoadOptions)
+    batching: bool | None = None
+    policy: Policy = field(default_factory=Policy)
     drain_s: float = 10.0

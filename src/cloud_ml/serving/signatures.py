@@ -2,10 +2,11 @@
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cloud_ml.serving.dtypes import DType
 from cloud_ml.serving.errors import BadRequest
+from cloud_ml.serving.independence.evidence import BatchingDecision
 
 PREDICT = "tensorflow/serving/predict"
 CLASSIFY = "tensorflow/serving/classify"
@@ -44,19 +45,30 @@ class TensorSpec:
 class Signature:
     """A way to call a model: its inputs and outputs, in the order in which a runtime takes and gives them.
 
-    ``batched`` is true where the first dimension of every input and output is open, so that rows of several
-    callers can go through together: row *i* of each output then belongs to row *i* of the inputs.
+    ``batched`` is true where rows of several callers go through together: row *i* of each output then belongs to
+    row *i* of the inputs. The first dimension of every input and output must be open for that, and ``batching``, what
+    was decided for the model, must allow it. Without a decision an open first dimension is enough.
     """
 
     name: str
     inputs: tuple[TensorSpec, ...]
     outputs: tuple[TensorSpec, ...]
     method: str = PREDICT
+    batching: BatchingDecision | None = field(default=None, compare=False, repr=False)
     batched: bool = field(init=False)
 
     def __post_init__(self) -> None:
-        tensors = (*self.inputs, *self.outputs)
-        object.__setattr__(self, "batched", bool(self.inputs) and all(t.shape and t.shape[0] == -1 for t in tensors))
+        allowed = self.batching is None or self.batching.enabled
+        object.__setattr__(self, "batched", allowed and self.has_rows)
+
+    @property
+    def has_rows(self) -> bool:
+        """Whether the first dimension of every input and output is open."""
+        return bool(self.inputs) and all(t.shape and t.shape[0] == -1 for t in (*self.inputs, *self.outputs))
+
+    def decided(self, batching: BatchingDecision) -> "Signature":
+        """The same signature with what was decided for it."""
+        return replace(self, batching=batching)
 
     def __str__(self) -> str:
         given, back = ("; ".join(str(spec) for spec in side) for side in (self.inputs, self.outputs))

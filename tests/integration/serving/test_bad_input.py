@@ -60,7 +60,7 @@ GRPC = {
     "no rank": (PREDICT, predicting(lambda x: setattr(x.tensor_shape, "unknown_rank", True))),
     "a type nobody knows": (PREDICT, predicting(lambda x: setattr(x, "dtype", 99))),
     "another type": (PREDICT, tensor_request("linear", "x", [1], "int64")),
-    "no values": (PREDICT, predicting(lambda x: x.ClearField("tensor_content"))),
+    "values of another type": (PREDICT, predicting(lambda x: (x.ClearField("tensor_content"), x.int_val.append(1)))),
     "one input too many": (PREDICT, predict_request(x=[1.0], z=[1.0])),
     "raw bytes that end early": (INFER, inferring(lambda made: made.raw_input_contents.__setitem__(0, b"1234567"))),
     "raw bytes of nothing": (INFER, inferring(lambda made: made.raw_input_contents.append(b"1234"))),

@@ -180,7 +180,6 @@ def test_flat_and_nested_lists_mean_the_same(echo: Running) -> None:
         ({"f": {"data": [[1], [2, 3]]}}, 400, "ragged"),
         ({"f": {"data": ["a", "b"]}}, 400, "a string 'a'"),
         ({"f": {"data": 1}}, 400, "no list of data"),
-        ({"f": {"shape": [2, 2], "data": [1, 2, 3, 4]}}, 400, "differ in their number of rows"),
         ({"f": {"parameters": {"binary_data_size": 8}}}, 400, "0 bytes are left"),
         ({"f": {"parameters": 1}}, 400, "'parameters' is no object"),
         ({"f": {"parameters": {"shared_memory_region": "r"}}}, 501, "'shared_memory_region' of input 'f'"),
@@ -206,6 +205,13 @@ def test_what_is_wrong_is_told(
     told = ask(echo, "POST", INFER, (made + " " * (length or 0)).encode())
     assert told[0] == status
     assert words in told[1]["error"]
+
+
+def test_inputs_of_different_numbers_of_rows_are_for_the_model_to_judge(echo: Running) -> None:
+    status, told = ask(echo, "POST", INFER, body(f={"shape": [3, 2], "data": [1, 2, 3, 4, 5, 6]}))
+    assert status == 200
+    assert [each["shape"] for each in told["outputs"]] == [[3, 2], *[[1, 2]] * 4]
+    assert told["outputs"][0]["data"] == [1, 2, 3, 4, 5, 6]
 
 
 def test_bytes_that_do_not_fit_their_document(echo: Running) -> None:

@@ -57,7 +57,7 @@ def test_metadata_tells_the_signature(linear: Running) -> None:
         assert [dim.size for dim in signature.inputs["x"].tensor_shape.dim] == [-1]
         assert (told.model_spec.version.value, signature.outputs["y"].dtype) == (1, 1)
         asked.metadata_field[0] = "other"
-        with pytest.raises(grpc.RpcError, match="'signature_def' can be asked for"):
+        with pytest.raises(grpc.RpcError, match="'signature_def' and 'batching' can be asked for"):
             call(channel, path, asked, SERVING + "GetModelMetadataResponse")
 
 

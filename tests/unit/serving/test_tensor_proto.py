@@ -56,7 +56,8 @@ def of(number: int, shape: list[int], **fields: object) -> object:
         (of(1, [-1], float_val=[1]), "sizes are 0 or more"),
         (of(1, [1 << 40], float_val=[1]), "larger than"),
         (of(1, [1 << 62, 1 << 62], float_val=[1]), "larger than"),
-        (of(1, [2]), "0 values"),
+        (of(1, [2], double_val=[1, 2]), "has values in double_val, not in float_val"),
+        (of(1, [1 << 20]), "0 values"),
         (of(1, [2], float_val=[1, 2, 3]), "3 values"),
         (of(1, [2], tensor_content=b"1234567"), "7 bytes of tensor_content; shape [2] of float32 takes 8"),
         (of(7, [1], tensor_content=b"a"), "string_val"),
@@ -75,6 +76,13 @@ def test_parts_that_do_not_go_together_are_refused(proto: object, words: str) ->
 
 def test_a_short_list_is_filled_with_its_last_value() -> None:
     assert tensor_proto.decode("x", of(1, [2, 2], float_val=[1, 2])).tolist() == [[1, 2], [2, 2]]
+
+
+@pytest.mark.parametrize("dtype", dtypes.ALL, ids=str)
+def test_a_shape_without_values_is_zeros(dtype: dtypes.DType) -> None:
+    made = tensor_proto.decode("x", of(dtype.number, [2, 2]))
+    assert made.dtype == dtype.numpy
+    assert made.tolist() == [[b"" if dtype is dtypes.STRING else 0] * 2] * 2
 
 
 def test_a_bool_is_true_or_false_whatever_its_byte() -> None:

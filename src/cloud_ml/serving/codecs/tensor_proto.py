@@ -64,7 +64,8 @@ def arrays_of(signature: Signature, protos: Mapping[str, Any]) -> list[Array]:
 def decode(name: str, proto: Any) -> Array:
     """The array of a message; ``name`` is for what is said of it.
 
-    As in TensorFlow, a list that is shorter than the tensor is filled up with its last value.
+    As in TensorFlow, a list that is shorter than the tensor is filled up with its last value, and one without values
+    with zeros or empty strings. Values in the list of another type are refused, though TensorFlow passes over them.
 
     Raises:
         BadRequest: where the parts of the message do not go together.
@@ -78,14 +79,23 @@ def decode(name: str, proto: Any) -> Array:
     values = getattr(proto, dtype.field)
     flat = _values(name, dtype, values)
     if flat.size != count:
-        if flat.size > count or not flat.size:
+        if flat.size > count:
             raise BadRequest(f"input {name!r} has {flat.size} values for shape {list(shape)}")
         if count * max(dtype.size, 1) > FILLED:
             told = f"input {name!r} has {flat.size} values for shape {list(shape)}"
             raise BadRequest(f"{told}; a list is filled up with its last value to {FILLED} bytes at most")
-        flat = np.concatenate([flat, np.broadcast_to(flat[-1:], (count - flat.size,))])
+        last = flat[-1:] if flat.size else _nothing(name, dtype, proto)
+        flat = np.concatenate([flat, np.broadcast_to(last, (count - flat.size,))])
     made: Array = flat.reshape(shape)
     return made
+
+
+def _nothing(name: str, dtype: DType, proto: Any) -> Array:
+    """What stands for values that a message does not have."""
+    for field in _FIELD_NUMBERS:
+        if field != dtype.field and getattr(proto, field):
+            raise BadRequest(f"input {name!r} is {dtype} and has values in {field}, not in {dtype.field}")
+    return np.array([b""], object) if dtype is dtypes.STRING else np.zeros(1, dtype.numpy)
 
 
 def _content(name: str, dtype: DType, shape: Shape, count: int, content: bytes) -> Array:

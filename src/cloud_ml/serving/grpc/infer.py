@@ -8,7 +8,7 @@ from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.grpc.calls import MessageCall
 from cloud_ml.serving.grpc.messages import parsed
 from cloud_ml.serving.http2.stream import Received
-from cloud_ml.serving.loaded import LoadedVersion, rows_and_tails
+from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.signatures import Shape, Signature
 from cloud_ml.serving.table import ModelTable
 
@@ -85,7 +85,7 @@ class Infer:
         signature = version.signature(asked.parameters["signature_name"].string_param if named else "")
         wanted = signature.wanted([output.name for output in asked.outputs])
         arrays = arrays_of(signature, asked)
-        rows, tails = rows_and_tails(signature, [array.shape for array in arrays])
+        signature, rows, tails = version.arrange(signature, [array.shape for array in arrays])
         answer = InferAnswer(signature, wanted, version.name, version.number, raw=bool(asked.raw_input_contents))
         plan = InferPlan(version, signature, rows, tails, answer)
         spans = infer_spans(body, 5, signature, asked)

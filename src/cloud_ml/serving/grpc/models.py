@@ -6,13 +6,14 @@ from cloud_ml.serving.errors import BadRequest, ModelNotFound, NotNow, ServingEr
 from cloud_ml.serving.grpc.calls import GrpcCall
 from cloud_ml.serving.grpc.messages import Handler, reply
 from cloud_ml.serving.grpc.prediction import find, spec_of
+from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.signatures import TensorSpec
 from cloud_ml.serving.table import ModelTable
 from cloud_ml.serving.versions.keeper import Keeper
 from cloud_ml.serving.versions.wanted import from_message
 
-_SIGNATURE_DEF = "signature_def"
+_SIGNATURE_DEF, _BATCHING = "signature_def", "batching"
 
 
 class Models:
@@ -40,19 +41,16 @@ class Models:
         if not asked.metadata_field:
             raise BadRequest(f"metadata_field is empty; {_SIGNATURE_DEF!r} can be asked for")
         for field in asked.metadata_field:
-            if field != _SIGNATURE_DEF:
-                raise BadRequest(f"metadata_field is {field!r}; {_SIGNATURE_DEF!r} can be asked for")
+            if field not in (_SIGNATURE_DEF, _BATCHING):
+                known = f"{_SIGNATURE_DEF!r} and {_BATCHING!r}"
+                raise BadRequest(f"metadata_field is {field!r}; {known} can be asked for")
         version = find(self._table, asked.model_spec)
-        signatures = message("tensorflow.serving.SignatureDefMap")()
-        for signature in version.model.signatures.values():
-            told = signatures.signature_def[signature.name]
-            told.method_name = signature.method
-            for specs, infos in ((signature.inputs, told.inputs), (signature.outputs, told.outputs)):
-                for spec in specs:
-                    _describe(spec, infos[spec.name])
         made = message("tensorflow.serving.GetModelMetadataResponse")()
         made.model_spec.MergeFromString(spec_of(version))
-        made.metadata[_SIGNATURE_DEF].Pack(signatures, deterministic=True)
+        if _SIGNATURE_DEF in asked.metadata_field:
+            made.metadata[_SIGNATURE_DEF].Pack(_signatures(version), deterministic=True)
+        if _BATCHING in asked.metadata_field:
+            made.metadata[_BATCHING].Pack(_decisions(version), deterministic=True)
         return made
 
     def _status(self, _call: GrpcCall, asked: Any) -> Any:
@@ -89,6 +87,32 @@ class Models:
                 reply(call, made)
 
         self._keeper.reload(wanted, done)
+
+
+def _signatures(version: LoadedVersion) -> Any:
+    signatures = message("tensorflow.serving.SignatureDefMap")()
+    for signature in version.model.signatures.values():
+        told = signatures.signature_def[signature.name]
+        told.method_name = signature.method
+        for specs, infos in ((signature.inputs, told.inputs), (signature.outputs, told.outputs)):
+            for spec in specs:
+                _describe(spec, infos[spec.name])
+    return signatures
+
+
+def _decisions(version: LoadedVersion) -> Any:
+    """Whether calls of each signature are batched, and why: an object for each signature."""
+    made = message("google.protobuf.Struct")()
+    for signature in version.model.signatures.values():
+        if signature.batching is None:
+            continue
+        fields = made.fields[signature.name].struct_value.fields
+        for key, value in signature.batching.details.items():
+            if isinstance(value, bool):
+                fields[key].bool_value = value
+            else:
+                fields[key].string_value = value
+    return made
 
 
 def _describe(spec: TensorSpec, info: Any) -> None:

@@ -53,7 +53,12 @@ class OpenInference:
     def _model(self, _call: GrpcCall, asked: Any) -> Any:
         version = find(self._table, asked.name, asked.version)
         ready = self._table.models[asked.name].versions
-        return _made("ModelMetadataResponse", **model_documents.model_metadata(version, ready))
+        document = model_documents.model_metadata(version, ready)
+        document["parameters"] = {
+            key: {"bool_param" if isinstance(value, bool) else "string_param": value}
+            for key, value in document["parameters"].items()
+        }
+        return _made("ModelMetadataResponse", **document)
 
     def _config(self, _call: GrpcCall, asked: Any) -> Any:
         version = find(self._table, asked.name, asked.version)

@@ -11,7 +11,7 @@ from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.grpc.calls import GrpcCall
 from cloud_ml.serving.grpc.messages import parsed
 from cloud_ml.serving.http2.stream import Received
-from cloud_ml.serving.loaded import LoadedVersion, rows_and_tails
+from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE
 from cloud_ml.serving.signatures import Shape, Signature
@@ -47,22 +47,23 @@ class PredictPlan:
 class Target:
     """What a request asks of which model, whatever its inputs are."""
 
-    __slots__ = ("answer", "names", "signature", "version")
+    __slots__ = ("answer", "names", "signature", "version", "wanted")
 
     def __init__(self, version: LoadedVersion, signature: Signature, wanted: tuple[int, ...]) -> None:
         self.names = [spec.name for spec in signature.inputs]
         self.version = version
         self.signature = signature
-        self.answer = PredictAnswer(signature, wanted, spec_of(version, signature))
+        self.wanted = wanted
+        self.answer = self._answer(signature)
+
+    def _answer(self, signature: Signature) -> PredictAnswer:
+        return PredictAnswer(signature, self.wanted, spec_of(self.version, signature))
 
     def plan(self, shapes: list[Shape]) -> PredictPlan:
-        """The plan for inputs of these shapes, in the order of the signature, which takes them.
-
-        Raises:
-            BadRequest: where the inputs differ in rows.
-        """
-        rows, tails = rows_and_tails(self.signature, shapes)
-        return PredictPlan(self.version, self.signature, rows, tails, self.answer)
+        """The plan for inputs of these shapes, in the order of the signature, which takes them."""
+        signature, rows, tails = self.version.arrange(self.signature, shapes)
+        answer = self.answer if signature is self.signature else self._answer(signature)
+        return PredictPlan(self.version, signature, rows, tails, answer)
 
     def plan_of(self, types: tuple[TensorType, ...]) -> PredictPlan | None:
         """The same for inputs of these types; None where the signature does not take them."""

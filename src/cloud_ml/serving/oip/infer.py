@@ -8,7 +8,7 @@ from cloud_ml.serving.batching import Outcome, Request
 from cloud_ml.serving.codecs import json_answers, raw_tensors
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.http1.calls import JSON, HttpCall
-from cloud_ml.serving.loaded import LoadedVersion, rows_and_tails
+from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.oip import requests
 from cloud_ml.serving.oip.requests import Wanted
 from cloud_ml.serving.runtimes.base import Array
@@ -75,7 +75,7 @@ class Infer:
         signature = version.signature(str(told.get("signature_name", "")))
         wanted = requests.outputs(signature, asked)
         shapes, tensors = requests.tensors(signature, asked)
-        rows, tails = rows_and_tails(signature, shapes)
+        signature, rows, tails = version.arrange(signature, shapes)
         patience = told.get("timeout")
         if type(patience) is int and patience > 0:
             call.within(patience / 1e6)

@@ -31,6 +31,17 @@ def model_metadata(version: LoadedVersion, ready: Iterable[int]) -> Document:
         "platform": version.platform,
         "inputs": [_tensor_metadata(spec) for spec in signature.inputs],
         "outputs": [_tensor_metadata(spec) for spec in signature.outputs],
+        "parameters": batching_parameters(version),
+    }
+
+
+def batching_parameters(version: LoadedVersion) -> dict[str, str | bool]:
+    """What was decided about batching calls, such as ``batching.serving_default.enabled``."""
+    return {
+        f"batching.{signature.name}.{key}": value
+        for signature in version.model.signatures.values()
+        if signature.batching is not None
+        for key, value in signature.batching.details.items()
     }
 
 

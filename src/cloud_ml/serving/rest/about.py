@@ -6,6 +6,7 @@ import orjson
 
 from cloud_ml.serving.errors import CODES
 from cloud_ml.serving.http1.calls import HttpCall
+from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.table import Choice, ModelTable
 from cloud_ml.serving.versions.keeper import Keeper
@@ -50,10 +51,16 @@ class Metadata:
             _pretty(
                 {
                     "model_spec": {"name": version.name, "signature_name": "", "version": str(version.number)},
-                    "metadata": {"signature_def": {"signature_def": signatures}},
+                    "metadata": {"signature_def": {"signature_def": signatures}, "batching": batching_of(version)},
                 }
             )
         )
+
+
+def batching_of(version: LoadedVersion) -> dict[str, Any]:
+    """What was decided about batching calls, by signature."""
+    signatures = version.model.signatures.values()
+    return {each.name: each.batching.details for each in signatures if each.batching is not None}
 
 
 def _signature(signature: Signature) -> dict[str, Any]:

@@ -73,6 +73,15 @@ class MetricsDoor:
             "Requests that wait for a model.",
             ((labels, version.waiting(name)) for labels, version, name in self._signatures()),
         )
+        yield from exposition.gauge(
+            "cloudml_serving_batched",
+            "1 where calls of several clients run together, and who decided it.",
+            (
+                ({**labels, "decided_by": batching.decided_by}, int(batching.enabled))
+                for labels, version, name in self._signatures()
+                if (batching := version.model.signatures[name].batching) is not None
+            ),
+        )
         yield from exposition.gauge("cloudml_serving_connections", "Connections of clients.", [({}, len(self._alive))])
         yield from self._as_tensorflow_serving(exposition)
         yield from _process(exposition)

@@ -8,7 +8,7 @@ from cloud_ml.serving.codecs import json_answers, json_documents
 from cloud_ml.serving.codecs.json_numbers import WORTH, Numbers
 from cloud_ml.serving.errors import BadRequest, ModelNotFound
 from cloud_ml.serving.http1.calls import HttpCall
-from cloud_ml.serving.loaded import LoadedVersion, rows_and_tails
+from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.signatures import Shape, Signature, TensorSpec
 from cloud_ml.serving.table import Choice, ModelTable
 
@@ -26,16 +26,17 @@ class RestPlan:
     ``single`` is the input, where there is one, of numbers.
     """
 
-    __slots__ = ("_known", "_only", "_submit", "rows", "signature", "single")
+    __slots__ = ("_known", "_only", "_submit", "_version", "rows", "signature", "single")
 
     def __init__(self, version: LoadedVersion, signature: Signature, *, rows: bool) -> None:
         self.signature = signature
         self.rows = rows
+        self._version = version
         self._submit = version.batcher(signature).submit
         inputs = signature.inputs
         self.single = inputs[0] if len(inputs) == 1 and inputs[0].dtype is not dtypes.STRING else None
         self._only = signature.outputs[0] if len(signature.outputs) == 1 else None
-        self._known: dict[tuple[Shape, ...], tuple[int, tuple[Shape, ...]]] = {}
+        self._known: dict[tuple[Shape, ...], tuple[RestPlan, int, tuple[Shape, ...]]] = {}
 
     def submit(self, call: HttpCall, shapes: tuple[Shape, ...], tensors: list[Values]) -> None:
         """Run it.
@@ -46,14 +47,17 @@ class RestPlan:
         known = self._known.get(shapes)
         if known is None:
             known = self._judge(shapes)
-        self._submit(Request(call, self, tensors, known[0], call.deadline), known[1])
+        plan, rows, tails = known
+        plan._submit(Request(call, plan, tensors, rows, call.deadline), tails)
 
-    def _judge(self, shapes: tuple[Shape, ...]) -> tuple[int, tuple[Shape, ...]]:
+    def _judge(self, shapes: tuple[Shape, ...]) -> tuple["RestPlan", int, tuple[Shape, ...]]:
         for spec, shape in zip(self.signature.inputs, shapes, strict=True):
             self.signature.check_tensor(spec, spec.dtype, shape)
         if len(self._known) >= SIZES:
             self._known.clear()
-        known = self._known[shapes] = rows_and_tails(self.signature, shapes)
+        signature, rows, tails = self._version.arrange(self.signature, shapes)
+        plan = self if signature is self.signature else RestPlan(self._version, signature, rows=self.rows)
+        known = self._known[shapes] = plan, rows, tails
         return known
 
     def send(self, call: HttpCall, outcome: Outcome, first: int, rows: int) -> None:

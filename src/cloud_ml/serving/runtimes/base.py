@@ -16,7 +16,8 @@ DEFAULT_SIGNATURE = "serving_default"
 class Model(Protocol):
     """One loaded version of a model.
 
-    ``predict`` may be called from one thread at a time, not always the one that loaded it.
+    ``predict`` may be called from one thread at a time, not always the one that loaded it. A model may have
+    ``evidence``: what its runtime found out about the rows of each signature, by name. Without it, nothing is known.
     """
 
     signatures: Mapping[str, Signature]

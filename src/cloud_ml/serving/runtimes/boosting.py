@@ -8,6 +8,7 @@ import numpy as np
 
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.independence.evidence import Evidence
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.signatures import Signature, TensorSpec
@@ -21,6 +22,8 @@ class Booster:
     def __init__(self, predict: Any, signatures: dict[str, Signature]) -> None:
         self._predict = predict
         self.signatures: Mapping[str, Signature] = signatures
+        found = Evidence(True, "kind", "boosted trees and linear models look at each row by itself")
+        self.evidence = dict.fromkeys(signatures, found)
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
         made = np.asarray(self._predict(inputs[0]))

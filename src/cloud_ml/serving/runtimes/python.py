@@ -1,10 +1,13 @@
 """A class in Python: whatever else there is to run.
 
 ``model.py`` has a class ``Model`` with ``load(self, folder)`` and ``predict(self, inputs)``, which takes arrays by
-name and gives arrays by name. ``signature.json`` tells what they are.
+name and gives arrays by name. ``signature.json`` tells what they are. An attribute ``batching`` of the class may be
+``True`` or ``False`` or have one of both for each signature by name: whether calls of several clients may run together.
 """
 
 import importlib.util
+import itertools
+import linecache
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -14,17 +17,22 @@ import numpy as np
 
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.independence.evidence import BatchingDecision
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import Array, LoadOptions
 from cloud_ml.serving.signatures import Signature, TensorSpec
+
+_loads = itertools.count(1)
+"""A version may be loaded again before its predecessor is closed: each load has a module of its own."""
 
 
 class PythonModel:
     """An instance of the class."""
 
-    def __init__(self, instance: Any, signatures: dict[str, Signature]) -> None:
+    def __init__(self, instance: Any, signatures: dict[str, Signature], module: str) -> None:
         self._instance = instance
-        self.signatures: Mapping[str, Signature] = signatures
+        self._module = module
+        self.signatures: Mapping[str, Signature] = _with_batching(instance, signatures)
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
         made = self._instance.predict(dict(zip([spec.name for spec in signature.inputs], inputs, strict=True)))
@@ -34,9 +42,12 @@ class PythonModel:
 
     def close(self) -> None:
         close = getattr(self._instance, "close", None)
-        if close is not None:
-            close()
-        self._instance = None
+        try:
+            if close is not None:
+                close()
+        finally:
+            self._instance = None
+            _unload(self._module)
 
 
 class PythonRuntime:
@@ -50,7 +61,7 @@ class PythonRuntime:
 
     def load(self, folder: Path, options: LoadOptions) -> PythonModel:
         signatures = told.needed(folder, "Python")
-        name = f"cloud_ml_model_{folder.parent.name}_{folder.name}"
+        name = f"cloud_ml_model_{folder.parent.name}_{folder.name}_{next(_loads)}"
         spec = importlib.util.spec_from_file_location(name, folder / "model.py")
         assert spec is not None
         assert spec.loader is not None
@@ -60,9 +71,42 @@ class PythonRuntime:
             spec.loader.exec_module(module)
             instance = module.Model()
             instance.load(folder)
-        except Exception as error:
+            return PythonModel(instance, signatures, name)
+        except BaseException as error:
+            _unload(name)
+            if not isinstance(error, Exception) or isinstance(error, ModelFailed):
+                raise
             raise ModelFailed(f"model.py cannot be loaded: {type(error).__name__}: {error}"[:2000]) from error
-        return PythonModel(instance, signatures)
+
+
+def _with_batching(instance: Any, signatures: dict[str, Signature]) -> dict[str, Signature]:
+    """The signatures with what the class says of them.
+
+    Raises:
+        ModelFailed: where that is neither yes nor no.
+    """
+    said = getattr(instance, "batching", None)
+    if said is None:
+        return signatures
+    by_name = dict(said) if isinstance(said, Mapping) else dict.fromkeys(signatures, said)
+    for name, value in by_name.items():
+        if name not in signatures or not isinstance(value, bool):
+            known = ", ".join(sorted(signatures))
+            raise ModelFailed(
+                f"attribute batching of the class is {said!r}; True or False is allowed, or one for {known}"
+            )
+    return {
+        name: each.decided(BatchingDecision(by_name[name], "model", "attribute batching of its class"))
+        if name in by_name
+        else each
+        for name, each in signatures.items()
+    }
+
+
+def _unload(module: str) -> None:
+    """Forget a module. What was loaded again meanwhile has a name of its own."""
+    sys.modules.pop(module, None)
+    linecache.checkcache()
 
 
 def _array(spec: TensorSpec, value: Any) -> Array:

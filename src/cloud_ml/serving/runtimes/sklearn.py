@@ -8,6 +8,8 @@ import numpy as np
 
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.independence import estimators
+from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.signatures import Signature, TensorSpec
@@ -21,15 +23,24 @@ class SklearnModel:
     def __init__(self, estimator: Any, signatures: dict[str, Signature]) -> None:
         self._estimator = estimator
         self.signatures: Mapping[str, Signature] = signatures
+        self.evidence = {name: _evidence(estimator, _method(name)) for name in signatures}
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
-        method = "predict" if signature.name == DEFAULT_SIGNATURE else signature.name
-        made = np.asarray(getattr(self._estimator, method)(inputs[0]))
+        made = np.asarray(getattr(self._estimator, _method(signature.name))(inputs[0]))
         expected = signature.outputs[0].dtype
         return [made.astype(object) if expected is dtypes.STRING else made.astype(expected.numpy, copy=False)]
 
     def close(self) -> None:
         self._estimator = None
+
+
+def _method(signature: str) -> str:
+    return "predict" if signature == DEFAULT_SIGNATURE else signature
+
+
+def _evidence(estimator: Any, method: str) -> Evidence:
+    found = f"{type(estimator).__name__} looks at each row by itself"
+    return proven("kind", found, lambda: estimators.check(estimator, method))
 
 
 class SkopsRuntime:

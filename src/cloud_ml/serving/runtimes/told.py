@@ -1,7 +1,8 @@
 """``signature.json``: what a model takes and gives, for formats that do not tell or tell too little.
 
 ``{"serving_default": {"inputs": [{"name": "x", "dtype": "float32", "shape": [-1, 4]}], "outputs": [...]}}``;
-the names of the types are numpy's, ``string`` for text and bytes, and -1 is any size.
+the names of the types are numpy's, ``string`` for text and bytes, and -1 is any size. A signature may also have
+``"batching": true`` or ``false``: whether calls of several clients may run together.
 """
 
 import json
@@ -11,6 +12,7 @@ from typing import Any
 
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.independence.evidence import BatchingDecision
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
@@ -40,16 +42,21 @@ def parse(document: Any) -> dict[str, Signature]:
     """
     if not isinstance(document, Mapping) or not document:
         raise ModelFailed(f"{FILE}: signatures by name are expected")
-    if set(document) == {"inputs", "outputs"}:
+    if set(document) - {"batching"} == {"inputs", "outputs"}:
         document = {DEFAULT_SIGNATURE: document}
     return {str(name): _signature(str(name), each) for name, each in document.items()}
 
 
 def _signature(name: str, told: Any) -> Signature:
-    if not isinstance(told, Mapping) or set(told) != {"inputs", "outputs"}:
-        raise ModelFailed(f"{FILE}: {name}: inputs and outputs are expected, nothing else")
+    if not isinstance(told, Mapping) or set(told) - {"batching"} != {"inputs", "outputs"}:
+        raise ModelFailed(f"{FILE}: {name}: inputs and outputs, and if you like batching, are expected, nothing else")
     inputs, outputs = (_tensors(f"{name}.{side}", told[side]) for side in ("inputs", "outputs"))
-    return Signature(name, inputs, outputs)
+    made, batching = Signature(name, inputs, outputs), told.get("batching")
+    if batching is None:
+        return made
+    if not isinstance(batching, bool):
+        raise ModelFailed(f"{FILE}: {name}.batching is {batching!r}, true or false is expected")
+    return made.decided(BatchingDecision(batching, "model", f"{FILE} says so"))
 
 
 def _tensors(where: str, told: Any) -> tuple[TensorSpec, ...]:

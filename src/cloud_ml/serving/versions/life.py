@@ -8,9 +8,10 @@ from collections.abc import Mapping
 
 from cloud_ml.serving.batching import Workshop
 from cloud_ml.serving.errors import BadRequest, ServingError
+from cloud_ml.serving.independence.decide import decide_all
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.loading import load, platform_of
-from cloud_ml.serving.runtimes.base import Model
+from cloud_ml.serving.runtimes.base import Array, Model
 from cloud_ml.serving.settings import Settings
 from cloud_ml.serving.table import ModelTable
 from cloud_ml.serving.versions.folders import Folder
@@ -72,9 +73,12 @@ class Life:
 
     def _load(self, folder: Folder) -> Model:
         model = load(folder.path, self._settings.loading)
-        if self._settings.warm_up:
-            runs = warm_up(model, folder.path)
+        requests: list[tuple[str, list[Array]]] = []
+        warm = self._settings.warm_up
+        if warm:
+            runs = warm_up(model, folder.path, requests)
             log.info("%s is warm after %s runs", folder.path, runs)
+        decide_all(str(folder.path), model, self._settings.batching, requests, try_out=warm)
         return model
 
     def _open(self, name: str, number: int, model: Model, folder: Folder) -> LoadedVersion:

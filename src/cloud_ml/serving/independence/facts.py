@@ -1,0 +1,140 @@
+"""What an analysis knows of a tensor: its shape, whether its rows are apart, and small integers in it.
+
+The claim of a tensor with rows: its buffer is as many equal parts in sequence as the request has rows, and each
+part depends on its own row only. Its first dimension is then a multiple of the number of rows.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+MOST_VALUES = 64
+"""Integers of a constant that are remembered: enough for shapes, axes and paddings."""
+
+
+class Mixes(Exception):
+    """Rows may influence each other, or it is not known that they do not. The message is the reason."""
+
+
+class Dim(NamedTuple):
+    """A size: ``factor``, or ``factor`` times the number of rows.
+
+    None is a factor that is not known, but the same for all calls that may run together.
+    """
+
+    factor: int | None
+    of_rows: bool = False
+
+    @property
+    def known(self) -> int | None:
+        """The size, where it does not depend on the number of rows."""
+        return None if self.of_rows else self.factor
+
+    def __str__(self) -> str:
+        size = "?" if self.factor is None else str(self.factor)
+        return (f"{size}*rows" if self.factor != 1 else "rows") if self.of_rows else size
+
+
+ROWS = Dim(1, True)
+UNKNOWN = Dim(None)
+Shape = tuple[Dim, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A tensor. ``shape`` is None for a constant of unknown rank; ``values`` are those of a small integer tensor."""
+
+    shape: Shape | None
+    values: tuple[Dim, ...] | None = None
+
+    @property
+    def rows(self) -> bool:
+        """Whether it has rows, and they are apart; otherwise it is the same for every request."""
+        return bool(self.shape) and self.shape[0].of_rows  # type: ignore[index]
+
+    @property
+    def rank(self) -> int:
+        """How many dimensions it has.
+
+        Raises:
+            Mixes: where that is not known.
+        """
+        if self.shape is None:
+            raise Mixes("the rank of a tensor is not known")
+        return len(self.shape)
+
+    @property
+    def counts_rows(self) -> bool:
+        """Whether its values depend on the number of rows."""
+        return self.values is not None and any(each.of_rows for each in self.values)
+
+    def integers(self) -> tuple[int, ...]:
+        """Its values.
+
+        Raises:
+            Mixes: where they are not known or depend on the number of rows.
+        """
+        if self.values is None or any(each.known is None for each in self.values):
+            raise Mixes("a size or an axis is not a constant")
+        return tuple(each.factor for each in self.values if each.factor is not None)
+
+    def integer(self) -> int:
+        """Its only value.
+
+        Raises:
+            Mixes: where it is not known.
+        """
+        values = self.integers()
+        if len(values) != 1:
+            raise Mixes("one number is expected, there are several")
+        return values[0]
+
+
+CONSTANT = Fact(None)
+"""A constant of which nothing else is known."""
+
+
+def constant(sizes: Sequence[int] | None, values: Iterable[int] | None = None) -> Fact:
+    """A constant of this shape; negative sizes are unknown ones."""
+    shape = None if sizes is None else tuple(Dim(size) if size >= 0 else UNKNOWN for size in sizes)
+    return Fact(shape, None if values is None else tuple(Dim(value) for value in values))
+
+
+def vector(values: Sequence[Dim]) -> Fact:
+    """A vector of integers."""
+    return Fact((Dim(len(values)),), tuple(values) if len(values) <= MOST_VALUES else None)
+
+
+def rows_of(sizes: Sequence[int]) -> Fact:
+    """An input: its first dimension is the rows, negative sizes are unknown ones."""
+    return tensor((ROWS, *(Dim(size) if size >= 0 else UNKNOWN for size in sizes[1:])))
+
+
+def tensor(shape: Sequence[Dim]) -> Fact:
+    """A tensor of this shape.
+
+    Raises:
+        Mixes: where another dimension than the first depends on the number of rows.
+    """
+    if any(each.of_rows for each in shape[1:]):
+        raise Mixes("the rows are not the first dimension")
+    return Fact(tuple(shape))
+
+
+def product(sizes: Iterable[Dim]) -> Dim:
+    """The size of several dimensions together.
+
+    Raises:
+        Mixes: where it grows faster than the number of rows.
+    """
+    sizes = list(sizes)
+    if sum(each.of_rows for each in sizes) > 1:
+        raise Mixes("a size grows with the square of the number of rows")
+    factors = [each.factor for each in sizes if each.factor is not None]
+    return Dim(prod(factors) if len(factors) == len(sizes) else None, any(each.of_rows for each in sizes))
+
+
+def names(text: str) -> frozenset[str]:
+    """The words of a text, as a set."""
+    return frozenset(text.split())

@@ -1,0 +1,480 @@
+"""ONNX's operators that keep rows apart, with the conditions under which they do. What is not here is not trusted.
+
+https://onnx.ai/onnx/operators/; the functions take a node and what is known of its inputs.
+"""
+
+from collections.abc import Callable, Sequence
+
+from cloud_ml.serving.independence import operators as op
+from cloud_ml.serving.independence.facts import (
+    CONSTANT,
+    UNKNOWN,
+    Dim,
+    Fact,
+    Mixes,
+    constant,
+    names,
+    product,
+    tensor,
+    vector,
+)
+from cloud_ml.serving.independence.onnx_file import Node
+from cloud_ml.serving.independence.windows import Window, spatial_sizes
+
+Inputs = Sequence[Fact | None]
+Handler = Callable[[Node, Inputs], Fact | list[Fact]]
+
+OPERATOR_SETS = {"": (9, 28), "ai.onnx.ml": (1, 5)}
+"""The oldest and newest version of each set whose operators mean what is said here."""
+
+ELEMENTWISE = names(
+    """
+    Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor
+    Ceil Celu Clip Cos Cosh Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish
+    IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Neg Not Or PRelu Pow Reciprocal
+    Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh
+    ThresholdedRelu Where Xor Binarizer LabelEncoder
+    """
+)
+_REDUCTIONS = names(
+    """
+    ReduceL1 ReduceL2 ReduceLogSum ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceSum
+    ReduceSumSquare
+    """
+)
+_SIZES = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
+
+
+def first(facts: Inputs) -> Fact:
+    """The first input.
+
+    Raises:
+        Mixes: where it was left out.
+    """
+    return given(facts, 0)
+
+
+def given(facts: Inputs, place: int) -> Fact:
+    """An input that must be there.
+
+    Raises:
+        Mixes: where it was left out.
+    """
+    found = facts[place] if place < len(facts) else None
+    if found is None:
+        raise Mixes(f"input {place} is missing")
+    return found
+
+
+def _there(facts: Inputs) -> list[Fact]:
+    return [fact for fact in facts if fact is not None]
+
+
+def _axes(node: Node, facts: Inputs, place: int = 1) -> list[int] | None:
+    """The axes of a node: an attribute in older sets, an input in newer ones. None where none are named."""
+    if "axes" in node.attributes:
+        return _integers(node, "axes")
+    found = facts[place] if place < len(facts) else None
+    return None if found is None else list(found.integers())
+
+
+def _integers(node: Node, name: str, default: Sequence[int] = ()) -> list[int]:
+    value = node.attributes.get(name, list(default))
+    if not isinstance(value, list):
+        raise Mixes(f"attribute {name!r} is no list of numbers")
+    return value
+
+
+def _integer(node: Node, name: str, default: int) -> int:
+    value = node.attributes.get(name, default)
+    if not isinstance(value, int):
+        raise Mixes(f"attribute {name!r} is no number")
+    return value
+
+
+def _elementwise(_node: Node, facts: Inputs) -> Fact:
+    return op.elementwise(_there(facts))
+
+
+def _arithmetic(node: Node, facts: Inputs) -> Fact:
+    there = _there(facts)
+    sizes = op.arithmetic(_SIZES[node.kind], there)
+    return sizes if sizes is not None else op.elementwise(there)
+
+
+def _cast(node: Node, facts: Inputs) -> Fact:
+    one = first(facts)
+    if one.values is not None and node.attributes.get("to") in (6, 7):  # INT32, INT64
+        return one
+    return op.elementwise([one])
+
+
+def _same(_node: Node, facts: Inputs) -> Fact:
+    return first(facts)
+
+
+def _dropout(node: Node, facts: Inputs) -> Fact:
+    if len(facts) > 2 and facts[2] is not None and facts[2].integer() != 0:
+        raise Mixes("it is in training mode")
+    return op.elementwise([first(facts)])
+
+
+def _matmul(_node: Node, facts: Inputs) -> Fact:
+    return op.matmul(given(facts, 0), given(facts, 1))
+
+
+def _gemm(node: Node, facts: Inputs) -> Fact:
+    one, two = given(facts, 0), given(facts, 1)
+    one = op.swapped(one) if _integer(node, "transA", 0) else one
+    two = op.swapped(two) if _integer(node, "transB", 0) else two
+    made = op.matmul(one, two)
+    bias = facts[2] if len(facts) > 2 else None
+    return made if bias is None else op.elementwise([made, bias])
+
+
+def _reduce(node: Node, facts: Inputs) -> Fact:
+    axes = _axes(node, facts)
+    if not axes and _integer(node, "noop_with_empty_axes", 0):
+        return op.elementwise([first(facts)])
+    return op.reduce(first(facts), axes or None, keep=bool(_integer(node, "keepdims", 1)))
+
+
+def _reduce_product(node: Node, facts: Inputs) -> Fact:
+    one = first(facts)
+    if one.values is not None and one.rank == 1 and _axes(node, facts) in (None, [], [0], [-1]):
+        return Fact((Dim(1),) if _integer(node, "keepdims", 1) else (), (product(one.values),))
+    return _reduce(node, facts)
+
+
+def _choose_one(node: Node, facts: Inputs) -> Fact:
+    """ArgMax, ArgMin."""
+    return op.reduce(first(facts), [_integer(node, "axis", 0)], keep=bool(_integer(node, "keepdims", 1)))
+
+
+def _softmax(node: Node, facts: Inputs) -> Fact:
+    """Before version 13 it takes all dimensions from the axis on together; the axis decides either way."""
+    default = -1 if node.attributes.get(OPSET, 13) >= 13 else 1
+    one = first(facts)
+    if not one.rows:
+        return op.elementwise([one])
+    axis = _integer(node, "axis", default)
+    return op.along(one, axis if axis < 0 or axis < one.rank else -1)
+
+
+OPSET = "opset of the graph"
+"""A name under which nodes whose meaning changed are told the version of their set."""
+
+
+def _along(node: Node, facts: Inputs) -> Fact:
+    return op.along(first(facts), _integer(node, "axis", -1))
+
+
+def _cumulative(_node: Node, facts: Inputs) -> Fact:
+    return op.along(first(facts), given(facts, 1).integer())
+
+
+def _normalized(node: Node, facts: Inputs) -> Fact:
+    """LayerNormalization: all axes from one on."""
+    made = op.along(first(facts), _integer(node, "axis", -1))
+    return op.elementwise([made, *_there(facts[1:])])
+
+
+def _each_image(_node: Node, facts: Inputs) -> Fact:
+    """Normalisation of each row by itself: rows, channels and at least one more dimension."""
+    one = first(facts)
+    op.plain(*_there(facts))
+    if one.rank < 3 or any(each.rows for each in _there(facts[1:])):
+        raise Mixes("its scale is made of rows, or there are no channels")
+    return Fact(one.shape)
+
+
+def _batch_normalization(node: Node, facts: Inputs) -> Fact:
+    one = first(facts)
+    op.plain(*_there(facts))
+    if _integer(node, "training_mode", 0) or any(node.outputs[1:]):
+        raise Mixes("it is in training mode, which normalises over the rows")
+    if one.rank < 2 or any(each.rows for each in _there(facts[1:])):
+        raise Mixes("its mean and variance are made of rows")
+    return Fact(one.shape)
+
+
+def _transpose(node: Node, facts: Inputs) -> Fact:
+    one = first(facts)
+    if one.shape is None:
+        return op.elementwise([one])
+    return op.transpose(one, _integers(node, "perm", range(one.rank)[::-1]))
+
+
+def _reshape(node: Node, facts: Inputs) -> Fact:
+    one, wanted = given(facts, 0), given(facts, 1)
+    if wanted.values is None:
+        raise Mixes("a shape is not known")
+    if one.values is not None and list(wanted.values) in ([Dim(-1)], [Dim(len(one.values))]):
+        return vector(one.values)
+    return op.reshape(one, wanted.values, zero_copies=not _integer(node, "allowzero", 0))
+
+
+def _flatten(node: Node, facts: Inputs) -> Fact:
+    return op.flatten(first(facts), _integer(node, "axis", 1))
+
+
+def _concat(node: Node, facts: Inputs) -> Fact:
+    return op.concat(_there(facts), _integer(node, "axis", 0))
+
+
+def _split(node: Node, facts: Inputs) -> list[Fact]:
+    one, axis = first(facts), _integer(node, "axis", 0)
+    sizes = _integers(node, "split") or (list(facts[1].integers()) if len(facts) > 1 and facts[1] else [])
+    known = [Dim(size) for size in sizes] or [UNKNOWN] * len(node.outputs)
+    return [op.part(one, axis, size) for size in known]
+
+
+def _slice(node: Node, facts: Inputs) -> Fact:
+    one = first(facts)
+    if "starts" in node.attributes:  # before version 10
+        starts, ends = _integers(node, "starts"), _integers(node, "ends")
+        axes, steps = _integers(node, "axes", range(len(starts))), [1] * len(starts)
+    else:
+        starts, ends = list(given(facts, 1).integers()), list(given(facts, 2).integers())
+        axes = _axes(node, facts, 3) or list(range(len(starts)))
+        steps = list(facts[4].integers()) if len(facts) > 4 and facts[4] is not None else [1] * len(starts)
+    if one.values is not None and one.rank == 1 and axes == [0]:
+        return vector(one.values[starts[0] : ends[0] : steps[0]])
+    for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
+        everything = start == 0 and end >= (1 << 31) - 1 and step == 1
+        one = op.elementwise([one]) if everything else op.part(one, axis)
+    return one
+
+
+def _expand_dims(node: Node, facts: Inputs) -> Fact:
+    return op.expand_dims(first(facts), _axes(node, facts) or [])
+
+
+def _squeeze(node: Node, facts: Inputs) -> Fact:
+    return op.squeeze(first(facts), _axes(node, facts) or [])
+
+
+def _expand(_node: Node, facts: Inputs) -> Fact:
+    wanted = given(facts, 1).values
+    if wanted is None:
+        raise Mixes("a shape is not known")
+    return op.broadcast_to(first(facts), wanted)
+
+
+def _tile(_node: Node, facts: Inputs) -> Fact:
+    one, times = first(facts), given(facts, 1).integers()
+    op.plain(one)
+    if not one.rows:
+        return CONSTANT
+    if times[0] != 1:
+        raise Mixes("it repeats the rows")
+    return tensor([(one.shape or ())[0], *[UNKNOWN] * (one.rank - 1)])
+
+
+def _pad(node: Node, facts: Inputs) -> Fact:
+    one = first(facts)
+    op.plain(one)
+    if "pads" in node.attributes:
+        pads = _integers(node, "pads")
+    else:
+        pads = list(given(facts, 1).integers())
+        if len(facts) > 3 and facts[3] is not None:
+            raise Mixes("the axes of the padding are an input")
+    if not one.rows:
+        return CONSTANT
+    if len(pads) != 2 * one.rank or pads[0] or pads[one.rank]:
+        raise Mixes("it puts something before or behind the rows")
+    sizes = zip(one.shape or (), pads, pads[one.rank :], strict=False)
+    padded = [Dim(None if size.factor is None else size.factor + low + high) for size, low, high in sizes]
+    return tensor([(one.shape or ())[0], *padded[1:]])
+
+
+def _shape(node: Node, facts: Inputs) -> Fact:
+    one = first(facts)
+    if one.shape is None:
+        return CONSTANT
+    end = node.attributes.get("end")
+    return vector(one.shape[_integer(node, "start", 0) : end])
+
+
+def _size(_node: Node, facts: Inputs) -> Fact:
+    return Fact((), (product(first(facts).shape),)) if first(facts).shape is not None else CONSTANT  # type: ignore[arg-type]
+
+
+def _constant(node: Node, _facts: Inputs) -> Fact:
+    value = node.attributes.get("value", node.attributes.get("value_int", node.attributes.get("value_ints")))
+    if isinstance(value, Fact):
+        return value
+    if isinstance(value, int):
+        return constant((), (value,))
+    if isinstance(value, list):
+        return constant((len(value),), value)
+    return constant(()) if "value_float" in node.attributes else CONSTANT
+
+
+def _constant_of_shape(_node: Node, facts: Inputs) -> Fact:
+    return op.filled(first(facts)) if first(facts).values is not None else CONSTANT
+
+
+def _gather(node: Node, facts: Inputs) -> Fact:
+    return op.gather(given(facts, 0), given(facts, 1), _integer(node, "axis", 0))
+
+
+def _gather_elements(node: Node, facts: Inputs) -> Fact:
+    return op.choose_along(given(facts, 0), given(facts, 1), _integer(node, "axis", 0))
+
+
+def _top_k(node: Node, facts: Inputs) -> list[Fact]:
+    return [op.part(first(facts), _integer(node, "axis", -1))] * 2
+
+
+def _one_hot(node: Node, facts: Inputs) -> Fact:
+    one = first(facts)
+    op.plain(*_there(facts))
+    if any(fact.rows for fact in _there(facts[1:])):
+        raise Mixes("its depth or values are made of rows")
+    if not one.rows:
+        return CONSTANT
+    place = op.axis_of(_integer(node, "axis", -1), one.rank + 1)
+    shape = list(one.shape or ())
+    return tensor([*shape[:place], UNKNOWN, *shape[place:]])
+
+
+def _einsum(node: Node, facts: Inputs) -> Fact:
+    return op.einsum(str(node.attributes.get("equation", "")), _there(facts))
+
+
+def _convolution(node: Node, facts: Inputs) -> Fact:
+    one, kernel = given(facts, 0), given(facts, 1)
+    bias = facts[2] if len(facts) > 2 else None
+    if bias is not None:
+        op.plain(bias)
+        if bias.rows:
+            raise Mixes("its bias is made of rows")
+    sizes = (kernel.shape or ())[2:]
+    window = _window(node, [size.known for size in sizes])
+    spatial = spatial_sizes((one.shape or ())[2:], window)
+    return op.convolve(one, kernel, spatial, channels=1, kernel_channels=(kernel.shape or (UNKNOWN,))[0])
+
+
+def _transposed_convolution(node: Node, facts: Inputs) -> Fact:
+    one, kernel = given(facts, 0), given(facts, 1)
+    if any(fact.rows for fact in _there(facts[1:])):
+        raise Mixes("its kernel is made of rows")
+    return op.convolve(one, kernel, [UNKNOWN] * (one.rank - 2), channels=1, kernel_channels=UNKNOWN)
+
+
+def _pool(node: Node, facts: Inputs) -> Fact:
+    one = first(facts)
+    window = _window(node, _integers(node, "kernel_shape"))
+    return op.pool(one, spatial_sizes((one.shape or ())[2:], window), channels=1)
+
+
+def _global_pool(_node: Node, facts: Inputs) -> Fact:
+    one = first(facts)
+    return op.pool(one, [Dim(1)] * (one.rank - 2), channels=1)
+
+
+def _window(node: Node, kernel: Sequence[int | None]) -> Window:
+    count = len(kernel)
+    return Window(
+        kernel=kernel,
+        strides=_integers(node, "strides", [1] * count),
+        dilations=_integers(node, "dilations", [1] * count),
+        pads=_integers(node, "pads", [0] * 2 * count),
+        auto_pad=str(node.attributes.get("auto_pad", "NOTSET")),
+        ceil=bool(_integer(node, "ceil_mode", 0)),
+    )
+
+
+def _depth(node: Node, facts: Inputs) -> Fact:
+    """SpaceToDepth, DepthToSpace: within each row."""
+    return op.pool(first(facts), [UNKNOWN, UNKNOWN], channels=-1) if first(facts).rank == 4 else _refuse(node, facts)
+
+
+def _refuse(node: Node, _facts: Inputs) -> Fact:
+    raise Mixes(f"{node.kind} is not looked at with such inputs")
+
+
+def _quantize(node: Node, facts: Inputs) -> Fact:
+    """With a scale that is a constant: one number, or one for each channel."""
+    one, scales = first(facts), _there(facts[1:])
+    op.plain(*_there(facts))
+    if any(fact.rank > 1 for fact in scales):
+        raise Mixes("its scale is neither one number nor one for each channel")
+    if one.rows and any(fact.rank for fact in scales) and op.axis_of(_integer(node, "axis", 1), one.rank) == 0:
+        raise Mixes("it has a scale for each of the rows")
+    return Fact(one.shape)
+
+
+def _table_rows(_node: Node, facts: Inputs) -> list[Fact]:
+    """Models of classic machine learning: a table of rows and features in, labels and scores out."""
+    one = first(facts)
+    op.plain(one)
+    if not one.rows or one.rank != 2:
+        raise Mixes("its input is no table of rows and features")
+    rows = (one.shape or ())[0]
+    return [tensor((rows,)), tensor((rows, UNKNOWN))]
+
+
+def _regressor(_node: Node, facts: Inputs) -> Fact:
+    return _table_rows(_node, facts)[1]
+
+
+def _features(_node: Node, facts: Inputs) -> Fact:
+    if any(fact.rank != 2 for fact in _there(facts)):
+        raise Mixes("its input is no table of rows and features")
+    return op.concat(_there(facts), 1)
+
+
+def _each_feature(_node: Node, facts: Inputs) -> Fact:
+    """Scaler, Imputer: a number for each feature."""
+    if first(facts).rank != 2:
+        raise Mixes("its input is no table of rows and features")
+    return op.elementwise([first(facts)])
+
+
+def _normalizer(_node: Node, facts: Inputs) -> Fact:
+    if first(facts).rank != 2:
+        raise Mixes("its input is no table of rows and features")
+    return op.along(first(facts), 1)
+
+
+def _extractor(_node: Node, facts: Inputs) -> Fact:
+    if given(facts, 1).rows:
+        raise Mixes("it takes features that other rows choose")
+    return op.part(first(facts), -1)
+
+
+HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(ELEMENTWISE, _elementwise),
+    **dict.fromkeys(_REDUCTIONS, _reduce),
+    **dict.fromkeys(_SIZES, _arithmetic),
+    "ReduceProd": _reduce_product, "ArgMax": _choose_one, "ArgMin": _choose_one,
+    "Cast": _cast, "CastLike": _elementwise, "Identity": _same, "Dropout": _dropout,
+    "MatMul": _matmul, "Gemm": _gemm, "Einsum": _einsum,
+    "Softmax": _softmax, "LogSoftmax": _softmax, "Hardmax": _softmax, "LpNormalization": _along, "CumSum": _cumulative,
+    "LayerNormalization": _normalized, "RMSNormalization": _normalized,
+    "InstanceNormalization": _each_image, "GroupNormalization": _each_image,
+    "BatchNormalization": _batch_normalization, "LRN": _each_image,
+    "Transpose": _transpose, "Reshape": _reshape, "Flatten": _flatten, "Concat": _concat, "Split": _split,
+    "Slice": _slice, "Unsqueeze": _expand_dims, "Squeeze": _squeeze, "Expand": _expand, "Tile": _tile, "Pad": _pad,
+    "Shape": _shape, "Size": _size, "Constant": _constant, "ConstantOfShape": _constant_of_shape,
+    "Gather": _gather, "GatherElements": _gather_elements, "TopK": _top_k, "OneHot": _one_hot,
+    "Conv": _convolution, "ConvTranspose": _transposed_convolution,
+    "MaxPool": _pool, "AveragePool": _pool, "LpPool": _pool,
+    "GlobalAveragePool": _global_pool, "GlobalMaxPool": _global_pool, "GlobalLpPool": _global_pool,
+    "QuantizeLinear": _quantize, "DequantizeLinear": _quantize,
+    "LinearClassifier": _table_rows, "TreeEnsembleClassifier": _table_rows, "SVMClassifier": _table_rows,
+    "LinearRegressor": _regressor, "TreeEnsembleRegressor": _regressor, "SVMRegressor": _regressor,
+    "Scaler": _each_feature, "Imputer": _each_feature, "FeatureVectorizer": _features,
+    "Normalizer": _normalizer, "ArrayFeatureExtractor": _extractor,
+}  # fmt: skip
+"""Operator → what is known of its outputs."""
+
+SEVERAL_WITH_ROWS = (
+    ELEMENTWISE | set(_SIZES) | {"MatMul", "Gemm", "Einsum", "Concat", "Gather", "GatherElements", "FeatureVectorizer"}
+)
+"""Operators of which other inputs than the first may have rows."""
+TAKES_SIZES = frozenset({"Reshape", "Expand", "Concat", *_SIZES})
+"""Operators of which other inputs than the first may be computed from the number of rows."""

@@ -1,0 +1,59 @@
+"""Graphs of models, which are read beside their frameworks to see whether rows are independent."""
+
+from __future__ import annotations
+
+import onnx
+from google.protobuf.message import DecodeError
+from onnx import TensorProto, helper
+
+from cloud_ml.serving import dtypes
+from cloud_ml.serving.independence import onnx_file, onnx_graph
+from cloud_ml.serving.independence.facts import Mixes
+from cloud_ml.serving.signatures import Signature, TensorSpec
+from fuzz.harness import target
+
+SIDE = (TensorSpec("x", dtypes.FLOAT, (-1, 4), inner="x"),), (TensorSpec("y", dtypes.FLOAT, (-1, 4), inner="y"),)
+SIGNATURE = Signature("s", *SIDE)
+
+
+def _seed() -> bytes:
+    nodes = [
+        helper.make_node("Shape", ["x"], ["s"]), helper.make_node("Reshape", ["x", "s"], ["r"], allowzero=1),
+        helper.make_node("Transpose", ["r"], ["t"], perm=[0, 1]), helper.make_node("Add", ["t", "w"], ["a"], name="n"),
+        helper.make_node("Softmax", ["a"], ["y"], axis=-1),
+    ]  # fmt: skip
+    sides = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", 4])] for name in "xy"]
+    weights = [helper.make_tensor("w", TensorProto.FLOAT, [4], [1.0, 2, 3, 4])]
+    weights.append(helper.make_tensor("i", TensorProto.INT64, [2], [-1, 4]))
+    model = helper.make_model(helper.make_graph(nodes, "g", *sides, weights))
+    return bytes(model.SerializeToString())
+
+
+@target(
+    "serving.independence.onnx_file",
+    "serving.independence.onnx_graph",
+    seeds=[_seed(), b"", b":\x00", b"\x08\x0a:\xff\xff\xff\xff\x0f"],
+    words=["x", "y", "Reshape", "Softmax", "axis", "Gather", b"\x0a", b"\x2a", b"\x3a", b"\x08\x01"],
+)
+def onnx_graph_file(data: bytes) -> None:
+    """Refused with a reason; or the nodes that ONNX's own reader finds."""
+    try:
+        graph = onnx_file.read(data)
+    except Mixes as reason:
+        assert str(reason)  # noqa: PT017
+        return
+    try:
+        onnx_graph.check(data, SIGNATURE)
+    except Mixes as reason:
+        assert str(reason)  # noqa: PT017
+    try:
+        model = onnx.ModelProto.FromString(data)
+    except DecodeError:
+        return
+    assert [node.kind for node in graph.nodes] == [node.op_type for node in model.graph.node]
+    assert [node.inputs for node in graph.nodes] == [list(node.input) for node in model.graph.node]
+    assert [node.outputs for node in graph.nodes] == [list(node.output) for node in model.graph.node]
+    for node, theirs in zip(graph.nodes, model.graph.node, strict=True):
+        for attribute in theirs.attribute:
+            if attribute.type == onnx.AttributeProto.INTS and attribute.ints:
+                assert node.attributes[attribute.name] is not None
