@@ -205,11 +205,17 @@ async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Cla
     return claim, caller
 
 
+def is_link(request: Request) -> bool:
+    """Whether the request is made with a link: with the proof in the query and none in the headers."""
+    query: bytes = request.scope["query_string"]
+    return presigned.SIGNATURE.encode() in query and "authorization" not in request.headers
+
+
 def _link_reader(request: Request) -> Reader | None:
-    """Reads a link, if the request is one: with the proof in the query and none in the headers."""
-    query = request.scope["query_string"].decode("latin-1")
-    if "authorization" in request.headers or presigned.SIGNATURE not in query:
+    """Reads a link, if the request is one."""
+    if not is_link(request):
         return None
+    query = request.scope["query_string"].decode("latin-1")
     longest_s = platform_of(request).storage_settings.presign_limit_s
     return lambda _headers: presigned.Claim.from_query(query, longest_s=longest_s)
 
