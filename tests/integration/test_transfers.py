@@ -7,14 +7,14 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.errors import InvalidRequest, NotFound
+from cloud_ml.errors import InvalidRequest, NotFound, TransportError
 from support.flaky import FlakyWay
 from support.server import CLOUDML, RealServer, eventually, serving
 
@@ -241,3 +241,77 @@ def test_a_link_works_with_curl(server: RealServer, tmp_path: Path) -> None:
     assert curl(read) == "by curl"
     refused = server.cli("storage", "presign", "fds://cloudml/a", "--expires", "soon")
     assert (refused.code, "expires" in refused.err) == (1, True)
+
+
+@pytest.mark.parametrize("whose", ["the same key", "another key"])
+@pytest.mark.parametrize("meanwhile", ["stays", "is replaced"])
+def test_two_who_send_the_same_file_to_the_same_place_both_succeed(
+    server: RealServer, client: CloudMlClient, file: Path, whose: str, meanwhile: str
+) -> None:
+    """The other begins and ends while the first is in the middle; both have said the same digest."""
+    uri, ended = "fds://cloudml/twice.bin", list[str]()
+    key, secret = server.credentials["access_key"], server.credentials["secret_key"]
+    if whose == "another key":
+        made = client.admin.create_key("admin")
+        key, secret = made.key.access_key, made.secret_key
+    with CloudMlClient(key, secret, server.endpoint) as other:
+
+        def tell(done: int, _total: int | None) -> None:
+            if done >= SIZE // 2 and not ended:
+                ended.append(other.storage.upload(file, uri).etag)
+                if meanwhile == "is replaced":
+                    other.storage.upload(b"another object", uri)
+
+        stored = client.storage.upload(file, uri, progress=tell)
+        assert ended, "the other one was in between"
+        assert stored.size == SIZE
+        with client.storage.open(uri) as content:
+            assert content.read() == file.read_bytes(), "the last who completes is the one whose file is there"
+        assert stored.etag == client.storage.head(uri).etag
+
+
+def test_a_model_folder_that_changes_while_it_is_sent_is_not_stored_as_what_it_was(
+    client: CloudMlClient, tmp_path: Path
+) -> None:
+    folder = tmp_path / "model"
+    folder.mkdir()
+    for name, size in (("a.bin", 1 << 16), ("model.onnx", 3 << 20)):
+        (folder / name).write_bytes(os.urandom(size))
+    (folder / "a.bin").write_bytes(os.urandom(1 << 16))
+
+    def write(name: str, after: int) -> Callable[[int, int | None], None]:
+        once: list[int] = []
+
+        def tell(done: int, _total: int | None) -> None:
+            if done >= after and not once:
+                once.append(done)
+                (folder / name).write_bytes(os.urandom(3 << 20 if name == "model.onnx" else 1 << 16))
+
+        return tell
+
+    for name, after in (("model.onnx", 1), ("model.onnx", 1 << 21), ("new.bin", 1 << 21)):
+        with pytest.raises(InvalidRequest, match="changed while it was sent"):
+            client.storage.send_model(str(folder), "cloudml", progress=write(name, after))
+    uri = client.storage.send_model(str(folder), "cloudml")
+    for name in ("a.bin", "model.onnx", "new.bin"):
+        with client.storage.open(f"{uri}/1/{name}") as content:
+            assert content.read() == (folder / name).read_bytes()
+
+
+def test_a_resumed_download_never_mixes_two_versions(client: CloudMlClient, file: Path, tmp_path: Path) -> None:
+    """It is replaced while the connection breaks: what is there already is of the older one."""
+    uri, target = "fds://cloudml/resumed.bin", tmp_path / "resumed.bin"
+    client.storage.upload(file, uri)
+    newer = tmp_path / "newer.bin"
+    newer.write_bytes(os.urandom(SIZE))
+    replaced: list[int] = []
+
+    def tell(done: int, _total: int | None) -> None:
+        if done > SIZE // 4 and not replaced:
+            replaced.append(done)
+            client.storage.upload(newer, uri)
+            raise TransportError("the connection broke")
+
+    assert client.storage.download(uri, target, progress=tell) == SIZE
+    assert replaced, "it was in the middle when the object was replaced"
+    assert target.read_bytes() == newer.read_bytes()

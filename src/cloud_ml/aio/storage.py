@@ -56,8 +56,28 @@ class AsyncStorage(AsyncObjects):
         """
         if isinstance(source, bytes):
             return await self.upload_bytes(source, uri, only_if_absent=only_if_absent)
+        return await self.upload_file(source, uri, only_if_absent=only_if_absent, progress=progress)
+
+    async def upload_file(
+        self,
+        source: Path,
+        uri: str,
+        *,
+        only_if_absent: bool = False,
+        progress: Progress | None = None,
+        sha256: str | None = None,
+    ) -> StoredObject:
+        """Store a file; with ``sha256`` only if that is its digest, so that it is stored as what it was looked at.
+
+        Raises:
+            AlreadyExists: ``only_if_absent``, and there is such an object.
+            InvalidRequest: The file cannot be read, or changes meanwhile.
+        """
         return await self._files.run(
-            lambda storage, told: storage.upload(source, uri, only_if_absent=only_if_absent, progress=told), progress
+            lambda storage, told: storage.upload_file(
+                source, uri, only_if_absent=only_if_absent, progress=told, sha256=sha256
+            ),
+            progress,
         )
 
     async def upload_stream(

@@ -51,11 +51,19 @@ async def head(here: Platform, org: str, bucket: str, key: str, *, digest: bool 
 
 
 async def send(
-    here: Platform, org: str, bucket: str, key: str, *, range_: str | None, if_match: str | None = None
+    here: Platform,
+    org: str,
+    bucket: str,
+    key: str,
+    *,
+    range_: str | None,
+    if_match: str | None = None,
+    if_range: str | None = None,
 ) -> Response:
     """An object's bytes, or the one range of them that the header ``Range`` asks for.
 
-    With ``if_match``, the value of ``If-Match``, only of that version; otherwise the answer is 412.
+    With ``if_match``, the value of ``If-Match``, only of that version; otherwise the answer is 412. With
+    ``if_range``, the value of ``If-Range``, the range of that version; otherwise all of the present one.
 
     Raises:
         NotFound: No such object.
@@ -65,7 +73,7 @@ async def send(
         if range_ is None:
             stored, chunks = here.storage.read(org, bucket, key)
             return stored, None, Closable(chunks)
-        return _part(here, org, bucket, key, range_)
+        return _part(here, org, bucket, key, range_, if_match, if_range)
 
     try:
         stored, span, chunks = await here.offload(begin)
@@ -200,18 +208,20 @@ class Closable(Iterator[bytes]):
             close()
 
 
-def _part(
-    here: Platform, org: str, bucket: str, key: str, asked: str
+def _part(  # noqa: PLR0917 - an object, and the three headers that choose what of it
+    here: Platform, org: str, bucket: str, key: str, asked: str, if_match: str | None, if_range: str | None
 ) -> tuple[StoredObject, ranges.Span | None, Closable]:
-    """The range of one version of the object: should it be replaced in between by a shorter one, look again."""
-    size = here.storage.head(org, bucket, key).size
+    """The range of one version of the object: should it be replaced in between by another one, look again."""
+    before = here.storage.head(org, bucket, key)
     while True:
-        span = ranges.parse(asked, size)
+        whole = not ranges.applies(if_range, before.etag) or (if_match is not None and not _matches(if_match, before))
+        span = None if whole else ranges.parse(asked, before.size)
         start, length = (span.start, span.length) if span else (0, None)
         stored, chunks = here.storage.read(org, bucket, key, start=start, length=length)
-        if stored.size == size:
+        if (stored.size, stored.etag) == (before.size, before.etag):
             return stored, span, Closable(chunks)
-        size = stored.size
+        Closable(chunks).close()
+        before = stored
 
 
 def _headers(stored: StoredObject) -> dict[str, str]:

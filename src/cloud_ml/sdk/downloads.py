@@ -93,11 +93,11 @@ def _receive(  # noqa: PLR0917
             if current is None:
                 if done == total:
                     return done
-                rest = {"Range": f"bytes={done}-"} if done else {}
-                current = _get(transport, path, {**rest, "If-Match": etag})
-                if done and current.status != 206:
-                    current.close()
-                    raise Conflict("the server sends the whole again")
+                rest = {"Range": f"bytes={done}-", "If-Range": etag} if done else {"If-Match": etag}
+                current = _get(transport, path, rest)
+                if done and (current.status != 206 or current.headers.get("etag") != etag):
+                    current.close()  # another version by now, or somebody on the way who knows no ``If-Range``
+                    raise Conflict("the object is another one by now")
             with contextlib.closing(current):
                 for chunk in current:
                     file.write(chunk)

@@ -11,6 +11,7 @@ from cloud_ml.errors import AlreadyExists, InvalidRequest
 from cloud_ml.models.common import refuse
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.storage import Storage
+from cloud_ml.sdk.transfers import changed, unreadable
 
 MODEL_FILES = (
     "saved_model.pb", "export.meta", "model.keras", "model.tflite", "model.onnx", "model.pt2", "model.pt",
@@ -65,28 +66,38 @@ def send_model(storage: Storage, source: str, bucket: str, *, progress: Progress
     """Upload a model, but for the files that the server has already. Returns the URI of the folder of versions.
 
     Raises:
-        InvalidRequest: It is no model; or there is no bucket to upload to.
+        InvalidRequest: It is no model, or changes while it is sent; or there is no bucket to upload to.
     """
     if not bucket:
         raise refuse("model_uri", source, "fds://bucket/folder: your organisation has no default bucket to upload to")
     files = files_of(Path(source).expanduser())
+    digests = [_digest(file.path) for file in files]
     digest = hashlib.sha256()
-    for file in files:
-        with file.path.open("rb") as content:
-            digest.update(f"{file.key}\0{hashlib.file_digest(content, 'sha256').hexdigest()}\n".encode())
+    for file, sha256 in zip(files, digests, strict=True):
+        digest.update(f"{file.key}\0{sha256}\n".encode())
     name = digest.hexdigest()
     uri = f"fds://{bucket}/.models/{name[:2]}/{name}"
     done, total = 0, sum(file.size for file in files)
-    for file in files:
+    for file, sha256 in zip(files, digests, strict=True):
 
         def tell(part: int, _total: int | None, before: int = done) -> None:
             if progress is not None:
                 progress(before + part, total)
 
         with contextlib.suppress(AlreadyExists):  # its place is named by the content of all: it is the same
-            storage.upload(file.path, f"{uri}/{file.key}", only_if_absent=True, progress=tell)
+            storage.upload_file(file.path, f"{uri}/{file.key}", only_if_absent=True, progress=tell, sha256=sha256)
         done += file.size
+    if files_of(Path(source).expanduser()) != files:
+        raise changed(Path(source))
     return uri
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as content:
+            return hashlib.file_digest(content, "sha256").hexdigest()
+    except OSError as error:
+        raise unreadable(path, error) from error
 
 
 def _below(folder: Path, number: str) -> list[ModelFile]:

@@ -26,7 +26,16 @@ from cloud_ml.models.storage import BeginUpload, CompleteUpload, ReceivedBytes, 
 from cloud_ml.sdk.messages import FileBody, Request, segment
 from cloud_ml.sdk.places import PATH, UPLOAD_TIMEOUT_S
 from cloud_ml.sdk.progress import Progress
-from cloud_ml.sdk.transfers import Transfers, complete, file_status, give_up, repeatable_post, unreadable
+from cloud_ml.sdk.transfers import (
+    Transfers,
+    changed,
+    complete,
+    file_status,
+    give_up,
+    has_changed,
+    repeatable_post,
+    unreadable,
+)
 from cloud_ml.sdk.transport import Transport
 
 _BLOCK = 1 << 20
@@ -46,8 +55,11 @@ def send_file(
     transfers: Transfers,
     only_if_absent: bool,
     progress: Progress | None,
+    expected: str | None = None,
 ) -> StoredObject:
     """Send a large file. What the server has received of it before, also from another process, is not sent again.
+
+    With an ``expected`` digest the object appears only if it has that one.
 
     Raises:
         InvalidRequest: The file cannot be read, or changes meanwhile.
@@ -55,16 +67,24 @@ def send_file(
     """
     before = file_status(source)
     sending = _Sending(transport, source, before, where, transfers.part_size_for(before.st_size), progress)
-    try:
-        sha256 = _send_beginning_anew(sending, _resume_token(source, before))
-        if _has_changed(source, before):
-            raise _changed(source)
-    except InvalidRequest:  # nobody goes on with it: a file that has changed has another token
-        if sending.path:
-            give_up(transport, sending.path)
-        raise
-    said = CompleteUpload(sha256=sha256, only_if_absent=only_if_absent)
-    return complete(transport, sending.path, said, where, before.st_size)
+    resume = _resume_token(source, before)
+    for left in reversed(range(_BEGINNINGS)):
+        try:
+            sha256 = _send_beginning_anew(sending, resume)
+            if has_changed(source, before) or expected not in (None, sha256):
+                raise changed(source)
+        except InvalidRequest:  # nobody goes on with it: a file that has changed has another token
+            if sending.path:
+                give_up(transport, sending.path)
+            raise
+        said = CompleteUpload(sha256=sha256, only_if_absent=only_if_absent)
+        try:
+            return complete(transport, sending.path, said, where, before.st_size)
+        except NotFound as error:  # another process has ended it, and something else stands under the key by now
+            if not left or error.field == "bucket":
+                raise
+            resume = secrets.token_hex(16)
+    raise AssertionError("unreachable")
 
 
 def _send_beginning_anew(sending: _Sending, resume: str) -> str:
@@ -139,8 +159,8 @@ class _Sending:
         try:
             return codec.decode(ReceivedBytes, self.transport.json(request), ignore_unknown=True)
         except (Unauthenticated, InvalidRequest):
-            if _has_changed(self.source, self.before):
-                raise _changed(self.source) from None
+            if has_changed(self.source, self.before):
+                raise changed(self.source) from None
             raise
 
     def _received(self) -> ReceivedBytes:
@@ -219,7 +239,7 @@ class _DigestsAhead:
             while position < end:
                 read = file.readinto(view[: min(_BLOCK, end - position)])  # type: ignore[attr-defined]
                 if not read:
-                    raise _changed(self._source)
+                    raise changed(self._source)
                 state.update(view[:read])
                 position += read
                 if self._over.is_set():
@@ -237,12 +257,3 @@ def _resume_token(source: Path, status: os.stat_result) -> str:
     """The same for the same file of this machine as long as it does not change."""
     facts = (platform.node(), source.resolve(), status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns)
     return hashlib.sha256("\n".join(map(str, facts)).encode("utf-8", "surrogateescape")).hexdigest()[:32]
-
-
-def _has_changed(source: Path, before: os.stat_result) -> bool:
-    now = file_status(source)
-    return (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns)
-
-
-def _changed(source: Path) -> InvalidRequest:
-    return InvalidRequest(f"{source} changed while it was sent", field="file", value=str(source), hint="send it again")

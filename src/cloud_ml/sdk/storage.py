@@ -6,6 +6,7 @@ import hashlib
 from pathlib import Path
 from typing import IO
 
+from cloud_ml.errors import Unauthenticated
 from cloud_ml.models import codec
 from cloud_ml.models.storage import StoredObject
 from cloud_ml.sdk.downloads import fetch
@@ -14,7 +15,7 @@ from cloud_ml.sdk.messages import FileBody, Request
 from cloud_ml.sdk.objects import Objects
 from cloud_ml.sdk.places import UPLOAD_TIMEOUT_S, object_path, object_uri, upload_headers
 from cloud_ml.sdk.progress import Progress
-from cloud_ml.sdk.transfers import Transfers, send_stream, unreadable
+from cloud_ml.sdk.transfers import Transfers, changed, file_status, has_changed, send_stream, unreadable
 from cloud_ml.sdk.transport import Transport
 
 
@@ -45,12 +46,29 @@ class Storage(Objects):
 
         Raises:
             AlreadyExists: ``only_if_absent``, and there is such an object.
-            InvalidRequest: The file cannot be read.
+            InvalidRequest: The file cannot be read, or changes meanwhile.
         """
         if isinstance(source, bytes):
             return self.upload_bytes(source, uri, only_if_absent=only_if_absent)
+        return self.upload_file(source, uri, only_if_absent=only_if_absent, progress=progress)
+
+    def upload_file(
+        self,
+        source: Path,
+        uri: str,
+        *,
+        only_if_absent: bool = False,
+        progress: Progress | None = None,
+        sha256: str | None = None,
+    ) -> StoredObject:
+        """Store a file; with ``sha256`` only if that is its digest, so that it is stored as what it was looked at.
+
+        Raises:
+            AlreadyExists: ``only_if_absent``, and there is such an object.
+            InvalidRequest: The file cannot be read, or changes meanwhile.
+        """
         where = object_uri(uri)
-        if _size_of(source) >= self.transfers.in_parts_from:
+        if file_status(source).st_size >= self.transfers.in_parts_from:
             from cloud_ml.sdk.resumable import send_file  # noqa: PLC0415 - threads are for those who send large files
 
             return send_file(
@@ -60,8 +78,12 @@ class Storage(Objects):
                 transfers=self.transfers,
                 only_if_absent=only_if_absent,
                 progress=progress,
+                expected=sha256,
             )
+        before = file_status(source)
         body = file_body(source, progress)
+        if sha256 not in (None, body.sha256):
+            raise changed(source)
         request = Request(
             "PUT",
             object_path(where),
@@ -73,6 +95,10 @@ class Storage(Objects):
             document = self._transport.json(request)
         except CarriedOut:
             return self._stored(uri, body.sha256)
+        except Unauthenticated:  # the server has digested other bytes than were signed
+            if has_changed(source, before):
+                raise changed(source) from None
+            raise
         return codec.decode(StoredObject, document, ignore_unknown=True)
 
     def upload_stream(self, source: IO[bytes], uri: str, *, progress: Progress | None = None) -> StoredObject:
@@ -122,12 +148,5 @@ def file_body(path: Path, progress: Progress | None = None) -> FileBody:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
             return FileBody(path, file.tell(), digest, progress)
-    except OSError as error:
-        raise unreadable(path, error) from error
-
-
-def _size_of(path: Path) -> int:
-    try:
-        return path.stat().st_size
     except OSError as error:
         raise unreadable(path, error) from error

@@ -165,6 +165,17 @@ def file_status(path: Path) -> os.stat_result:
         raise unreadable(path, error) from error
 
 
+def has_changed(source: Path, before: os.stat_result) -> bool:
+    """Whether a file was written since ``before``."""
+    now = file_status(source)
+    return (now.st_size, now.st_mtime_ns) != (before.st_size, before.st_mtime_ns)
+
+
+def changed(source: Path) -> InvalidRequest:
+    """The error for a file that is another one than it was when it was first read."""
+    return InvalidRequest(f"{source} changed while it was sent", field="file", value=str(source), hint="send it again")
+
+
 def _blocks(source: IO[bytes], size: int) -> Iterator[bytes]:
     """Blocks of exactly ``size``, but for the last one; a pipe gives less at a time."""
     while True:

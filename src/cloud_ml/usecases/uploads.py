@@ -136,11 +136,13 @@ class Uploads:
         self._clock = clock
         self._settings = settings
 
-    def begin(self, org: str, bucket: str, wanted: BeginUpload, *, once: Once | None = None) -> UploadInParts:
-        """Begin an upload, or find the one under way for the same content and key.
+    def begin(
+        self, org: str, bucket: str, wanted: BeginUpload, *, client: str = "", once: Once | None = None
+    ) -> UploadInParts:
+        """Begin an upload, or find the one of this ``client`` under way for the same content and key.
 
-        So a client that was killed goes on by asking for the same again. Without a declared digest or a
-        ``resume`` token every call begins another one.
+        So a client that was killed goes on by asking for the same again, and no other client completes its upload or
+        gives it up. Without a declared digest or a ``resume`` token every call begins another one.
 
         Raises:
             NotFound: No such bucket for this organisation.
@@ -151,7 +153,7 @@ class Uploads:
         self._storage.check_own(org, bucket)
         declared = _declared(wanted, self._settings.upload_part_limit_bytes)
         self._storage.check_room(org, declared.size or 0)
-        upload = _id_for(org, bucket, wanted, declared)
+        upload = _id_for((org, bucket, wanted.key, client), wanted, declared)
         under_way = self._multipart.all(bucket)
         if all(one.id != upload for one in under_way) and len(under_way) >= self._settings.uploads_per_bucket:
             raise Conflict(
@@ -294,11 +296,11 @@ def _declared(wanted: BeginUpload, part_limit: int) -> Declared:
     return Declared(wanted.size, wanted.sha256, wanted.part_size)
 
 
-def _id_for(org: str, bucket: str, wanted: BeginUpload, declared: Declared) -> str:
-    """The same id for the same content or token, so that to begin again is to go on."""
+def _id_for(whose: tuple[str, ...], wanted: BeginUpload, declared: Declared) -> str:
+    """The same id for the same content or token of the same caller, so that to begin again is to go on."""
     if declared.sha256 is None and wanted.resume is None:
         return secrets.token_hex(16)
-    told = (org, bucket, wanted.key, declared.sha256 or "", str(declared.size), str(declared.part_size))
+    told = (*whose, declared.sha256 or "", str(declared.size), str(declared.part_size))
     text = "\n".join(told if wanted.resume is None else (*told, wanted.resume))
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 

@@ -261,3 +261,31 @@ async def test_two_forms_of_one_letter_are_two_keys(served: Served) -> None:
     listed = (await served.member.call("GET", f"{HERE}/cloudml")).json()["objects"]
     assert [one["key"] for one in listed] == ["cafe\u0301", "caf\u00e9"]
     assert (await served.member.call("GET", f"{HERE}/cloudml/caf%C3%A9")).body == b"caf%C3%A9"
+
+
+@pytest.mark.parametrize(
+    ("if_range", "status"),
+    [
+        ('"{etag}"', 206), (' "{etag}" ', 206), ('W/"{etag}"', 200), ('"other"', 200), ("{etag}", 200), ("*", 200),
+        ('"{etag}", "other"', 200), ("{modified}", 200), ("", 200), ("Sun, 18 Sep 2016 13:04:20 GMT", 200),
+    ],
+)  # fmt: skip
+async def test_a_range_is_of_the_version_that_if_range_names(served: Served, if_range: str, status: int) -> None:
+    served.platform.objects.put("cloudml", "a", b"0123456789")
+    head = await served.member.call("HEAD", f"{HERE}/cloudml/a")
+    named = if_range.format(etag=head.headers["etag"].strip('"'), modified=head.headers["last-modified"])
+    headers = {"Range": "bytes=5-", "If-Range": named}
+    answer = await served.member.call("GET", f"{HERE}/cloudml/a", headers=headers)
+    assert (answer.status, answer.body) == (status, b"56789" if status == 206 else b"0123456789")
+    served.platform.objects.put("cloudml", "a", b"another one")
+    answer = await served.member.call("GET", f"{HERE}/cloudml/a", headers=headers)
+    assert (answer.status, answer.body) == (200, b"another one"), "never the end of one version for that of another"
+
+
+async def test_a_wrong_version_is_found_out_before_its_range(served: Served) -> None:
+    served.platform.objects.put("cloudml", "a", b"0123456789")
+    headers = {"Range": "bytes=50-", "If-Match": '"another"'}
+    assert (await served.member.call("GET", f"{HERE}/cloudml/a", headers=headers)).status == 412
+    headers = {"Range": "bytes=50-", "If-Range": '"another"'}
+    answer = await served.member.call("GET", f"{HERE}/cloudml/a", headers=headers)
+    assert (answer.status, answer.body) == (200, b"0123456789")

@@ -30,7 +30,16 @@ async def metadata(asked: Asked) -> Response:
 async def download(asked: Asked) -> Response:
     """An object's bytes, or one range of them."""
     call = await asked.signed()
-    return await content.send(asked.here, call.org, asked.bucket, asked.key, range_=asked.request.headers.get("range"))
+    headers = asked.request.headers
+    return await content.send(
+        asked.here,
+        call.org,
+        asked.bucket,
+        asked.key,
+        range_=headers.get("range"),
+        if_match=headers.get("if-match"),
+        if_range=headers.get("if-range"),
+    )
 
 
 async def upload(asked: Asked) -> Response:

@@ -103,9 +103,13 @@ async def download(
     *,
     range: Annotated[str | None, Header()] = None,  # noqa: A002
     if_match: Annotated[str | None, Header()] = None,
+    if_range: Annotated[str | None, Header()] = None,
 ) -> Response:
-    """An object's bytes, or one range of them; with ``If-Match``, of that version or none (412)."""
-    return await content.send(here, call.org, bucket, key, range_=range, if_match=if_match)
+    """An object's bytes, or one range of them; with ``If-Match``, of that version or none (412).
+
+    With ``If-Range``, the range of that version (206), or all of the present one (200).
+    """
+    return await content.send(here, call.org, bucket, key, range_=range, if_match=if_match, if_range=if_range)
 
 
 @router.put("/{bucket}/{key:path}", status_code=201, responses=answers(StoredObject, 201), openapi_extra=OBJECT_BODY)

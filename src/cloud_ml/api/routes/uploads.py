@@ -37,7 +37,10 @@ async def list_uploads(here: Here, call: Signed, bucket: str) -> Response:
 async def begin(here: Here, call: Signed, bucket: str) -> Response:
     """Begin an upload. With a declared digest or a resume token, one that is under way is found again."""
     wanted = codec.decode(BeginUpload, documents.read_object(call.body))
-    begun = await here.offload.long(call.org, here.uploads.begin, call.org, bucket, wanted, once=call.once)
+    client = call.caller.access_key
+    begun = await here.offload.long(
+        call.org, here.uploads.begin, call.org, bucket, wanted, client=client, once=call.once
+    )
     return documents.answer(begun, 201)
 
 
