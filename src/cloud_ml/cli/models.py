@@ -219,13 +219,17 @@ def destroy(session: Session, name: str, version: str | None, *, wait: bool) -> 
 
 
 @models.command()
+@click.argument("name", required=False, shell_complete=model_names)
+@VERSION
 @click.option("--for", "lasting", metavar="TIME", default="1h", show_default=True, help="How long it is good.")
 @pass_session
-def token(session: Session, lasting: str) -> None:
-    """Print a token that opens the services of your organisation.
+def token(session: Session, name: str | None, version: str | None, lasting: str) -> None:
+    """Print a token that opens the services of your organisation, or only the service NAME VERSION.
 
     It is made here, of your key, without the server. Programs send it with each call: Authorization: Bearer cmt1.…
     """
     from cloud_ml.models import common
 
-    echo(session.client.model_token(common.duration_seconds(common.check_duration("for", lasting))))
+    service = "/".join(named(session, name, version)) if name else ""
+    seconds = common.duration_seconds(common.check_duration("for", lasting))
+    echo(session.client.model_token(seconds, service=service))

@@ -25,14 +25,14 @@ class Access:
         self._longest_s = longest_s
         self._now = now
         self._keys: dict[str, tuple[str, bytes, int]] = {}
-        self._believed: dict[str, tuple[str, float]] = {}
+        self._believed: dict[str, tuple[str, float, str]] = {}
 
     def learn(self, keys: Mapping[str, CallingKey]) -> None:
         """These keys work, and no others."""
         self._keys = {name: (each.org, bytes.fromhex(each.key), each.expires) for name, each in keys.items()}
         self._believed.clear()
 
-    def refusal(self, token: str, org: str) -> Refusal | None:
+    def refusal(self, token: str, org: str, service: str) -> Refusal | None:
         """Why a call with this token is refused at a service of an organisation; ``None`` if it is not."""
         if not token:
             return answers.MISSING
@@ -42,9 +42,11 @@ class Access:
             known = self._believe(token, now)
             if known is None:
                 return answers.WRONG
-        return None if known[0] == org else answers.FOREIGN
+        if known[0] != org:
+            return answers.FOREIGN
+        return answers.NARROW if known[2] and known[2] != service else None
 
-    def _believe(self, text: str, now: float) -> tuple[str, float] | None:
+    def _believe(self, text: str, now: float) -> tuple[str, float, str] | None:
         self._believed.pop(text, None)
         token = Token.read(text)
         found = self._keys.get(token.access_key) if token is not None else None
@@ -56,7 +58,7 @@ class Access:
         if len(self._believed) >= _REMEMBERED:
             self._believed.clear()
         until = min(token.expires, ends) if ends else token.expires
-        known = self._believed[text] = (org, float(until))
+        known = self._believed[text] = (org, float(until), token.service)
         return known
 
 

@@ -31,6 +31,7 @@ WRONG = Refusal(
     b'WWW-Authenticate: Bearer realm="cloudml", error="invalid_token"\r\n',
 )  # fmt: skip
 FOREIGN = Refusal(7, 403, "the token is not of a key of this service's organisation")
+NARROW = Refusal(7, 403, "the token is for another service than this one")
 STOPPED = Refusal(14, 503, "the service is stopped", b"Retry-After: 10\r\n")
 NOBODY = Refusal(14, 503, "no replica of the service answers now", b"Retry-After: 2\r\n")
 LOST = Refusal(14, 503, "the replica ended while it worked on this", b"Retry-After: 1\r\n")

@@ -116,7 +116,7 @@ class Service:
         """Why a call with this token is not taken; ``None`` if it is."""
         if self.route.open:
             return None
-        return self._access.refusal(token, self.route.org)
+        return self._access.refusal(token, self.route.org, self.route.name)
 
     def take(self, call: Call) -> None:
         """Have the call answered, now or later."""

@@ -205,11 +205,17 @@ class ModelServices:
 
         return Predictions(self._transport.credentials, address, name)
 
-    def model_token(self, seconds: float = 3600) -> str:
-        """A token that opens the model services of the organisation for so long; made here, without the server."""
+    def model_token(self, seconds: float = 3600, *, service: str = "") -> str:
+        """A token that opens the model services of the organisation for so long; made here, without the server.
+
+        With ``service``, as ``name/version``, it opens only that one.
+
+        Raises:
+            InvalidRequest: ``service`` is no such text.
+        """
         from cloud_ml.sdk.inference import token_for
 
-        return token_for(self._transport.credentials, seconds)
+        return token_for(self._transport.credentials, seconds, service=service)
 
     @cached_property
     def _services(self) -> ServiceCalls:

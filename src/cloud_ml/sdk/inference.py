@@ -29,9 +29,10 @@ _BY_STATUS: Mapping[int, type[errors.CloudMlError]] = {
 }
 
 
-def token_for(credentials: Credentials, seconds: float = TOKEN_S) -> str:
-    """A token that opens the organisation's services for so long."""
-    return make_token(credentials.access_key, credentials.secret_key, datetime.now(UTC) + timedelta(seconds=seconds))
+def token_for(credentials: Credentials, seconds: float = TOKEN_S, *, service: str = "") -> str:
+    """A token that opens the organisation's services for so long, or only ``service`` (``name/version``)."""
+    expires = datetime.now(UTC) + timedelta(seconds=seconds)
+    return make_token(credentials.access_key, credentials.secret_key, expires, service=service)
 
 
 def authorization(credentials: Credentials) -> dict[str, str]:

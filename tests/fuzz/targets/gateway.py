@@ -23,19 +23,24 @@ NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
 GOOD = make_token("AK.fuzz", "a secret", datetime.fromtimestamp(NOW.timestamp() + 60, UTC))
 
 
+NARROW = make_token("AK.fuzz", "a secret", datetime.fromtimestamp(NOW.timestamp() + 60, UTC), service="linear/v1")
+ELSEWHERE = make_token("AK.fuzz", "a secret", datetime.fromtimestamp(NOW.timestamp() + 60, UTC), service="linear/v2")
+
+
 @target(
     "auth.tokens",
     "gateway.access",
-    seeds=[f"Bearer {GOOD}", f"bearer  {GOOD}", "Bearer cmt1.a.1.x", GOOD, "Basic YTpi", "Bearer " + GOOD.replace("fuzz", "fuzy")],
-    words=["Bearer ", "cmt1.", ".", GOOD, "9999999999", "\u0661"],
+    seeds=[f"Bearer {GOOD}", f"bearer  {GOOD}", "Bearer cmt1.a.1.x", GOOD, "Basic YTpi", "Bearer " + GOOD.replace("fuzz", "fuzy"),
+           f"Bearer {NARROW}", f"Bearer {ELSEWHERE}"],
+    words=["Bearer ", "cmt1.", "cmt2.", ".", "/", GOOD, NARROW, "9999999999", "\u0661"],
 )  # fmt: skip
 def model_token(data: bytes) -> None:
     """Nothing but the token itself opens a service."""
     access = Access(3600.0, NOW.timestamp)
     access.learn({"AK.fuzz": CallingKey("mine", derived_key("a secret").hex())})
     token = bearer(data.decode("latin-1"))
-    assert (access.refusal(token, "mine") is None) == (token == GOOD)
-    assert access.refusal(token, "theirs") is not None
+    assert (access.refusal(token, "mine", "linear/v1") is None) == (token in (GOOD, NARROW))
+    assert access.refusal(token, "theirs", "linear/v1") is not None
 
 
 LIMITS = ClientLimits(body_bytes=1 << 16, head_bytes=1024, control_frames=50, turn_units=20)

@@ -87,6 +87,9 @@ def test_who_may_call(server: RealServer, ask: Asked, address: str) -> None:
     assert status_of(address, token_of(keys, -1)) == ("UNAUTHENTICATED", 401)
     assert status_of(address, token_of(keys | {"secret_key": "another"})) == ("UNAUTHENTICATED", 401)
     assert status_of(address, token_of(keys, 10 * 366 * 86_400)) == ("UNAUTHENTICATED", 401), "too far ahead"
+    make = server.client().model_token
+    assert status_of(address, make(60, service="linear/v1")) == ("OK", 200)
+    assert status_of(address, make(60, service="linear/v2")) == ("PERMISSION_DENIED", 403), "for another service"
 
     admin = server.client().admin
     admin.create_org("other")

@@ -38,13 +38,48 @@ def test_the_page_makes_it_by_hand() -> None:
 
 
 def test_who_is_believed() -> None:
-    assert access().refusal(TOKEN, "mine") is None
-    assert access().refusal(TOKEN, "theirs") is answers.FOREIGN
-    assert access().refusal("", "mine") is answers.MISSING
-    assert access(now=ENDS).refusal(TOKEN, "mine") is answers.WRONG, "it has ended"
-    assert access(now=ENDS - 3601).refusal(TOKEN, "mine") is answers.WRONG, "it lasts too long"
-    assert access(expires=ENDS - 60).refusal(TOKEN, "mine") is answers.WRONG, "its key has ended"
-    assert access(key="00" * 32).refusal(TOKEN, "mine") is answers.WRONG, "its key has another secret now"
+    assert access().refusal(TOKEN, "mine", "linear/v1") is None
+    assert access().refusal(TOKEN, "theirs", "linear/v1") is answers.FOREIGN
+    assert access().refusal("", "mine", "linear/v1") is answers.MISSING
+    assert access(now=ENDS).refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, "it has ended"
+    assert access(now=ENDS - 3601).refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, "it lasts too long"
+    assert access(expires=ENDS - 60).refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, "its key has ended"
+    assert access(key="00" * 32).refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, "its key has another secret now"
+
+
+@pytest.mark.parametrize("key", [KEY, "AK.1.b", f"{KEY}.1.linear"])
+def test_a_token_for_one_service_opens_that_one(key: str) -> None:
+    narrow = make_token(key, SECRET, datetime.fromtimestamp(ENDS, UTC), service="linear/v1.2")
+    checked = Access(3600, lambda: ENDS - 60)
+    checked.learn({key: CallingKey("mine", derived_key(SECRET).hex())})
+    assert checked.refusal(narrow, "mine", "linear/v1.2") is None
+    assert checked.refusal(narrow, "mine", "linear/v1") is answers.NARROW
+    assert checked.refusal(narrow, "mine", "other/v1.2") is answers.NARROW
+    assert checked.refusal(narrow, "theirs", "linear/v1.2") is answers.FOREIGN
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("linear/v1", "linear/v2"),
+        ("linear/v1.", ""),
+        ("cmt2", "cmt1"),
+        (".linear/v1", ""),
+        ("1800000000", "1800000001"),
+    ],
+)
+def test_a_narrow_token_cannot_be_widened(old: str, new: str) -> None:
+    narrow = make_token(KEY, SECRET, datetime.fromtimestamp(ENDS, UTC), service="linear/v1")
+    for service in ("linear/v1", "linear/v2", ""):
+        assert access().refusal(narrow.replace(old, new), "mine", service) is answers.WRONG
+
+
+@pytest.mark.parametrize(
+    "service", ["linear", "linear/", "/v1", "a/b/c", "a.b/c", "LINEAR/v1", "a b/c", "x" * 64 + "/v1"]
+)
+def test_a_service_that_is_none_gets_no_token(service: str) -> None:
+    with pytest.raises(InvalidRequest, match="service"):
+        make_token(KEY, SECRET, datetime.fromtimestamp(ENDS, UTC), service=service)
 
 
 def test_what_was_believed_ends_with_its_time_and_its_key() -> None:
@@ -52,13 +87,13 @@ def test_what_was_believed_ends_with_its_time_and_its_key() -> None:
     checked = Access(3600, lambda: now[0])
     keys = {KEY: CallingKey("mine", derived_key(SECRET).hex(), ENDS - 30)}
     checked.learn(keys)
-    assert checked.refusal(TOKEN, "mine") is None
+    assert checked.refusal(TOKEN, "mine", "linear/v1") is None
     now[0] = ENDS - 30
-    assert checked.refusal(TOKEN, "mine") is answers.WRONG, "the key ended before the token"
+    assert checked.refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, "the key ended before the token"
     now[0] = ENDS - 60
-    assert checked.refusal(TOKEN, "mine") is None
+    assert checked.refusal(TOKEN, "mine", "linear/v1") is None
     checked.learn({})
-    assert checked.refusal(TOKEN, "mine") is answers.WRONG, "the key was disabled"
+    assert checked.refusal(TOKEN, "mine", "linear/v1") is answers.WRONG, "the key was disabled"
 
 
 @pytest.mark.parametrize("place", range(len(TOKEN)))
@@ -66,7 +101,7 @@ def test_no_character_may_differ(place: int) -> None:
     other = "x" if TOKEN[place] != "x" else "y"
     if place == len(TOKEN) - 1:
         other = ""  # the last character has bits that say nothing; without it, it is none
-    assert access().refusal(TOKEN[:place] + other + TOKEN[place + 1 :], "mine") is answers.WRONG
+    assert access().refusal(TOKEN[:place] + other + TOKEN[place + 1 :], "mine", "linear/v1") is answers.WRONG
 
 
 def test_what_is_no_token() -> None:
