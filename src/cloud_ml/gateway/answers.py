@@ -42,9 +42,13 @@ TOO_LARGE = Refusal(8, 502, "the replica's answer is larger than the gateway pas
 
 
 @lru_cache(64)
-def grpc_block(refusal: Refusal) -> bytes:
-    """The only block of headers of an answer without a message ("trailers only")."""
-    return b"\x88" + literal("content-type", "application/grpc") + grpc_trailers(refusal)
+def grpc_block(refusal: Refusal, *, http_status: bool = False) -> bytes:
+    """The only block of headers of an answer without a message ("trailers only").
+
+    ``http_status`` is for an answer that may go to a client of HTTP as well.
+    """
+    status = literal(":status", str(refusal.http)) if http_status else b"\x88"
+    return status + literal("content-type", "application/grpc") + grpc_trailers(refusal)
 
 
 def grpc_trailers(refusal: Refusal) -> bytes:

@@ -20,7 +20,7 @@ def context(cert: str, key: str) -> ssl.SSLContext | None:
         return None
     made = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     made.minimum_version = ssl.TLSVersion.TLSv1_2
-    made.set_alpn_protocols(["http/1.1", "h2"])  # who can do both, such as curl, wants REST; gRPC offers h2 only
+    made.set_alpn_protocols(["h2", "http/1.1"])
     made.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     made.load_cert_chain(cert, key or None)
     return made

@@ -16,6 +16,7 @@ from cloud_ml.gateway.services import Service
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.http2 import frames
+from cloud_ml.serving.http2.http_requests import HttpOverHttp2, HttpRequest, is_grpc
 from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Received, Sink
 
@@ -48,9 +49,10 @@ _HOP_BY_HOP = {
 class GrpcHead:
     """What the head of a request over HTTP/2 means; ``block`` is what the replica gets of it."""
 
-    __slots__ = ("asked", "block", "infers", "refusal", "safe", "streams", "timeout", "timeout_s", "token")
+    __slots__ = ("asked", "block", "http", "infers", "refusal", "safe", "streams", "timeout", "timeout_s", "token")
 
     def __init__(self) -> None:
+        self.http: HttpRequest[RestHead] | None = None  # of a request that is no gRPC
         self.asked = ""
         self.block = b""
         self.token = ""
@@ -63,15 +65,19 @@ class GrpcHead:
 
 
 class GrpcFront:
-    """Takes requests over HTTP/2; see ``serving.http2.service.Service``."""
+    """Takes requests over HTTP/2; see ``serving.http2.service.Service``. ``http`` takes those that are no gRPC."""
 
-    def __init__(self, service: Service, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, service: Service, loop: asyncio.AbstractEventLoop, http: HttpOverHttp2[RestHead]) -> None:
         self._service = service
         self._loop = loop
+        self._http = http
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> GrpcHead:
         """See ``serving.http2.service.Service``."""
         head, parts = GrpcHead(), []
+        if not is_grpc(fields):
+            head.http = self._http.understand(fields)
+            return head
         for name, value in fields:
             if name == b"authorization":
                 head.token = bearer(value.decode("latin-1"))
@@ -98,10 +104,15 @@ class GrpcFront:
 
     def length(self, head: GrpcHead, begun: memoryview) -> int:
         """See ``serving.http2.service.Service``: a message has its length before it, and a byte before that."""
+        if head.http is not None:
+            return head.http.length
         return int.from_bytes(begun[1:5], "big") + 5 if len(begun) >= 5 else 0
 
     def serve(self, connection: Answers, stream: int, head: GrpcHead, body: Received) -> None:
         """See ``serving.http2.service.Service``."""
+        if head.http is not None:
+            self._http.serve(connection, stream, head.http, body)
+            return
         service = self._service
         refusal = head.refusal or service.refusal(head.token)
         if refusal is not None:
@@ -205,5 +216,5 @@ class RestFront:
 
 def grpc_too_large(limit: int) -> Any:
     """Makes the frames that answer a request over its bound."""
-    block = answers.grpc_block(Refusal(8, 413, f"a request of more than {limit} bytes"))
+    block = answers.grpc_block(Refusal(8, 413, f"a request of more than {limit} bytes"), http_status=True)
     return lambda stream: (frames.frame(frames.HEADERS, 0x5, stream, block),)

@@ -21,6 +21,7 @@ from cloud_ml.serving.http1.connection import Http1Connection
 from cloud_ml.serving.http1.connection import Limits as Http1Limits
 from cloud_ml.serving.http1.heads import Heads
 from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.http_requests import HttpOverHttp2
 from cloud_ml.serving.http2.stream import Limits as Http2Limits
 from cloud_ml.serving.listening import Alive, Greeting
 from cloud_ml.serving.turns import Turns
@@ -118,8 +119,9 @@ class Gateway:
     def _greeter(self, service: Service) -> Callable[[], Greeting]:
         config, turns = self._config, self._turns
         alive = self._alive[service.route.port] = Alive()
-        grpc, rest = GrpcFront(service, self._loop), RestFront(service, self._loop)
+        rest = RestFront(service, self._loop)
         limits1 = Http1Limits(body_bytes=config.message_limit_bytes, answer_s=config.timeout_s)
+        grpc = GrpcFront(service, self._loop, HttpOverHttp2(rest, limits1, self._clock, self._loop))
         limits2 = Http2Limits(config.message_limit_bytes, grpc_too_large(config.message_limit_bytes))
         heads = Heads(rest.understand)
         return lambda: Greeting(

@@ -23,6 +23,8 @@ from cloud_ml.serving.turns import Turns
 _DEAR = 10
 """Units of a control frame after which everything that waits is looked at again."""
 
+_UNREAD_REPLIES = 65_536
+"""Bytes of replies to control frames that may wait for a replica that does not read; then nothing is read from it."""
 _PASSED_ON = 4
 """Units of a piece that is passed on by itself."""
 
@@ -66,6 +68,7 @@ class Http2Client(asyncio.Protocol):
         self._settled = False
         self._deferred = False  # bytes wait for a later turn
         self._paused = False  # the replica does not read
+        self._buffered = 0  # bytes that waited for it when it stopped
         self._moved = False  # a frame became whole since the last tick
         self._age = self._partial_s = self._unread_s = 0
         self._unacknowledged = 0
@@ -95,9 +98,13 @@ class Http2Client(asyncio.Protocol):
         self._fail_all()
 
     def pause_writing(self) -> None:
-        """The replica does not read: nothing is read from it either, and requests wait."""
+        """The replica does not read: requests wait, and what is written are replies to its control frames.
+
+        Its answers are read all the same: it may wait with reading until they are.
+        """
         self._paused = self._outgoing.paused = True
-        self._update_reading()
+        if self._transport is not None:
+            self._buffered = self._transport.get_write_buffer_size()
 
     def resume_writing(self) -> None:
         self._paused = self._outgoing.paused = False
@@ -109,7 +116,8 @@ class Http2Client(asyncio.Protocol):
         transport = self._transport
         if transport is None or transport.is_closing():
             return
-        if self._paused or self._deferred:
+        unread = transport.get_write_buffer_size() - self._buffered if self._paused else 0
+        if self._deferred or unread > _UNREAD_REPLIES:
             transport.pause_reading()
         else:
             transport.resume_reading()
@@ -158,7 +166,7 @@ class Http2Client(asyncio.Protocol):
             return
         number, call = self._calls.begin(caller)
         self._control.earn(len(body))
-        self._outgoing.request(number, call.stream, head, body)
+        self._outgoing.message(number, call.stream, head, body)
         if self._calls.next > frames.LARGEST_WINDOW:
             self._leave()
 
@@ -264,6 +272,7 @@ class Http2Client(asyncio.Protocol):
         self._rest = data[at:] if at < end else b""
         if self._deferred:
             self._share.defer(self._resume)
+        if self._deferred or self._paused:
             self._update_reading()
 
     def _resume(self) -> None:

@@ -18,6 +18,7 @@ from cloud_ml.serving.http1.connection import Limits as Http1Limits
 from cloud_ml.serving.http1.heads import Heads
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.http_requests import HttpOverHttp2
 from cloud_ml.serving.http2.stream import Limits
 from cloud_ml.serving.listening import Alive, Connection, Greeting
 from cloud_ml.serving.oip.door import OpenInferenceDoor
@@ -58,13 +59,21 @@ class ModelServer:
                 self.table, life.keeper,
                 control=settings.allow_model_control, message_bytes=settings.max_message_bytes,
             )  # fmt: skip
-            service = GrpcService(methods.unary, settings.max_message_bytes, loop, methods.streams, methods.refusals)
-            limits = Limits(settings.max_message_bytes, self._too_large)
+            http = self._http_service(methods.refusals, life.keeper)
+            http_limits = Http1Limits(body_bytes=settings.max_message_bytes, answer_s=settings.rest_timeout_s)
+            over_http2 = HttpOverHttp2(http, http_limits, clock, loop)
+            grpc = GrpcService(
+                methods.unary, settings.max_message_bytes, loop, methods.streams,
+                refusals=methods.refusals, http=over_http2,
+            )  # fmt: skip
+            heads, limits = Heads(http.understand), Limits(settings.max_message_bytes, self._too_large)
+
+            def http1() -> Connection:
+                return Http1Connection(http, heads, http_limits, turns, clock)
 
             def http2() -> Connection:
-                return Http2Connection(service, limits, turns)
+                return Http2Connection(grpc, limits, turns)
 
-            http1 = self._http1(turns, clock, service.refusals, life.keeper)
             listeners = await self._listen(lambda: Greeting(http1, http2, self._alive), tls)
             clock.every_second(self._alive.tick)
             clock.start()
@@ -92,19 +101,15 @@ class ModelServer:
                 made.append(bound)
         return made
 
-    def _http1(self, turns: Turns, clock: Clock, refusals: Refusals, keeper: Keeper) -> Callable[[], Connection]:
-        """Makes connections of HTTP/1.1."""
-        settings = self._settings
+    def _http_service(self, refusals: Refusals, keeper: Keeper) -> HttpService:
+        """Answers requests of HTTP, whichever version."""
         doors = (
             RestDoor(self.table, keeper),
-            OpenInferenceDoor(self.table, keeper, control=settings.allow_model_control),
+            OpenInferenceDoor(self.table, keeper, control=self._settings.allow_model_control),
             InvocationsDoor(self.table, keeper),
             MetricsDoor(self.table, refusals, self._alive),
         )
-        service = HttpService(doors, refusals)
-        limits = Http1Limits(body_bytes=settings.max_message_bytes, answer_s=settings.rest_timeout_s)
-        heads = Heads(service.understand)
-        return lambda: Http1Connection(service, heads, limits, turns, clock)
+        return HttpService(doors, refusals)
 
     @staticmethod
     async def _unless(leave: asyncio.Event, work: Coroutine[None, None, None]) -> None:
@@ -119,4 +124,4 @@ class ModelServer:
 
     def _too_large(self, stream: int) -> tuple[bytes, ...]:
         error = TooLarge(f"a message of more than {self._settings.max_message_bytes} bytes")
-        return (frames.frame(frames.HEADERS, 0x5, stream, status_block(error.grpc, error.message)),)
+        return (frames.frame(frames.HEADERS, 0x5, stream, status_block(error.grpc, error.message, error.http)),)

@@ -32,7 +32,7 @@ def tls_context(file: Path) -> ssl.SSLContext:
         raise BadRequest(f"--ssl_config_file: {file} has client_verify and no custom_ca to verify with")
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
-    context.set_alpn_protocols(["http/1.1", "h2"])  # who can do both, such as curl, wants REST; gRPC offers h2 only
+    context.set_alpn_protocols(["h2", "http/1.1"])
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     try:
         _load_pair(context, made.server_cert, made.server_key)

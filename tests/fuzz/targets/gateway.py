@@ -11,11 +11,15 @@ from cloud_ml.controller.answering import excuse
 from cloud_ml.domain.services.routes import CallingKey
 from cloud_ml.gateway.access import Access, bearer
 from cloud_ml.gateway.client_limits import ClientLimits
-from cloud_ml.gateway.fronts import GrpcFront
+from cloud_ml.gateway.fronts import GrpcFront, RestFront
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.gateway.work_share import WorkShare
+from cloud_ml.serving.http1.connection import Limits
+from cloud_ml.serving.http1.heads import read_head
 from cloud_ml.serving.http2 import frames
+from cloud_ml.serving.http2.headers import malformed
+from cloud_ml.serving.http2.http_requests import HttpOverHttp2
 from cloud_ml.serving.turns import Turns
 from fuzz.harness import cuts, target
 
@@ -241,10 +245,40 @@ def replica_excuse(data: bytes) -> None:
 def call_head(data: bytes) -> None:
     """A head is understood or refused; the replica gets no token of it."""
     words = data.split(b"\n")
-    fields = list(zip(words[::2], words[1::2], strict=False))
-    head = GrpcFront(cast("Any", None), cast("Any", None)).understand(fields)
+    fields = [(b"content-type", b"application/grpc"), *zip(words[::2], words[1::2], strict=False)]
+    nobody = cast("Any", None)
+    head = GrpcFront(nobody, nobody, nobody).understand(fields)
     assert b"authorization" not in head.block or any(
         b"authorization" in b"".join(each) for each in fields if each[0] != b"authorization"
     )
     assert head.timeout_s >= 0
     assert not head.asked or (b"cloudml-release", head.asked.encode("latin-1")) in fields
+
+
+@target(
+    "serving.http2.http_requests",
+    seeds=[b":method\nPOST\n:scheme\nhttp\n:path\n/v1/models/m:predict?a=b\n:authority\nh\nx-a\n1\nx-a\n2\ncookie\na\ncookie\nb",
+           b":method\nGET\n:scheme\nhttp\n:path\n/a b\ncontent-length\n5\nauthorization\nBearer x", b":method\nOPTIONS\n:scheme\nhttp\n:path\n*",
+           b":method\nGET / HTTP/1.1\n:scheme\nhttp\n:path\n/\naccept\n\x0b", b":method\nHEAD\n:scheme\nhttp\n:path\n/\ncontent-encoding\nx-gzip\nexpect\nx"],
+    words=[":method", ":path", ":authority", "content-length", "transfer-encoding", "chunked", "host", "connection", "\n", " HTTP/1.1", "\r", "\xa0", "\t"],
+)  # fmt: skip
+def rest_head_over_http2(data: bytes) -> None:
+    """What a replica gets of a request over HTTP/2 is read as one head of HTTP/1.1, of the same method and target."""
+    words = data.split(b"\n")
+    fields = list(zip(words[::2], words[1::2], strict=False))
+    if malformed(fields):
+        return
+    nobody = cast("Any", None)
+    request = HttpOverHttp2(RestFront(nobody, nobody), Limits(), nobody, nobody).understand(fields)
+    if request.refusal is not None or request.meaning is None:
+        return
+    written = request.meaning.lines + b"Content-Length: 0\r\n\r\n"
+    assert written.count(b"\r\n\r\n") == 1
+    head = read_head(written)
+    given = dict(fields)
+    assert head.target.encode() == given[b":path"]
+    assert head.method.encode() == given[b":method"].replace(b"HEAD", b"GET")
+    assert head.length == 0
+    assert head.fields["host"] == "replica"
+    assert {name.encode() for name in head.fields} <= {*given, b"host", b"content-length"}
+    assert "authorization" not in head.fields

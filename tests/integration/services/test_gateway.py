@@ -21,6 +21,7 @@ import pytest
 from cloud_ml.serving.protos import message
 from integration.serving.test_services import Stream
 from support.calling import Load, calling, over_grpc, over_http, token_of
+from support.http2 import Http2Client
 from support.server import RealServer, eventually, serving
 from support.services import Asked, deployed, running
 from support.serving import predict, predict_request, save_linear
@@ -161,6 +162,26 @@ def test_triton_infers_on_a_stream_through_it(server: RealServer, address: str) 
     with contextlib.closing(Stream(port)) as stranger:
         stranger.ask([1.0])
         assert "UNAUTHENTICATED" in str(stranger.next()[1])
+
+
+def test_rest_goes_over_http_2_too(server: RealServer, address: str) -> None:
+    host, _, port = address.rpartition(":")
+    bearer = {"authorization": f"Bearer {token_of(server.credentials)}"}
+    predict_path = "/v1/models/linear:predict"
+    with Http2Client(host, int(port)) as client:
+        refused = client.ask("POST", predict_path, {"instances": [1.0]})
+        assert (refused.status, "error" in refused.document) == (401, True)
+        assert refused.fields["www-authenticate"].startswith("Bearer")
+        numbers = [client.send("POST", predict_path, {"instances": [float(each)]}, **bearer) for each in range(50)]
+        for each, number in enumerate(numbers):
+            answer = client.wait(number)
+            assert answer.document == {"predictions": [each * 2.0 + 10]}
+        assert answer.fields["cloudml-release"]
+        assert client.ask("GET", "/v2/health/ready", **bearer).document == {"ready": True}
+        many = [float(each) for each in range(200_000)]
+        large = client.ask("POST", predict_path, {"instances": many}, **bearer)
+        assert large.document == {"predictions": [each * 2 + 10 for each in many]}
+        assert client.ask("POST", predict_path, bytes(65 << 20), **bearer).status == 413
 
 
 def test_nothing_fails_while_everything_changes(server: RealServer, ask: Asked, address: str) -> None:

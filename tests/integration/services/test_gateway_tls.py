@@ -15,6 +15,7 @@ import grpc
 import pytest
 
 from support.calling import Load, over_grpc, over_http, token_of
+from support.http2 import Http2Client
 from support.server import RealServer, eventually, serving
 from support.services import Asked, running
 from support.serving import save_linear
@@ -103,6 +104,21 @@ def test_both_protocols(served: Served) -> None:
         with pytest.raises(grpc.RpcError) as refused:
             over_grpc(channel, None)
         assert refused.value.code() is grpc.StatusCode.UNAUTHENTICATED
+
+
+def test_rest_over_http_2_where_a_caller_offers_it(served: Served) -> None:
+    host, port = served.address.split(":")
+    for offered, chosen in ((["h2"], "h2"), (["http/1.1", "h2"], "h2"), (["http/1.1"], "http/1.1"), ([], None)):
+        trust = ssl.create_default_context(cafile=str(served.folder / "authority.pem"))
+        if offered:
+            trust.set_alpn_protocols(offered)
+        with Http2Client(host, int(port), trust) as client:
+            assert isinstance(client.socket, ssl.SSLSocket)
+            assert client.socket.selected_alpn_protocol() == chosen
+            if chosen == "h2":
+                bearer = {"authorization": f"Bearer {served.token}"}
+                answer = client.ask("POST", "/v1/models/linear:predict", {"instances": [1.0]}, **bearer)
+                assert (answer.status, answer.document) == (200, {"predictions": [12.0]})
 
 
 def test_who_does_not_speak_tls_or_does_not_trust_gets_nothing(served: Served) -> None:

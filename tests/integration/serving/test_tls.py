@@ -18,6 +18,7 @@ import pytest
 
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.tls import tls_context
+from support.http2 import Http2Client
 from support.serving import PREDICT, Running, model_server, predict, predict_request, save_linear
 
 pytestmark = [
@@ -94,7 +95,9 @@ def test_long_messages_come_whole(mutual: Running, pairs: dict[str, tuple[str, s
             np.testing.assert_array_equal(answer, numbers[:size] * 2 + 10)
 
 
-def test_who_speaks_both_gets_http1(mutual: Running, pairs: dict[str, tuple[str, str]], tmp_path: Path) -> None:
+def test_a_caller_that_offers_http_2_and_speaks_http_1_is_understood(
+    mutual: Running, pairs: dict[str, tuple[str, str]], tmp_path: Path
+) -> None:
     (tmp_path / "client.pem").write_text("\n".join(pairs["client"]))
     context = ssl.create_default_context(cadata=pairs["server"][1])
     context.load_cert_chain(tmp_path / "client.pem")
@@ -102,7 +105,19 @@ def test_who_speaks_both_gets_http1(mutual: Running, pairs: dict[str, tuple[str,
     connection = HTTPSConnection("localhost", mutual.port, context=context, timeout=20)
     with contextlib.closing(connection):
         connection.request("POST", "/v1/models/linear:predict", b'{"instances": [1.0]}')
+        assert connection.sock.selected_alpn_protocol() == "h2"
         assert json.load(connection.getresponse()) == {"predictions": [12.0]}
+
+
+def test_rest_over_http_2(mutual: Running, pairs: dict[str, tuple[str, str]], tmp_path: Path) -> None:
+    (tmp_path / "client.pem").write_text("\n".join(pairs["client"]))
+    context = ssl.create_default_context(cadata=pairs["server"][1])
+    context.load_cert_chain(tmp_path / "client.pem")
+    context.set_alpn_protocols(["http/1.1", "h2"])
+    with Http2Client("localhost", mutual.port, context) as client:
+        assert isinstance(client.socket, ssl.SSLSocket)
+        assert client.socket.selected_alpn_protocol() == "h2"
+        assert client.ask("POST", "/v1/models/linear:predict", {"instances": [1.0]}).document == {"predictions": [12.0]}
 
 
 @pytest.mark.parametrize(

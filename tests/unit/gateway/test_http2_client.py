@@ -243,6 +243,32 @@ async def test_a_replica_that_does_not_read_is_not_read_from() -> None:
     peer.close()
 
 
+async def test_answers_are_read_while_a_replica_waits_with_reading_until_they_are() -> None:
+    """Both sides of a connection that wait with reading until the other reads wait for ever."""
+    loop = asyncio.get_running_loop()
+    peer, ours = socket.socketpair()
+    ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    client = Http2Client(ClientLimits(), Turns(loop), lambda _: None, WorkShare(10**9, loop), lambda _: None)
+    transport, _ = await loop.create_connection(lambda: client, sock=ours)
+    peer.setblocking(False)
+    await loop.sock_sendall(peer, frames.settings({4: 8 << 20}) + frames.window_update(0, 8 << 20))
+    first, second = Caller(), Caller()
+    client.call(HEAD, b"", first)
+    while not client._settled:
+        await asyncio.sleep(0)
+    client.call(HEAD, bytes(4 << 20), second)
+    while not transport.get_write_buffer_size():
+        await asyncio.sleep(0)
+    answer = frames.frame(frames.HEADERS, 0x4, 1, b"\x88") + frames.frame(frames.DATA, 0, 1, bytes(60_000)) * 100
+    async with asyncio.timeout(10):
+        await loop.sock_sendall(peer, answer + frames.frame(frames.DATA, frames.END_STREAM, 1))
+        found = await first.answer
+    assert transport.get_write_buffer_size(), "it still does not read"
+    assert len(found[1]) == 6_000_000
+    transport.abort()
+    peer.close()
+
+
 async def test_many_calls_are_cancelled_in_linear_time() -> None:
     loop = asyncio.get_running_loop()
     limits = ClientLimits()

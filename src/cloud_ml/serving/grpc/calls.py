@@ -12,7 +12,8 @@ from cloud_ml.serving.http2.service import Answers
 PREFIX = struct.Struct(">BL")
 """Before each message: whether it is compressed, and its length."""
 
-OK_HEAD = b"\x88" + literal("content-type", "application/grpc")
+CONTENT_TYPE = literal("content-type", "application/grpc")
+OK_HEAD = b"\x88" + CONTENT_TYPE
 OK_TRAILERS = literal("grpc-status", "0")
 _LONGEST_MESSAGE = 4096
 
@@ -58,9 +59,13 @@ class GrpcCall:
 
 
 @lru_cache(256)
-def status_block(code: int, message: str) -> bytes:
-    """The only block of headers of an answer without a message ("trailers only")."""
-    return OK_HEAD + status_fields(code, message)
+def status_block(code: int, message: str, http: int = 200) -> bytes:
+    """The only block of headers of an answer without a message ("trailers only").
+
+    ``http`` is another status than 200 where the answer may go to a client of HTTP as well.
+    """
+    status = b"\x88" if http == 200 else literal(":status", str(http))
+    return status + CONTENT_TYPE + status_fields(code, message)
 
 
 def status_fields(code: int, message: str) -> bytes:

@@ -3,12 +3,14 @@
 import asyncio
 import logging
 from collections.abc import Callable, Mapping
+from typing import Any
 
 from cloud_ml.serving.codecs.compression import decompressed
 from cloud_ml.serving.errors import BadRequest, ServingError, TooLate, Unsupported
 from cloud_ml.serving.grpc.calls import PREFIX, GrpcCall, status_block
 from cloud_ml.serving.grpc.streams import GrpcStream, StreamMethod
 from cloud_ml.serving.http2.frames import literal
+from cloud_ml.serving.http2.http_requests import HttpOverHttp2, HttpRequest, is_grpc
 from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.tallies import Refusals
@@ -24,18 +26,19 @@ _UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-
 class Head:
     """What the head of a request means."""
 
-    __slots__ = ("encoding", "method", "refusal", "stream", "timeout")
+    __slots__ = ("encoding", "http", "method", "refusal", "stream", "timeout")
 
     def __init__(self) -> None:
         self.method: Method | None = None
         self.stream: StreamMethod | None = None
         self.refusal: bytes | None = None
+        self.http: HttpRequest[Any] | None = None
         self.timeout = 0.0
         self.encoding = b"identity"
 
 
 class GrpcService:
-    """Serves the methods of a table: full path to what answers."""
+    """Serves the methods of a table: full path to what answers. ``http`` answers what is no gRPC."""
 
     def __init__(
         self,
@@ -43,17 +46,23 @@ class GrpcService:
         max_bytes: int,
         loop: asyncio.AbstractEventLoop,
         streams: Mapping[str, StreamMethod] | None = None,
+        *,
         refusals: Refusals | None = None,
+        http: HttpOverHttp2[Any] | None = None,
     ) -> None:
         self._methods = {path.encode(): method for path, method in methods.items()}
         self._streams = {path.encode(): method for path, method in (streams or {}).items()}
         self._max_bytes = max_bytes
         self._loop = loop
         self.refusals = refusals or Refusals()
+        self._http = http
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> Head:
         """See ``http2.service.Service``."""
         head, told = Head(), dict(fields)
+        if self._http is not None and not is_grpc(fields):
+            head.http = self._http.understand(fields)
+            return head
         if told.get(b":method") != b"POST" or not told.get(b"content-type", b"").startswith(b"application/grpc"):
             status = "405" if told.get(b":method") != b"POST" else "415"
             head.refusal = literal(":status", status)
@@ -81,12 +90,16 @@ class GrpcService:
 
     def length(self, head: Head, begun: memoryview) -> int:
         """See ``http2.service.Service``."""
+        if head.http is not None:
+            return head.http.length
         return int.from_bytes(begun[1:5], "big") + 5 if len(begun) >= 5 else 0
 
     def serve(self, connection: Answers, stream: int, head: Head, body: Received) -> None:
         """See ``http2.service.Service``."""
         if head.refusal is not None or head.method is None:
-            if head.refusal is None:
+            if head.http is not None and self._http is not None:
+                self._http.serve(connection, stream, head.http, body)
+            elif head.refusal is None:
                 connection.listen(stream, body)
             else:
                 connection.answer(stream, head.refusal)

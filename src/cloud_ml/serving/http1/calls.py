@@ -60,7 +60,7 @@ class HttpCall:
             return
         head, connection = self.head, self._connection
         if len(body) >= connection.limits.compress_bytes and head.accepts:
-            body = _packed(body, head.accepts)
+            body = packed(body, head.accepts)
             fields += b"Content-Encoding: %b\r\nVary: Accept-Encoding\r\n" % head.accepts.encode()
         if connection.leaving:
             self.close = True
@@ -85,6 +85,7 @@ class HttpCall:
         self.reply(status, JSON + fields, orjson.dumps({"error": why.encode("utf-8", "replace").decode()}))
 
 
-def _packed(body: bytes, way: str) -> bytes:
+def packed(body: bytes, way: str) -> bytes:
+    """A body compressed by gzip or deflate."""
     packer = zlib.compressobj(1, zlib.DEFLATED, 31 if way == "gzip" else 15)
     return packer.compress(body) + packer.flush()

@@ -25,7 +25,8 @@ _HOST = re.compile(r"(?:\[[0-9A-Za-z:.%_~-]+\]|[A-Za-z0-9._~!$&'()*+,;=%-]*)(?::
 _ABSOLUTE = re.compile(r"https?://([^/?#]+)([^#]*)", re.IGNORECASE)
 _LENGTH = re.compile(rb"[0-9]{1,18}")
 _ENCODINGS = {"identity": "", "gzip": "gzip", "x-gzip": "gzip", "deflate": "deflate"}
-_ONCE = frozenset({"content-length", "transfer-encoding", "host", "content-encoding", "expect"})
+ONCE = frozenset({"content-length", "transfer-encoding", "host", "content-encoding", "expect"})
+"""Fields that may stand in a head once only."""
 
 
 class HeadFault(Exception):
@@ -86,7 +87,7 @@ def read_head(data: bytes, most_fields: int = MOST_FIELDS) -> Head:
             raise HeadFault(400, "a line of the head is no field")
         name, value = field[1].decode().lower(), field[2].decode("latin-1")
         if name in fields:
-            if name in _ONCE:
+            if name in ONCE:
                 raise HeadFault(400, f"the head has {name} twice")
             value = f"{fields[name]}, {value}"
         fields[name] = value
@@ -94,7 +95,7 @@ def read_head(data: bytes, most_fields: int = MOST_FIELDS) -> Head:
     head = Head(method.decode(), target_of, fields, old=minor == b"0")  # any later 1.x is answered as 1.1
     _check_host(head)
     _frame(head)
-    _negotiate(head)
+    negotiate(head)
     return head
 
 
@@ -148,7 +149,12 @@ def _frame(head: Head) -> None:
         head.length = int(length)
 
 
-def _negotiate(head: Head) -> None:
+def negotiate(head: Head) -> None:
+    """What a head says of connection, expectation and encodings.
+
+    Raises:
+        HeadFault: for what there is not.
+    """
     fields = head.fields
     for option in fields.get("connection", "").lower().split(","):
         if option.strip() == "close":

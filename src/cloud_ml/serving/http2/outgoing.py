@@ -110,8 +110,8 @@ class Outgoing:
         self.held += size
         self._try(number)
 
-    def request(self, number: int, stream: Stream[Any], head: bytes, body: Received) -> None:
-        """A whole request, as a client sends it: its last byte of data ends it."""
+    def message(self, number: int, stream: Stream[Any], head: bytes, body: Received) -> None:
+        """A whole request of a client, or an answer without trailers: its last byte of data ends it."""
         size = len(body)
         self.send(frames.frame(frames.HEADERS, 0x4 if size else 0x5, number, head))
         if not size:

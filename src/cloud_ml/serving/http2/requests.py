@@ -395,6 +395,17 @@ class Requests(Generic[H]):
         if self._leaving:
             self._close_if_done()
 
+    def respond(self, number: int, head: bytes, body: Received) -> None:
+        """The same without trailers: the last byte of the body ends the stream."""
+        stream = self.streams.pop(number, None)
+        if stream is None:
+            return
+        if self._patience.count:
+            self._patience.count -= 1
+        self._outgoing.message(number, stream, head, body)
+        if self._leaving:
+            self._close_if_done()
+
     # --- bodies and answers piece by piece ---
 
     def listen(self, number: int, body: Received) -> None:
