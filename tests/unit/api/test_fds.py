@@ -74,6 +74,18 @@ async def test_an_upload_whose_key_was_rewritten_away_is_refused(served: Served)
     assert (refused.status, refused.json()["field"]) == (400, "body")
 
 
+@pytest.mark.parametrize("method", ["HEAD", "GET", "PUT", "DELETE", "PATCH"])
+@pytest.mark.parametrize(
+    "target", ["/cloudml/%0D%0A/", "/cloudml/%0A", "/cloudml/a%0Db/c", "/%0A/", "/cloudml/%0A/?metadata"]
+)
+async def test_a_line_break_in_a_path_leads_nowhere_else(served: Served, method: str, target: str) -> None:
+    answer = await send(served.member, method, target)
+    assert answer.status in (400, 404, 405), "no redirect, and nothing that is stored or found"
+    assert "location" not in answer.headers
+    unsigned = await served.client.send(method, target, {"Authorization": "Galaxy-V2 a:" + "A" * 27 + "="})
+    assert unsigned.status == (405 if method == "PATCH" else 401)
+
+
 async def test_listings_are_pages(served: Served) -> None:
     for name in ("a/1", "a/2", "b"):
         await put(served, f"/cloudml/{name}")
