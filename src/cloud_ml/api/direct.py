@@ -155,7 +155,10 @@ class _Step:
 
 
 def _place(path: str) -> str:
-    """The beginning of a path, up to where it says which one of many: ``/api/v1/jobs``."""
+    """The beginning of a path, up to where it says which one of many: ``/api/v1/jobs``.
+
+    It selects candidates and decides nothing: the expression of the route decides, in the order of declaration.
+    """
     return "/".join(path.split("/", _PLACE_DEPTH)[:_PLACE_DEPTH])
 
 

@@ -1,4 +1,7 @@
-"""HTTP/1.1 as the server speaks it: uvicorn's, within bounds, and patient with what follows a request."""
+"""HTTP/1.1 as the server speaks it: uvicorn's, within bounds, and patient with what follows a request.
+
+Nothing is remembered of one request for the next: llhttp parses each.
+"""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ class GrpcFront:
         self._http = http
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> GrpcHead:
-        """See ``serving.http2.service.Service``."""
+        """See ``serving.http2.service.Service``. What a head means is remembered, whether its token opens is not."""
         head, parts = GrpcHead(), []
         if not is_grpc(fields):
             head.http = self._http.understand(fields)
@@ -180,7 +180,7 @@ class RestFront:
         self._loop = loop
 
     def understand(self, head: Head) -> RestHead:
-        """See ``serving.http1.connection.Service``."""
+        """See ``serving.http1.connection.Service``. What a head means is remembered, whether its token opens is not."""
         method = "GET" if head.method == "HEAD" else head.method  # the front leaves the body out
         lines = [f"{method} {head.target} HTTP/1.1\r\nHost: replica\r\n"]
         listed = {each.strip().lower() for each in head.fields.get("connection", "").split(",")}

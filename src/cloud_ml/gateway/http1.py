@@ -1,4 +1,7 @@
-"""The client side of HTTP/1.1: one call at a time over a connection to a replica, read strictly."""
+"""The client side of HTTP/1.1: one call at a time over a connection to a replica, read strictly.
+
+Nothing is remembered of one answer for the next: each head is parsed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Blocks of headers as HTTP/2 packs them (RFC 7541): what a client needs to read answers, and to write a request."""
+"""Blocks of headers as HTTP/2 packs them (RFC 7541): what a client needs to read answers, and to write a request.
+
+Each block is decoded. No block is known again by its bytes.
+"""
 
 from __future__ import annotations
 
@@ -60,6 +63,8 @@ class Headers:
                 index, place = _number(block, place, 7)
                 name, value = self._entry(index)
             elif first & 0xE0 == 0x20:
+                if found:
+                    raise ValueError("the size of the table changes behind a header")  # RFC 7541, section 4.2
                 self._limit, place = _number(block, place, 5)
                 if self._limit > _MOST_BYTES:
                     raise ValueError("the table is too large")

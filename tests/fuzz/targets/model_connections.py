@@ -10,7 +10,7 @@ from hpack.exceptions import HPACKError
 
 from cloud_ml.serving.http1.calls import CONTINUE
 from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.http2.headers import Blocks, malformed
+from cloud_ml.serving.http2.headers import Blocks, WatchedTable, malformed
 from fuzz.harness import cuts, target
 from fuzz.model_world import INFER, PREDICT, World
 from fuzz.targets.model_requests import INFERENCES, PREDICTIONS
@@ -136,9 +136,11 @@ def model_http2(data: bytes) -> None:
 def model_heads(data: bytes) -> None:
     """What is remembered of blocks means what a decoder without memory makes of the same; each third is read as trailers."""
     heads = Blocks(lambda fields: None if malformed(fields) else fields, 16_384)
-    plain = Decoder(max_header_list_size=16_384)
+    plain, table = Decoder(max_header_list_size=16_384), WatchedTable()
+    plain.header_table = table  # which bounds how often a block may change its size
     for place, block in enumerate(data.split(SEPARATOR)):
         passed = place % 3 == 2
+        table.size_updates = 0
         try:
             fields: Any = [(name, value) for name, value in plain.decode(block, raw=True)]
         except (HPACKError, UnicodeDecodeError, IndexError):

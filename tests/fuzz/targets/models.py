@@ -7,6 +7,8 @@ import json
 from collections.abc import Callable
 from typing import Any
 
+from hpack import Decoder
+
 from cloud_ml.api.v1_compat import model
 from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
 from cloud_ml.models import codec
@@ -29,10 +31,19 @@ def _frame(kind: int, flags: int, payload: bytes, stream: int = 1) -> bytes:
 @target(
     "sdk.hpack",
     seeds=[_HEADERS, _TRAILERS, b"\x88\x40\x0acustom-key\x0dcustom-header\xbe", b"\x82\x86\x84\x41\x8c\xf1\xe3\xc2\xe5\xf2\x3ak\xa0\xab\x90\xf4\xff",
-           b"\x3f\xe1\x1f\x88", b"\x80", b"\xff\xff\xff\xff\xff\x0f", b"\x00\x7f\xff\xff\xff\xff\x0f"],
+           b"\x3f\xe1\x1f\x88", b"\x80", b"\x40\x01a\x01b<;>\xbe<;>\x40\x01c\x01d\xbf<;>\x20\x88<;>\xbe", b"\x88\x20", b"\xff\xff\xff\xff\xff\x0f", b"\x00\x7f\xff\xff\xff\xff\x0f"],
 )  # fmt: skip
 def header_blocks(data: bytes) -> None:
-    """A block is read or refused; what we pack is read back as it was."""
+    """A block is read or refused, and no block is read that another decoder refuses or reads in another way."""
+    reader, other = Headers(), Decoder(max_header_list_size=64 * 1024)
+    other.max_allowed_table_size = 64 * 1024
+    for block in data.split(b"<;>"):
+        try:
+            read = reader.read(block)
+        except NotHttp:
+            break
+        fields = other.decode(block, raw=True)
+        assert read == {bytes(n).decode("utf-8", "replace"): bytes(v).decode("utf-8", "replace") for n, v in fields}
     reader = Headers()
     with contextlib.suppress(NotHttp):
         found = reader.read(data)

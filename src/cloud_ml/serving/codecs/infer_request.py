@@ -133,7 +133,8 @@ def packed_strings(array: Array) -> bytes:
 def infer_spans(body: Received, at: int, signature: Signature, asked: Any) -> Spans | None:
     """Where raw values lie in a request that was judged, in the order of the signature, and last its id, if it has one.
 
-    None where values are not raw numbers.
+    None where values are not raw numbers. All other bytes are compared when a layout is made of this, so the number of
+    values and of ids is always the same: see ``layouts``. Only an id could be no text, so its bytes are looked at.
     """
     if len(asked.raw_input_contents) != len(asked.inputs):
         return None
