@@ -6,10 +6,12 @@ from typing import Any, cast
 
 from hpack import Encoder
 
-from cloud_ml.gateway.fronts import GrpcFront
+from cloud_ml.gateway.fronts import GrpcFront, RestFront
+from cloud_ml.serving.http1.connection import Limits as Http1Limits
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.headers import Blocks
+from cloud_ml.serving.http2.http_requests import HttpOverHttp2
 from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Limits, Received
 from cloud_ml.serving.turns import Turns
@@ -25,13 +27,16 @@ class Recorder:
     """A service that answers at once, and records what it was asked. It understands heads as the gateway does."""
 
     def __init__(self) -> None:
-        self._front = GrpcFront(cast("Any", None), cast("Any", None))
+        nobody = cast("Any", None)
+        self._front = GrpcFront(nobody, nobody, HttpOverHttp2(RestFront(nobody, nobody), Http1Limits(), nobody, nobody))
         self.requests: list[tuple[int, Meaning, bytes]] = []
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> Meaning:
         made = self._front.understand(fields)
         told = tuple(getattr(made, name) for name in ("asked", "block", "safe", "streams", "timeout", "token"))
-        return tuple(fields), told, made.refusal is not None
+        rest = made.http.meaning if made.http is not None else None
+        written = (rest.lines, rest.token, rest.asked, rest.safe, rest.has_body) if rest is not None else None
+        return tuple(fields), told, made.refusal is not None, written
 
     def length(self, head: Meaning, begun: memoryview) -> int:
         return 0
@@ -78,7 +83,10 @@ def _fields(*more: tuple[str, str]) -> list[tuple[str, str]]:
 
 _PLAIN = b"\x83\x86\x04\x02/a"
 _KEEPS = Encoder()
-_SAME = [_asks(stream, _KEEPS.encode(_fields(("a", "b"), ("grpc-timeout", "1S")))) for stream in (1, 3, 5, 7)]
+_SAME = [
+    _asks(stream, _KEEPS.encode(_fields(("content-type", "application/grpc"), ("grpc-timeout", "1S"))))
+    for stream in (1, 3, 5, 7)
+]
 
 
 @target(

@@ -150,7 +150,7 @@ class Blocks(Generic[T]):
         meaning: Of the fields of a block, in the order they were sent in.
         max_bytes: The largest list of fields, counted as RFC 9113 section 6.5.2 does.
         too_large: What a block means whose list is larger, up to ``OVERSIZED`` times; without it that is a fault.
-        once: Whether a meaning is not kept.
+        apart: Whether a meaning is not for ``known``, which has no time to look at it.
     """
 
     def __init__(
@@ -158,16 +158,17 @@ class Blocks(Generic[T]):
         meaning: Callable[[Fields], T],
         max_bytes: int,
         too_large: T | None = None,
-        once: Callable[[T], bool] = lambda _: False,
+        apart: Callable[[T], bool] = lambda _: False,
     ) -> None:
         self._meaning = meaning
         self._max_bytes = max_bytes
         self._too_large = too_large
-        self._once = once
+        self._is_apart = apart
         self._table = WatchedTable()
         self._decoder = Decoder(max_header_list_size=max_bytes * (1 if too_large is None else OVERSIZED))
         self._decoder.header_table = self._table
         self._seen: dict[bytes, T] = {}
+        self._apart: dict[bytes, T] = {}
         self._seen_bytes = 0
 
     def known(self, block: bytes) -> T | None:
@@ -180,7 +181,7 @@ class Blocks(Generic[T]):
         Raises:
             ConnectionFault: where it cannot be decoded; the table is lost then, and the connection with it.
         """
-        known = self._seen.get(block)
+        known = self._seen.get(block) or self._apart.get(block)
         if known is not None:
             return known
         before = self._table.changes
@@ -189,7 +190,7 @@ class Blocks(Generic[T]):
         if size > self._max_bytes and self._too_large is not None:
             return self._too_large
         found = self._meaning(fields)
-        if self._table.changes == before and len(block) <= LONGEST and not self._once(found):
+        if self._table.changes == before and len(block) <= LONGEST:
             self._keep(block, found, size)
         return found
 
@@ -211,11 +212,12 @@ class Blocks(Generic[T]):
 
     def _keep(self, block: bytes, found: T, size: int) -> None:
         self._seen_bytes += size
-        if len(self._seen) >= REMEMBERED or self._seen_bytes > KEPT_BYTES:
+        if len(self._seen) + len(self._apart) >= REMEMBERED or self._seen_bytes > KEPT_BYTES:
             self._forget()
             self._seen_bytes = size
-        self._seen[block] = found
+        (self._apart if self._is_apart(found) else self._seen)[block] = found
 
     def _forget(self) -> None:
         self._seen.clear()
+        self._apart.clear()
         self._seen_bytes = 0

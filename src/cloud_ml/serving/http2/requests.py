@@ -56,7 +56,7 @@ class Requests(Generic[H]):
         self._limits = limits
         self._outgoing = outgoing
         self._patience = patience
-        # Of H, _Sized[H], _TooLarge and None; only H is kept, so that ``known`` need not look.
+        # Of H, _Sized[H], _TooLarge and None; ``known`` gives H or None, so that it need not look.
         self._heads: Blocks[Any] = Blocks(
             self._understood, limits.head_bytes, _OVER_BOUND, lambda found: isinstance(found, _Sized)
         )
