@@ -73,3 +73,17 @@ def test_it_answers_as_its_framework_does(models: Path, framework: str, name: st
             tensor = answer.outputs[told["output"]] if told["output"] else next(iter(answer.outputs.values()))
             values = np.array(list(tensor.float_val) + list(tensor.double_val))
             np.testing.assert_allclose(values, np.ravel(told["y"][:rows]), rtol=1e-4, atol=1e-6)
+
+
+@pytest.mark.parametrize("output", ["probabilities", "predict_proba"])
+def test_a_classifier_of_scikit_learn_gives_probabilities_where_they_are_named(models: Path, output: str) -> None:
+    told = saved("sklearn", models / "sklearn")["pickled"]
+    with served("sklearn", "pickled", models) as channel:
+        request = tensor_request("pickled", "x", told["x"], "float64")
+        usual = call(channel, PREDICT, request, "tensorflow.serving.PredictResponse", timeout=60)
+        assert list(usual.outputs) == ["label"]
+        request.output_filter.extend([output, "label"])
+        answer = call(channel, PREDICT, request, "tensorflow.serving.PredictResponse", timeout=60)
+        assert sorted(answer.outputs) == sorted([output, "label"])
+        np.testing.assert_allclose(answer.outputs[output].double_val, np.ravel(told["y"]), rtol=1e-9)
+        assert answer.outputs["label"] == usual.outputs["label"]

@@ -24,11 +24,13 @@ class LoadedVersion:
         self._workshop = workshop
         self._batchers = {each.name: Batcher(model, each, workshop, self._queue) for each in model.signatures.values()}
         self._unbatched: dict[str, Batcher] = {}
+        self._with_all_outputs: dict[Signature, Batcher] = {}
 
     @property
     def idle(self) -> bool:
         """Whether no request waits or runs."""
-        return all(batcher.idle for batcher in (*self._batchers.values(), *self._unbatched.values()))
+        further = (*self._unbatched.values(), *self._with_all_outputs.values())
+        return all(batcher.idle for batcher in (*self._batchers.values(), *further))
 
     def signature(self, name: str) -> Signature:
         """The signature of this name; an empty name is the default one.
@@ -50,7 +52,8 @@ class LoadedVersion:
     def waiting(self, name: str) -> int:
         """How many requests wait for the signature of this name."""
         alone = self._unbatched.get(name)
-        return self._batchers[name].waiting + (alone.waiting if alone is not None else 0)
+        further = sum(each.waiting for signature, each in self._with_all_outputs.items() if signature.name == name)
+        return self._batchers[name].waiting + (alone.waiting if alone is not None else 0) + further
 
     def arrange(self, signature: Signature, shapes: Sequence[Shape]) -> "Arrangement":
         """How a request with inputs of these shapes runs.
@@ -64,6 +67,8 @@ class LoadedVersion:
     def batcher(self, signature: Signature) -> Batcher:
         """The queue in front of a signature, which may be one that ``arrange`` changed."""
         usual = self._batchers[signature.name]
+        if signature.with_all_outputs:
+            return self._with_all_outputs.get(signature) or self._make_with_all_outputs(signature, usual)
         if signature.batched or not self.model.signatures[signature.name].batched:
             return usual
         alone = self._unbatched.get(signature.name)
@@ -72,6 +77,13 @@ class LoadedVersion:
             alone.tally = usual.tally
             self._unbatched[signature.name] = alone
         return alone
+
+    def _make_with_all_outputs(self, signature: Signature, usual: Batcher) -> Batcher:
+        """The queue for requests that name an output which is computed on request only."""
+        made = Batcher(self.model, signature, self._workshop, self._queue)
+        made.tally = usual.tally
+        self._with_all_outputs[signature] = made
+        return made
 
     def submit(self, signature: Signature, request: Request, tails: tuple[Shape, ...]) -> None:
         """Run a request: see ``Batcher.submit``."""

@@ -1,7 +1,7 @@
 """What a model takes and gives: named tensors with a type and a shape."""
 
 import contextlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from cloud_ml.serving.dtypes import DType
@@ -48,6 +48,8 @@ class Signature:
     ``batched`` is true where rows of several callers go through together: row *i* of each output then belongs to
     row *i* of the inputs. The first dimension of every input and output must be open for that, and ``batching``, what
     was decided for the model, must allow it. Without a decision an open first dimension is enough.
+
+    ``on_request`` are further outputs that a runtime computes only for requests that name one of them: see ``naming``.
     """
 
     name: str
@@ -55,6 +57,8 @@ class Signature:
     outputs: tuple[TensorSpec, ...]
     method: str = PREDICT
     batching: BatchingDecision | None = field(default=None, compare=False, repr=False)
+    on_request: tuple[TensorSpec, ...] = ()
+    with_all_outputs: bool = False
     batched: bool = field(init=False)
 
     def __post_init__(self) -> None:
@@ -70,9 +74,22 @@ class Signature:
         """The same signature with what was decided for it."""
         return replace(self, batching=batching)
 
+    @property
+    def listed_outputs(self) -> tuple[TensorSpec, ...]:
+        """All outputs that a request may name."""
+        return (*self.outputs, *self.on_request)
+
+    def naming(self, names: Collection[str]) -> "Signature":
+        """The signature for a request that names these outputs: one that gives all of them, where it needs that."""
+        if not self.on_request or not any(spec.name in names for spec in self.on_request):
+            return self
+        return replace(self, outputs=self.listed_outputs, on_request=(), with_all_outputs=True)
+
     def __str__(self) -> str:
-        given, back = ("; ".join(str(spec) for spec in side) for side in (self.inputs, self.outputs))
-        return f"signature {self.name!r} takes ({given}) and gives ({back})"
+        sides = (self.inputs, self.outputs, self.on_request)
+        given, back, more = ("; ".join(str(spec) for spec in side) for side in sides)
+        further = f", and where they are named ({more})" if more else ""
+        return f"signature {self.name!r} takes ({given}) and gives ({back}){further}"
 
     @contextlib.contextmanager
     def told(self) -> Iterator[None]:

@@ -83,7 +83,9 @@ class Infer:
             check_parameters(f"output {output.name!r}", output.parameters)
         named = "signature_name" in asked.parameters
         signature = version.signature(asked.parameters["signature_name"].string_param if named else "")
-        wanted = signature.wanted([output.name for output in asked.outputs])
+        outputs = [output.name for output in asked.outputs]
+        signature = signature.naming(outputs)
+        wanted = signature.wanted(outputs)
         arrays = arrays_of(signature, asked)
         signature, rows, tails = version.arrange(signature, [array.shape for array in arrays])
         answer = InferAnswer(signature, wanted, version.name, version.number, raw=bool(asked.raw_input_contents))

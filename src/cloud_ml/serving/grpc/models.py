@@ -94,7 +94,7 @@ def _signatures(version: LoadedVersion) -> Any:
     for signature in version.model.signatures.values():
         told = signatures.signature_def[signature.name]
         told.method_name = signature.method
-        for specs, infos in ((signature.inputs, told.inputs), (signature.outputs, told.outputs)):
+        for specs, infos in ((signature.inputs, told.inputs), (signature.listed_outputs, told.outputs)):
             for spec in specs:
                 _describe(spec, infos[spec.name])
     return signatures

@@ -133,7 +133,7 @@ class Prediction:
         """A request that is like none before."""
         asked = parsed("tensorflow.serving.PredictRequest", body[5:])
         version = find(self._table, asked.model_spec)
-        signature = version.signature(asked.model_spec.signature_name)
+        signature = version.signature(asked.model_spec.signature_name).naming(asked.output_filter)
         target = Target(version, signature, signature.wanted(asked.output_filter))
         arrays = tensor_proto.arrays_of(signature, asked.inputs)
         plan = target.plan([array.shape for array in arrays])

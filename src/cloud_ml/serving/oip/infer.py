@@ -73,7 +73,7 @@ class Infer:
         if told:
             requests.check_parameters("the request", told)
         signature = version.signature(str(told.get("signature_name", "")))
-        wanted = requests.outputs(signature, asked)
+        signature, wanted = requests.outputs(signature, asked)
         shapes, tensors = requests.tensors(signature, asked)
         signature, rows, tails = version.arrange(signature, shapes)
         patience = told.get("timeout")

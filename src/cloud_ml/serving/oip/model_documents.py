@@ -30,7 +30,7 @@ def model_metadata(version: LoadedVersion, ready: Iterable[int]) -> Document:
         "versions": [str(number) for number in sorted(ready)],
         "platform": version.platform,
         "inputs": [_tensor_metadata(spec) for spec in signature.inputs],
-        "outputs": [_tensor_metadata(spec) for spec in signature.outputs],
+        "outputs": [_tensor_metadata(spec) for spec in signature.listed_outputs],
         "parameters": batching_parameters(version),
     }
 
@@ -63,7 +63,7 @@ def model_config(version: LoadedVersion) -> Document:
         "backend": "cloud-ml",
         "max_batch_size": version.max_batch_rows if signature.batched else 0,
         "input": [_tensor_config(spec, signature) for spec in signature.inputs],
-        "output": [_tensor_config(spec, signature) for spec in signature.outputs],
+        "output": [_tensor_config(spec, signature) for spec in signature.listed_outputs],
     }
 
 

@@ -177,8 +177,8 @@ def check_parameters(where: str, parameters: dict[str, Any]) -> None:
             raise Unsupported(f"parameter {name!r} of {where} is not offered by this server")
 
 
-def outputs(signature: Signature, asked: Asked) -> list[Wanted]:
-    """What is wanted back.
+def outputs(signature: Signature, asked: Asked) -> tuple[Signature, list[Wanted]]:
+    """What is wanted back, and the signature that gives it.
 
     Raises:
         BadRequest: for an output that there is not.
@@ -193,5 +193,7 @@ def outputs(signature: Signature, asked: Asked) -> list[Wanted]:
         if told:
             check_parameters(f"output {each['name']!r}", told)
         ways.append(told.get("binary_data", usual) is True)
-    places = signature.wanted([each["name"] for each in given])
-    return [Wanted(place, way) for place, way in zip(places, ways or [usual] * len(places), strict=True)]
+    names = [each["name"] for each in given]
+    signature = signature.naming(names)
+    places = signature.wanted(names)
+    return signature, [Wanted(place, way) for place, way in zip(places, ways or [usual] * len(places), strict=True)]

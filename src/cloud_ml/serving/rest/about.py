@@ -66,7 +66,7 @@ def batching_of(version: LoadedVersion) -> dict[str, Any]:
 def _signature(signature: Signature) -> dict[str, Any]:
     return {
         "inputs": {spec.name: _tensor(spec) for spec in signature.inputs},
-        "outputs": {spec.name: _tensor(spec) for spec in signature.outputs},
+        "outputs": {spec.name: _tensor(spec) for spec in signature.listed_outputs},
         "method_name": signature.method,
         "defaults": {},
     }

@@ -1,6 +1,7 @@
 """scikit-learn's estimators: skops files, which hold no code, and pickles, which do."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,8 @@ from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _PICKLES = ("model.joblib", "model.pkl")
+_METHODS = {"probabilities": "predict_proba", "predict_proba": "predict_proba"}
+"""Methods by the outputs of ``serving_default`` that they give; any other output is of ``predict``."""
 
 
 class SklearnModel:
@@ -26,9 +29,18 @@ class SklearnModel:
         self.evidence = {name: _evidence(estimator, _method(name)) for name in signatures}
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
-        made = np.asarray(getattr(self._estimator, _method(signature.name))(inputs[0]))
-        expected = signature.outputs[0].dtype
-        return [made.astype(object) if expected is dtypes.STRING else made.astype(expected.numpy, copy=False)]
+        if signature.name != DEFAULT_SIGNATURE:
+            return [self._call(signature.name, signature.outputs[0], inputs[0])]
+        made: dict[str, Array] = {}
+        for spec in signature.outputs:
+            method = _METHODS.get(spec.name, "predict")
+            if method not in made:
+                made[method] = self._call(method, spec, inputs[0])
+        return [made[_METHODS.get(spec.name, "predict")] for spec in signature.outputs]
+
+    def _call(self, method: str, spec: TensorSpec, rows: Array) -> Array:
+        made = np.asarray(getattr(self._estimator, method)(rows))
+        return made.astype(object) if spec.dtype is dtypes.STRING else made.astype(spec.dtype.numpy, copy=False)
 
     def close(self) -> None:
         self._estimator = None
@@ -89,10 +101,20 @@ def described(estimator: Any) -> dict[str, Signature]:
     classes = getattr(estimator, "classes_", None)
     label = dtypes.of_array(np.asarray(classes)) if isinstance(classes, np.ndarray) else dtypes.DOUBLE
     shape = (-1,) if getattr(estimator, "n_outputs_", 1) == 1 else (-1, int(estimator.n_outputs_))
-    made = {DEFAULT_SIGNATURE: Signature(DEFAULT_SIGNATURE, given, (TensorSpec("label", label, shape),))}
+    output = TensorSpec("label", label, shape)
+    aliases = _on_request(estimator, classes, output)
+    made = {DEFAULT_SIGNATURE: Signature(DEFAULT_SIGNATURE, given, (output,), on_request=aliases)}
     for method in ("predict_proba", "decision_function", "transform"):
         if hasattr(estimator, method) and (method != "predict_proba" or isinstance(classes, np.ndarray)):
             width = (len(classes),) if method == "predict_proba" and classes is not None else (-1,)
             rank = () if method == "decision_function" and classes is not None and len(classes) == 2 else width
             made[method] = Signature(method, given, (TensorSpec(method, dtypes.DOUBLE, (-1, *rank)),))
     return made
+
+
+def _on_request(estimator: Any, classes: Any, output: TensorSpec) -> tuple[TensorSpec, ...]:
+    """Outputs of a classifier beside its label: probabilities, and MLServer's names of both."""
+    if not isinstance(classes, np.ndarray) or not hasattr(estimator, "predict_proba"):
+        return ()
+    proba = TensorSpec("probabilities", dtypes.DOUBLE, (-1, len(classes)))
+    return proba, replace(output, name="predict"), replace(proba, name="predict_proba")

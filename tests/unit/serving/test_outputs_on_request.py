@@ -1,0 +1,144 @@
+"""Probabilities of classifiers: listed always, computed and answered where a request names them."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cloud_ml.serving.grpc.infer import Infer
+from cloud_ml.serving.grpc.prediction import Prediction
+from cloud_ml.serving.loaded import LoadedVersion
+from cloud_ml.serving.oip import model_documents
+from cloud_ml.serving.protos import message
+from cloud_ml.serving.runtimes.sklearn import SklearnModel, described
+from fuzz.model_world import INFER, PREDICT, Transport, World
+
+ROWS = np.array([[0.0, 1.0], [2.0, 0.5]])
+
+
+class Classifier:
+    """Tells which of two features is larger, and counts what it is asked."""
+
+    n_features_in_ = 2
+    classes_ = np.array(["first", "second"])
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def predict(self, rows: Any) -> Any:
+        self.asked.append("predict")
+        return self.classes_[np.argmax(rows, axis=1)]
+
+    def predict_proba(self, rows: Any) -> Any:
+        self.asked.append("predict_proba")
+        return rows / rows.sum(axis=1, keepdims=True)
+
+
+@pytest.fixture
+def classifier() -> Classifier:
+    return Classifier()
+
+
+@pytest.fixture
+def world(classifier: Classifier) -> World:
+    made = World()
+    workshop = made.table.models["m"].versions[1]._workshop
+    model = SklearnModel(classifier, described(classifier))
+    made.table.put(LoadedVersion("m", 1, model, workshop))
+    made.methods = {PREDICT: Prediction(made.table).predict, INFER: Infer(made.table).infer}
+    return made
+
+
+def predict(world: World, *names: str) -> Any:
+    asked = message("tensorflow.serving.PredictRequest")(output_filter=names)
+    asked.model_spec.name = "m"
+    tensor = asked.inputs["x"]
+    tensor.dtype, tensor.tensor_content = 2, ROWS.tobytes()
+    for size in ROWS.shape:
+        tensor.tensor_shape.dim.add(size=size)
+    status, answer = world.call(PREDICT, asked.SerializeToString())
+    return message("tensorflow.serving.PredictResponse").FromString(answer) if not status else answer.decode("latin-1")
+
+
+def infer(world: World, *names: str) -> Any:
+    asked = message("inference.ModelInferRequest")(model_name="m", raw_input_contents=[ROWS.tobytes()])
+    asked.inputs.add(name="x", datatype="FP64", shape=ROWS.shape)
+    for name in names:
+        asked.outputs.add(name=name)
+    status, answer = world.call(INFER, asked.SerializeToString())
+    assert not status, answer
+    return message("inference.ModelInferResponse").FromString(answer)
+
+
+def rest(world: World, path: str, body: Any) -> Any:
+    connection, transport = world.http1()
+    data = json.dumps(body).encode()
+    connection.data_received(
+        b"POST %b HTTP/1.1\r\nHost: h\r\nContent-Length: %d\r\n\r\n%b" % (path.encode(), len(data), data)
+    )
+    world.loop.settle()
+    assert isinstance(transport, Transport)
+    return json.loads(transport.written.partition(b"\r\n\r\n")[2])
+
+
+def test_what_is_served_without_a_filter_is_what_it_was(world: World, classifier: Classifier) -> None:
+    for _ in range(2):  # the second is recognised
+        assert list(predict(world).outputs) == ["label"]
+        assert [each.name for each in infer(world).outputs] == ["label"]
+    assert rest(world, "/v1/models/m:predict", {"instances": ROWS.tolist()}) == {"predictions": ["second", "first"]}
+    assert [each["name"] for each in rest(world, "/v2/models/m/infer", oip_body())["outputs"]] == ["label"]
+    assert set(classifier.asked) == {"predict"}, "probabilities cost nothing where nobody names them"
+
+
+def oip_body(*names: str) -> dict[str, Any]:
+    given = {"name": "x", "datatype": "FP64", "shape": [2, 2], "data": ROWS.ravel().tolist()}
+    return {"inputs": [given]} | ({"outputs": [{"name": name} for name in names]} if names else {})
+
+
+@pytest.mark.parametrize("name", ["probabilities", "predict_proba"])
+def test_probabilities_are_answered_where_they_are_named(world: World, classifier: Classifier, name: str) -> None:
+    wanted = classifier.predict_proba(ROWS)
+    for _ in range(2):
+        answer = predict(world, name, "label")
+        assert sorted(answer.outputs) == sorted([name, "label"])
+        assert answer.model_spec.signature_name == "serving_default"
+        assert list(answer.outputs[name].double_val) == wanted.ravel().tolist()
+        assert list(answer.outputs["label"].string_val) == [b"second", b"first"]
+        raw = infer(world, name)
+        assert [(each.name, each.datatype, list(each.shape)) for each in raw.outputs] == [(name, "FP64", [2, 2])]
+        assert raw.raw_output_contents[0] == wanted.tobytes()
+    (told,) = rest(world, "/v2/models/m/infer", oip_body(name))["outputs"]
+    assert (told["name"], told["shape"], told["data"]) == (name, [2, 2], wanted.ravel().tolist())
+
+
+def test_mlservers_name_of_the_label(world: World) -> None:
+    (told,) = rest(world, "/v2/models/m/infer", oip_body("predict"))["outputs"]
+    assert (told["name"], told["data"]) == ("predict", ["second", "first"])
+
+
+def test_they_are_listed(world: World) -> None:
+    version = world.table.find("m")
+    told = model_documents.model_metadata(version, [1])["outputs"]
+    assert [each["name"] for each in told] == ["label", "probabilities", "predict", "predict_proba"]
+    assert told[1] == {"name": "probabilities", "datatype": "FP64", "shape": [-1, 2]}
+    assert "and where they are named (probabilities: float64 [?, 2]" in predict(world, "none")
+
+
+def test_requests_are_counted_for_the_signature_they_name(world: World) -> None:
+    for names in ((), ("probabilities",), ("label", "probabilities")):
+        predict(world, *names)
+    version = world.table.find("m")
+    assert sum(version.tally("serving_default").answers.values()) == 3
+    assert sum(version.tally("predict_proba").answers.values()) == 0
+    assert version.idle
+    assert version.waiting("serving_default") == 0
+
+
+def test_a_regression_has_none() -> None:
+    class Regression:
+        n_features_in_ = 2
+
+    assert described(Regression())["serving_default"].on_request == ()
