@@ -135,6 +135,7 @@ class World:
         self.services = ModelServices(self.store, self.storage, system_clock)
         self.doors = AnsweringReplicas()
         self.gateway = IdleGateway()
+        self.serving = GatewaySettings(kept_replicas=0)
         self.objects.put("cloudml", "t.tar.gz", b"code")
         self._folder = folder
 
@@ -165,7 +166,7 @@ class World:
             services=None if faults is None else Services(
                 store=store, engine=engine, doors=wrap("doors", self.doors), executor=executor(Model(), REPLICA),
                 rules=rules, settings=told, clock=system_clock, offload=self.offload,
-                gateway=wrap("gateway", self.gateway), serving=GatewaySettings(kept_replicas=0),
+                gateway=wrap("gateway", self.gateway), serving=self.serving,
             ),
         )  # fmt: skip
         running = asyncio.create_task(controller.run())

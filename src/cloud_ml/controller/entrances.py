@@ -41,7 +41,7 @@ class Entrances:
         found = list(services)
         for service in found:
             if service.status.port:
-                self._ports.note(service.key.uid, service.status.port)
+                self._ports.note(service.key.uid, service.status.port, service.key.org)
         for service in found:
             if service.status.port and not _wanted(service):
                 try:
@@ -56,9 +56,9 @@ class Entrances:
             uid = service.key.uid
             if port := self._ports.of(uid):  # chosen a moment ago, and not committed yet
                 return port
-            for port in self._ports.candidates()[:_TRIES]:
+            for port in self._ports.candidates(service.key.org)[:_TRIES]:
                 self._gateway.set(uid, route(service, port=port))
-                self._ports.note(uid, port)
+                self._ports.note(uid, port, service.key.org)
                 if await self._gateway.settled() and port not in self._gateway.unbound:
                     return port
                 if port not in self._gateway.unbound:  # there is no gateway now: it will have it later
@@ -67,11 +67,20 @@ class Entrances:
         self.forget(service.key.uid)
         return 0
 
+    def no_port(self, org: str) -> str:
+        """Why a service of an organisation has no port, as a sentence."""
+        if self._ports.has_share(org):
+            return (
+                f"no port: services of {org} have {self._ports.most} ports, all that one organisation may have "
+                "(gateway.ports_share); delete services that are not needed"
+            )
+        return "no port: all ports of this server are taken (gateway.ports)"
+
     async def show(self, service: ServiceRecord, replicas: Collection[ReplicaRecord], *, wait: bool) -> None:
         """Let callers come to the replicas that answer and are to stay; ``wait`` until that is so."""
         if not service.status.port:
             return
-        self._ports.note(service.key.uid, service.status.port)
+        self._ports.note(service.key.uid, service.status.port, service.key.org)
         wished = {wish.number for wish in service.status.wishes}
         taking = [
             Backend(each.key.uid, self._doors.folder(each.key.uid), release=release_of(each))

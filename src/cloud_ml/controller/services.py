@@ -103,7 +103,9 @@ class Services:
         """Begin a term; what is to run, is to run until it is over. The line of replicas joins ``lines``."""
         services, replicas = KeyedQueue(), KeyedQueue()
         answering = Answering(self._doors, services.add)
-        entrances = Entrances(self._gateway, Ports(ports_of(self._serving.ports)), self._doors, answering)
+        entrances = Entrances(
+            self._gateway, Ports(ports_of(self._serving.ports), self._serving.ports_share), self._doors, answering
+        )
         scaling = Scaling(
             self._gateway, services.add, target=self._serving.target_in_flight, down_s=self._serving.scale_down_s
         )

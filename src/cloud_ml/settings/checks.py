@@ -81,6 +81,8 @@ def check(settings: Settings) -> None:
                 raise common.refuse(name, value, f"a number from {least} up")
     if settings.server.port > 65_535:
         raise common.refuse("server.port", settings.server.port, "a port from 0 to 65535")
+    if settings.gateway.ports_share > 1:
+        raise common.refuse("gateway.ports_share", settings.gateway.ports_share, "a number from 0 to 1")
     for version in settings.pythons:
         if not re.fullmatch(r"3\.([89]|[1-9]\d)", version):
             raise common.refuse(

@@ -308,6 +308,9 @@ class GatewaySettings:
     """PEM file of the private key of ``gateway.tls_cert``."""
     ports: str = "8600-8999"
     """Ports for services, one each: a range, or several with commas between."""
+    ports_share: float = 0.5
+    """Largest part of these ports that services of one organisation may have, from 0 to 1. So no organisation takes the
+    ports of all others. A service beyond it waits for a port, and its events say so."""
     original_clients: str = "auto"
     """Whether services made over the original wire are open to whoever reaches their port, since the original client
     sends no credentials when it predicts: ``yes``, ``no``, or ``auto``: where the gateway listens on loopback."""

@@ -48,13 +48,13 @@ class Gateway:
         return self.up
 
 
-def entrances(gateway: Gateway, *ranges: range) -> Entrances:
-    return Entrances(cast("Any", gateway), Ports(ranges), cast("Any", None), cast("Any", None))
+def entrances(gateway: Gateway, *ranges: range, share: float = 1.0) -> Entrances:
+    return Entrances(cast("Any", gateway), Ports(ranges, share), cast("Any", None), cast("Any", None))
 
 
-def service(uid: str, port: int = 0, **fields: Any) -> ServiceRecord:
+def service(uid: str, port: int = 0, org: str = "o", **fields: Any) -> ServiceRecord:
     model = ModelService("m", uid, "fds://bucket/m", **fields)
-    key = Key("model_service", "o", f"m/{uid}", uid)
+    key = Key("model_service", org, f"m/{uid}", uid)
     return Record(key, "me", 1, 1, NOW, NOW, specs.from_wire(model), ServiceStatus(port=port))
 
 
@@ -70,6 +70,20 @@ async def test_each_has_its_own_and_none_that_is_somebody_elses() -> None:
     assert "c" not in gateway.routes
     here.forget("a")
     assert await here.choose(service("c")) == 10
+
+
+async def test_no_organisation_takes_the_ports_of_all_others() -> None:
+    here = entrances(Gateway(), range(10, 14), share=0.5)
+    here.begin([service("old", 12)])
+    assert await here.choose(service("a")) == 10
+    assert await here.choose(service("b")) == 0, "it has its share, though ports are free"
+    assert "gateway.ports_share" in here.no_port("o")
+    assert await here.choose(service("c", org="other")) == 11
+    assert await here.choose(service("d", org="other")) == 13
+    assert await here.choose(service("e", org="third")) == 0
+    assert "all ports of this server are taken" in here.no_port("third")
+    here.forget("old")
+    assert await here.choose(service("b")) == 12
 
 
 async def test_without_a_gateway_a_port_is_given_nevertheless() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 from cloud_ml.controller.answering import Answering
 from cloud_ml.controller.entrances import Entrances, release_of
@@ -12,7 +13,7 @@ from cloud_ml.controller.scaling import Scaling
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
-from cloud_ml.domain.records import Event, Record
+from cloud_ml.domain.records import Event, EventType, Record
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.decide import (
     DropReplica,
@@ -32,6 +33,7 @@ from cloud_ml.usecases.offload import Offload
 
 ReplicaRecord = Record[JobSpec, JobStatus]
 _PAGE = 1000
+_PORT_PERIOD = timedelta(seconds=15)
 
 
 class ModelServiceReconciler:
@@ -59,6 +61,7 @@ class ModelServiceReconciler:
         self._clock = clock
         self._offload = offload
         self._fence = fence
+        self._without_port: set[str] = set()
 
     async def reconcile(self, uid: str) -> Looked:
         """See ``crew.Reconciler``."""
@@ -68,6 +71,7 @@ class ModelServiceReconciler:
                 self._answering.follow(uid, "", ())
                 self._entrances.forget(uid)
                 self._scaling.forget(uid)
+                self._without_port.discard(uid)
                 return Looked()
             records = await self._offload(self._replicas, uid)
             asked = [each.key.uid for each in records if each.status.phase is Phase.RUNNING]
@@ -76,6 +80,8 @@ class ModelServiceReconciler:
             if not service.status.port and service.delete_requested_at is None:
                 port = await self._entrances.choose(service)
                 if port and await self._commit(service, replace(service.status, port=port), ()):
+                    continue
+                if not port and await self._tell_no_port(service):
                     continue
             if (scale := self._scaling.wanted(service)) != service.status.scale:
                 said = Event(self._clock(), "Scaled", f"{scale} replicas for what is asked of it")
@@ -89,8 +95,24 @@ class ModelServiceReconciler:
                 await self._entrances.show(service, records, wait=leaving)  # first no calls, then the end
                 for action in decision.actions:
                     await self._offload(self._perform, service, action)
-                return Looked(service.revision, decision.look_again)
+                return Looked(service.revision, self._next_look(service, decision.look_again))
             await self._commit(service, decision.status, decision.events)
+
+    async def _tell_no_port(self, service: ServiceRecord) -> bool:
+        """Say once that a service has no port; whether there was something to say."""
+        if service.key.uid in self._without_port:
+            return False
+        self._without_port.add(service.key.uid)
+        said = Event(self._clock(), "NoPort", self._entrances.no_port(service.key.org), EventType.WARNING)
+        return await self._commit(service, service.status, [said])
+
+    def _next_look(self, service: ServiceRecord, wanted: datetime | None) -> datetime | None:
+        """When to look again: a service without a port looks for one now and then."""
+        if service.status.port:
+            self._without_port.discard(service.key.uid)
+            return wanted
+        soon = self._clock() + _PORT_PERIOD
+        return soon if wanted is None else min(soon, wanted)
 
     async def _commit(self, service: ServiceRecord, status: ServiceStatus, events: Sequence[Event]) -> bool:
         """Write a status; false where somebody wrote in between: that is to be looked at first."""
