@@ -315,3 +315,29 @@ def test_a_resumed_download_never_mixes_two_versions(client: CloudMlClient, file
     assert client.storage.download(uri, target, progress=tell) == SIZE
     assert replaced, "it was in the middle when the object was replaced"
     assert target.read_bytes() == newer.read_bytes()
+
+
+@pytest.mark.parametrize("size", [1000, SIZE])
+def test_a_name_of_many_bytes_in_few_characters(
+    server: RealServer, client: CloudMlClient, tmp_path: Path, size: int
+) -> None:
+    """A name has 255 bytes at most, and so have the names of what lies beside it meanwhile."""
+    source = tmp_path / "source"
+    for name in ("\u6a21" * 84 + "abc", "\u6a21" * 84 + "abd", "x" * 255, "\U0001f6b2" * 63):
+        source.write_bytes(os.urandom(size))
+        uri, target = f"fds://cloudml/{name}/{name}", tmp_path / name
+        client.storage.upload(source, uri)
+        interrupted: list[int] = []
+
+        def tell(done: int, _total: int | None, interrupted: list[int] = interrupted) -> None:
+            if done and not interrupted:
+                interrupted.append(done)
+                raise TransportError("the connection broke")
+
+        assert client.storage.download(uri, target, progress=tell) == size
+        assert target.read_bytes() == source.read_bytes()
+        target.unlink()
+        server.cli("storage", "cp", uri, str(tmp_path)).good()
+        assert target.read_bytes() == source.read_bytes()
+        server.cli("storage", "cp", str(target), f"fds://cloudml/again/{name}").good()
+    assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []

@@ -25,6 +25,10 @@ _BUCKET = re.compile(r"[a-z0-9][a-z0-9.-]{1,61}[a-z0-9]")
 _ENVIRONMENT_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
+MOST_LABELS, LONGEST_LABEL_NAME, LONGEST_LABEL_VALUE = 64, 100, 256
+"""Labels of a record, and characters of a label's name and value."""
+LONGEST_WORD = 128
+"""Characters of a text that is a word under which records are found, such as a framework's name."""
 _UNIT_BYTES = {"K": 2**10, "M": 2**20, "G": 2**30}
 
 
@@ -65,10 +69,44 @@ def check_module(field: str, value: Any) -> str:
 
 
 def check_text(field: str, value: Any, *, limit: int = 4096, allow_empty: bool = False) -> str:
-    """Free text of at most ``limit`` characters without NUL."""
-    if not isinstance(value, str) or (not value and not allow_empty) or len(value) > limit or "\x00" in value:
-        raise refuse(field, value, f"a text of at most {limit} characters" + ("" if allow_empty else ", not empty"))
+    """Free text of at most ``limit`` characters without NUL and without halves of surrogate pairs."""
+    if (
+        not isinstance(value, str)
+        or (not value and not allow_empty)
+        or len(value) > limit
+        or "\x00" in value
+        or not is_unicode(value)
+    ):
+        allowed = f"a Unicode text of at most {limit} characters without NUL" + ("" if allow_empty else ", not empty")
+        raise refuse(field, value, allowed)
     return value
+
+
+def is_unicode(text: str) -> bool:
+    """Whether a text has no half of a surrogate pair: JSON lets them through, no file and no database holds them."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def check_labels(field: str, value: Any) -> dict[str, str]:
+    """Labels: words under which a record is found, so that a database can keep them in an index.
+
+    Bytes count beside characters: an index of PostgreSQL takes some 2,700 bytes a row, and a name is kept
+    percent-encoded.
+    """
+    if not isinstance(value, dict):
+        raise refuse(field, value, "an object of name: text")
+    if len(value) > MOST_LABELS:
+        raise refuse(field, f"{len(value)} labels", f"at most {MOST_LABELS} labels")
+    for name, text in value.items():
+        check_text(f"{field}.{str(name)[:LONGEST_LABEL_NAME]}", name, limit=LONGEST_LABEL_NAME)
+        check_text(f"{field}.{name}", text, limit=LONGEST_LABEL_VALUE, allow_empty=True)
+    return dict(value)
 
 
 def check_cpu(field: str, value: Any) -> str:
@@ -174,8 +212,7 @@ def check_environment(field: str, value: Any) -> dict[str, str]:
     for name, text in value.items():
         if not isinstance(name, str) or not _ENVIRONMENT_NAME.fullmatch(name):
             raise refuse(f"{field}.{name}", name, "a name of letters, digits and '_' that starts with no digit")
-        if not isinstance(text, str) or "\x00" in text or len(text) > 32_768:
-            raise refuse(f"{field}.{name}", text, "a text of at most 32768 characters")
+        check_text(f"{field}.{name}", text, limit=32_768, allow_empty=True)
     return dict(value)
 
 

@@ -100,11 +100,12 @@ class ModelService:
             self.gpu_limit = common.check_count("gpu_limit", self.gpu_limit, least=0, most=1024)
         for name in _TEXT_FIELDS:
             if (value := getattr(self, name)) is not None:
-                common.check_text(name, value, allow_empty=True)
+                limit = common.LONGEST_WORD if name in _WORDS else _LONGEST_TEXT
+                common.check_text(name, value, limit=limit, allow_empty=True)
         if self.environment is not None:
             common.check_environment("environment", self.environment)
-        for key, value in (self.labels or {}).items():
-            common.check_text(f"labels.{key}", value, limit=256, allow_empty=True)
+        if self.labels is not None:
+            common.check_labels("labels", self.labels)
         if self.fds_bucket:
             common.check_bucket("fds_bucket", self.fds_bucket)
         if self.access not in ("key", "open"):
@@ -117,6 +118,9 @@ class ModelService:
         return common.arguments(self.model_args)
 
 
+_LONGEST_TEXT = 4096
+_WORDS = frozenset({"framework", "framework_version"})
+"""Texts under which records are found."""
 _TEXT_FIELDS = (
     "framework", "framework_version", "docker_image", "docker_command", "prepare_command", "finish_command",
     "fds_endpoint", "node_selector_key", "node_selector_value", "service_schema", "engine_cpu", "engine_mem",

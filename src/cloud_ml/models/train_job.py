@@ -130,12 +130,12 @@ class TrainJob:
         _validate_resources(self, "")
         for name in _TEXT_FIELDS:
             if (value := getattr(self, name)) is not None:
-                common.check_text(name, value, allow_empty=True)
+                limit = common.LONGEST_WORD if name in _WORDS else _LONGEST_TEXT
+                common.check_text(name, value, limit=limit, allow_empty=True)
         if self.environment is not None:
             common.check_environment("environment", self.environment)
         if self.labels is not None:
-            for key, value in self.labels.items():
-                common.check_text(f"labels.{key}", value, limit=256, allow_empty=True)
+            common.check_labels("labels", self.labels)
         self._validate_roles()
         if self.fds_bucket:
             common.check_bucket("fds_bucket", self.fds_bucket)
@@ -165,6 +165,9 @@ class TrainJob:
             }
 
 
+_LONGEST_TEXT = 4096
+_WORDS = frozenset({"framework", "framework_version"})
+"""Texts under which records are found."""
 _TEXT_FIELDS = (
     "framework", "framework_version", "docker_image", "docker_command", "prepare_command", "finish_command",
     "output_path", "fds_endpoint", "hdfs_krb_account", "hdfs_krb_password", "hdfs_krb_keytab", "hdfs_endpoint",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import hashlib
 import os
 import random
 from collections.abc import Iterator
@@ -20,6 +21,7 @@ from cloud_ml.sdk.transfers import digest_of
 from cloud_ml.sdk.transport import Transport
 
 _BLOCK = 1 << 20
+_MOST_NAME_BYTES, _SHOWN_BYTES = 200, 160
 _CHANGES = 5
 """How often an object may be replaced while it is fetched before we give up."""
 
@@ -130,7 +132,7 @@ def _draft(target: Path, etag: str) -> Iterator[tuple[IO[bytes], Path]]:
     file = _open(draft) if etag else None
     kept = file is not None
     if file is None:  # no version to go on with, or another process fetches the same
-        draft = target.with_name(f".{target.name[:200]}.{os.urandom(8).hex()}.part")
+        draft = _beside(target, f"{os.urandom(8).hex()}.part")
         file = draft.open("x+b")
     elif not version.is_file() or version.read_text("utf-8", "replace") != etag:
         file.truncate()
@@ -149,11 +151,20 @@ def _draft(target: Path, etag: str) -> Iterator[tuple[IO[bytes], Path]]:
 
 
 def _draft_of(target: Path) -> Path:
-    return target.with_name(f".{target.name[:200]}.cloudml-part")
+    return _beside(target, "cloudml-part")
 
 
 def _version_of(target: Path) -> Path:
-    return target.with_name(f".{target.name[:200]}.cloudml-version")
+    return _beside(target, "cloudml-version")
+
+
+def _beside(target: Path, ending: str) -> Path:
+    """A hidden file of the target's. A long name gives way to its digest: names have at most 255 bytes."""
+    name = target.name
+    if len(os.fsencode(name)) > _MOST_NAME_BYTES:
+        digest = hashlib.sha256(os.fsencode(name)).hexdigest()[:16]
+        name = f"{os.fsencode(name)[:_SHOWN_BYTES].decode('utf-8', 'ignore')}~{digest}"
+    return target.with_name(f".{name}.{ending}")
 
 
 def _open(draft: Path) -> IO[bytes] | None:

@@ -84,6 +84,7 @@ class MemoryStateStore(StateStore):
         """See ``StateStore.create``."""
         texts = rules.to_text(kind.decode_spec, spec), rules.to_text(kind.decode_status, status)
         tags = all_tags(owner, kind.spec_tags(spec), kind.status_tags(status))
+        rules.check_names(tags, org=org, name=name, owner=owner)
         with self._writing():
             self._check_unseen(once)
             if idempotency_key is not None and (made := self._keys.get((org, kind.name, idempotency_key))):
@@ -168,6 +169,7 @@ class MemoryStateStore(StateStore):
             changed = change(spec)
             if changed != spec:
                 text = rules.to_text(kind.decode_spec, changed)
+                rules.check_names(kind.spec_tags(changed))
                 tags = row.tags.difference(kind.spec_tags(spec)).union(kind.spec_tags(changed))
                 row = self._update(row, now, events, spec=text, generation=row.generation + 1, tags=tags)
             self._use_up(once, row.summary.key.name)

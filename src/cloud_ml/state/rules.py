@@ -14,6 +14,7 @@ from cloud_ml.domain.audit import MOST_CHARACTERS, AuditEntry
 from cloud_ml.domain.records import Kind
 from cloud_ml.errors import AlreadyExists, Conflict, FenceLost, InvalidRequest, NotFound, SeenBefore, StaleRevision
 from cloud_ml.models import codec
+from cloud_ml.models.common import is_unicode, refuse
 from cloud_ml.state.base import Fence, Lease
 
 S = TypeVar("S")
@@ -23,6 +24,8 @@ MAX_PAGE = 1000
 MAX_INDEXES = 100
 _KEPT, _KEPT_CHARACTERS = 512, 16_384
 """How many documents are kept decoded, none longer than so much."""
+MOST_TAG_BYTES, MOST_NAME_BYTES = 2400, 600
+"""What stands in an index of PostgreSQL, which takes some 2,700 bytes a row."""
 LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -106,6 +109,30 @@ def printable(text: str) -> str:
     Sentences may quote what a user's process wrote, and no transition may fail for that.
     """
     return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode("utf-8")
+
+
+def is_storable(*texts: str | None) -> bool:
+    """Whether a database could hold all of these. What it could not hold, it does not have."""
+    return all(text is None or ("\x00" not in text and is_unicode(text)) for text in texts)
+
+
+def check_names(words: Collection[str], **names: str) -> None:
+    """Refuse what a database cannot hold, or not in an index.
+
+    Args:
+        words: Tags of a record.
+        names: Its name, organisation and the like.
+
+    Raises:
+        InvalidRequest: One cannot be held.
+    """
+    for field, text in names.items():
+        if not is_storable(text) or len(text.encode()) > MOST_NAME_BYTES:
+            raise refuse(field, text, f"a Unicode text of at most {MOST_NAME_BYTES} bytes without NUL")
+    for word in words:
+        if len(word.encode("utf-8", "replace")) > MOST_TAG_BYTES:
+            name = word.partition("=")[0]
+            raise refuse("tag", word, f"at most {MOST_TAG_BYTES} bytes for {name[:80]} and its value")
 
 
 def audited(entry: AuditEntry) -> AuditEntry:

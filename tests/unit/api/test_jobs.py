@@ -251,3 +251,37 @@ async def test_since_when_a_log_is_wanted_must_be_clear(served: Served, query: s
     answer = await served.admin.call("GET", f"/api/v1/jobs/linear/logs?{query}")
     assert (answer.status, answer.json()["field"]) == (400, "since")
     assert told in answer.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "allowed"),
+    [
+        ("labels", {"x" * 101: "a"}, "at most 100 characters"),
+        ("labels", {"": "a"}, "at most 100 characters"),
+        ("labels", {"a\x00b": "a"}, "without NUL"),
+        ("labels", {"a": "x" * 257}, "at most 256 characters"),
+        ("labels", {f"l{number}": "a" for number in range(65)}, "at most 64 labels"),
+        ("framework", "x" * 129, "at most 128 characters"),
+        ("output_path", "fds://cloudml/\x00", "without NUL"),
+    ],
+)
+async def test_texts_that_no_database_or_file_can_hold_are_refused(
+    served: Served, field: str, value: object, allowed: str
+) -> None:
+    answer = await served.admin.call("POST", "/api/v1/jobs", served.job(**{field: value}))
+    told = answer.json()
+    assert (answer.status, told["code"]) == (400, "invalid")
+    assert told["field"].startswith(field)
+    assert allowed in told["allowed"]
+
+
+async def test_lists_of_times_at_the_ends_of_all_times(served: Served) -> None:
+    await served.submitted()
+    for parameters, count in (
+        ("created_after=0001-01-01T00:00:00Z", 1), ("created_before=0001-01-01T00:00:00Z", 0),
+        ("created_after=9999-12-31T23:59:59.999999Z", 0), ("created_before=9999-12-31T23:59:59.999999Z", 1),
+    ):  # fmt: skip
+        answer = await served.admin.call("GET", f"/api/v1/jobs?{parameters}")
+        assert (answer.status, len(answer.json()["items"])) == (200, count), parameters
+    for text in ("0001-01-01T00:00:00%2B23:59", "9999-12-31T23:59:59-23:59"):
+        assert (await served.admin.call("GET", f"/api/v1/jobs?created_after={text}")).status == 400

@@ -112,6 +112,7 @@ class SqlStateStore(StateStore):
         """See ``StateStore.create``."""
         uid = rules.new_uid()
         words = all_tags(owner, kind.spec_tags(spec), kind.status_tags(status))
+        rules.check_names(words, org=org, name=name, owner=owner)
         values = {
             "uid": uid,
             "kind": kind.name,
@@ -148,12 +149,16 @@ class SqlStateStore(StateStore):
 
     def get(self, kind: Kind[S, T], uid: str) -> Record[S, T] | None:
         """See ``StateStore.get``."""
+        if not rules.is_storable(uid):
+            return None
         with self._reading() as connection:
             row = records.get(connection, kind, uid)
         return None if row is None else records.decode(kind, row)
 
     def find(self, kind: Kind[S, T], org: str, name: str) -> Record[S, T] | None:
         """See ``StateStore.find``."""
+        if not rules.is_storable(org, name):
+            return None
         with self._reading() as connection:
             row = records.find(connection, kind, org, name)
         return None if row is None else records.decode(kind, row)
@@ -170,6 +175,8 @@ class SqlStateStore(StateStore):
     ) -> Page[Summary]:
         """See ``StateStore.list``."""
         rules.check_page(limit, indexes)
+        if not rules.is_storable(org, match.name, match.prefix, *match.words):
+            return Page((), None)
         with self._reading() as connection:
             if match == EVERYTHING:
                 return listing.page(connection, kind, org=org, indexes=indexes, after=after, limit=limit)
@@ -203,6 +210,7 @@ class SqlStateStore(StateStore):
             position = counters.advance(connection, revisions=1, events=len(events))
             _append(connection, uid, events, position)
             text = rules.to_text(kind.decode_spec, changed)
+            rules.check_names(kind.spec_tags(changed))
             tags.replace(
                 connection, row.number, kind.name, row.org, before=kind.spec_tags(spec), after=kind.spec_tags(changed)
             )
@@ -292,6 +300,8 @@ class SqlStateStore(StateStore):
     def events(self, uid: str, *, after: int = 0, limit: int = 1000) -> Sequence[Event]:
         """See ``StateStore.events``."""
         rules.check_page(limit, None)
+        if not rules.is_storable(uid):
+            return ()
         with self._reading() as connection:
             return event_rows.read(connection, uid, after=after, limit=limit)
 
@@ -311,6 +321,8 @@ class SqlStateStore(StateStore):
     def audit(self, wanted: AuditFilter, *, after: int | None = None, limit: int = 50) -> Page[AuditEntry]:
         """See ``StateStore.audit``."""
         rules.check_page(limit, None)
+        if not rules.is_storable(wanted.org, wanted.user, wanted.key, wanted.operation, wanted.target, wanted.outcome):
+            return Page((), None)
         with self._reading() as connection:
             return audit_rows.page(connection, wanted, after=after, limit=limit)
 

@@ -7,7 +7,7 @@ bounds on the number, two steps along an index each.
 
 from __future__ import annotations
 
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 
 from sqlalchemy import Connection, bindparam, select
 
@@ -19,6 +19,7 @@ _MADE = records.c.created_at
 _FIRST_FROM = select(records.c.number).where(_MADE >= _MOMENT).order_by(_MADE, records.c.number).limit(1)
 _LAST_BEFORE = select(records.c.number).where(_MADE < _MOMENT).order_by(_MADE.desc(), records.c.number.desc()).limit(1)
 _ALL = 2**62
+_FIRST, _LAST = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
 
 
 def bounds(connection: Connection, start: datetime | None, end: datetime | None) -> tuple[int, int]:
@@ -28,9 +29,17 @@ def bounds(connection: Connection, start: datetime | None, end: datetime | None)
         return above, below
     slack = counters.largest_step_back(connection)
     if start is not None:
-        found = connection.execute(_LAST_BEFORE, {"moment": start - slack}).scalar()
+        found = connection.execute(_LAST_BEFORE, {"moment": _moved(start, -slack)}).scalar()
         above = above if found is None else found
     if end is not None:
-        found = connection.execute(_FIRST_FROM, {"moment": end + slack}).scalar()
+        found = connection.execute(_FIRST_FROM, {"moment": _moved(end, slack)}).scalar()
         below = below if found is None else found
     return above, below
+
+
+def _moved(moment: datetime, by: timedelta) -> datetime:
+    """The time that much later, or the end of all times on that side."""
+    try:
+        return moment + by
+    except OverflowError:
+        return _FIRST if by < timedelta(0) else _LAST

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import product
 
 import pytest
@@ -233,3 +233,18 @@ class FindContract:
         third = store.list(FOUND, org="red", match=mine, limit=2, after=second.next)
         assert [names(page.items) for page in (first, second, third)] == [["f", "e"], ["d", "c"], ["b", "a"]]
         assert third.next is None
+
+    def test_times_at_the_ends_of_all_times(self, store: StateStore) -> None:
+        """The clock has gone back once, which widens what is looked through."""
+        make(store, "first", now=NOW + timedelta(days=3))
+        make(store, "second", now=NOW)
+        first, last = datetime.min.replace(tzinfo=UTC), datetime.max.replace(tzinfo=UTC)
+        for start, end, found in (
+            (first, last, 2),
+            (last, None, 0),
+            (None, first, 0),
+            (first, first, 0),
+            (None, last, 2),
+        ):
+            match = Match(created_from=start, created_before=end)
+            assert len(store.list(WISH, match=match).items) == found

@@ -2,18 +2,39 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from datetime import timedelta, timezone
+from functools import partial
+from typing import Any
 
 import pytest
 
+from cloud_ml.domain.audit import AuditFilter
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, StaleRevision
 from cloud_ml.state.base import StateStore
-from cloud_ml.testing.state.samples import LATER, NOW, OTHER, WISH, Phase, Progress, Wish, commit, event, make, said
+from cloud_ml.state.matching import Match
+from cloud_ml.testing.state.samples import (
+    FOUND,
+    LATER,
+    NOW,
+    OTHER,
+    WISH,
+    Phase,
+    Progress,
+    Wish,
+    commit,
+    event,
+    make,
+    said,
+)
 
 HARD_TEXTS = ["naïve 模型 🚲", "a\nb\tc", "'; DROP TABLE records; --", "%s {} \\", "\u2028"]
 UNSTORABLE_TEXTS = ["half a pair \ud83d here", "a zero \x00 byte"]
+
+LONG_TEXT = "".join(random.Random(7).choices([chr(code) for code in range(0x4E00, 0x9FFF)], k=3000))
+"""No compression makes it short enough for an index of PostgreSQL."""
 
 
 class RecordContract:
@@ -196,3 +217,46 @@ class RecordContract:
         store.delete(WISH, made.key.uid, fence=None)
         store.add_event(made.key.uid, event("too late"))
         assert store.events(made.key.uid) == ()
+
+    @pytest.mark.parametrize("text", UNSTORABLE_TEXTS)
+    def test_what_cannot_be_stored_is_not_there(self, store: StateStore, text: str) -> None:
+        """Names come from addresses of requests, so anything may be asked for."""
+        make(store)
+        assert store.get(WISH, text) is None
+        assert store.find(WISH, text, "one") is None
+        assert store.find(WISH, "red", text) is None
+        for match in (Match(name=text), Match(prefix=text), Match(owner=text), Match(tags=(text,))):
+            assert list(store.list(WISH, match=match).items) == []
+        assert list(store.list(WISH, org=text).items) == []
+        assert list(store.events(text)) == []
+        for name in ("org", "user", "key", "operation", "target", "outcome"):
+            assert list(store.audit(AuditFilter(**{name: text})).items) == []
+
+    @pytest.mark.parametrize("field", ["org", "name", "owner"])
+    @pytest.mark.parametrize("text", [*UNSTORABLE_TEXTS, LONG_TEXT])
+    def test_a_name_that_cannot_be_stored_is_refused(self, store: StateStore, field: str, text: str) -> None:
+        with pytest.raises(InvalidRequest, match=field):
+            _make_with(store, field, text)
+        assert list(store.list(WISH).items) == []
+
+    def test_a_tag_that_no_index_takes_is_refused(self, store: StateStore) -> None:
+        made = make(store, kind=FOUND)
+        for text in (LONG_TEXT, LONG_TEXT[:790]):
+            spec = Wish("a bike", tags={"colour": text})
+            if len(text.encode()) > 2400:
+                with pytest.raises(InvalidRequest, match="colour"):
+                    make(store, "two", kind=FOUND, spec=spec)
+                with pytest.raises(InvalidRequest, match="colour"):
+                    store.change_spec(FOUND, made.key.uid, partial(_second, spec), now=LATER)
+            else:
+                make(store, "two", kind=FOUND, spec=spec)
+                assert len(store.list(FOUND, match=Match(tags=(f"colour={text}",))).items) == 1
+
+
+def _make_with(store: StateStore, field: str, text: str) -> None:
+    names: dict[str, Any] = {"name": "one", field: text}
+    make(store, **names)
+
+
+def _second(wanted: Wish, _: Wish) -> Wish:
+    return wanted
