@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from cloud_ml.errors import OutOfSpace
 from cloud_ml.objects.local import LocalObjectStore, noted
 from cloud_ml.objects.local.transfer import LocalWriter
+from cloud_ml.objects.local.uploads import UploadFile
 from cloud_ml.objects.multipart import Declared
 
 BUCKET, ID = "data", "0" * 32
@@ -63,7 +65,8 @@ def test_no_space_for_the_whole_keeps_the_parts(store: LocalObjectStore, monkeyp
     assert store.multipart.join(BUCKET, ID).size == 6
 
 
-def test_a_digest_is_noted_until_a_job_writes(store: LocalObjectStore) -> None:
+def test_a_digest_is_noted_until_a_job_writes(store: LocalObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(noted, "_TICK_NS", 0)  # what the job writes is written long ago at once
     store.put(BUCKET, "a", b"abc")
     file = store.folder(BUCKET) / "a"
     if not os.listxattr(file):
@@ -116,3 +119,41 @@ def test_servers_on_one_folder_believe_each_other(store: LocalObjectStore, tmp_p
     other = LocalObjectStore(tmp_path / "objects")
     assert other.read(BUCKET, "a")[0].sha256 == hashlib.sha256(b"abc").hexdigest()
     assert (tmp_path / "objects" / ".notes-key").stat().st_mode & 0o777 == 0o600
+
+
+def test_no_note_survives_a_write_in_the_tick_of_the_last_one(store: LocalObjectStore, tmp_path: Path) -> None:
+    """As kernels before 6.13 date it: the same size, and the time of the tick in which the server wrote last."""
+    draft_times: list[int] = []
+    place = LocalWriter._place
+
+    def spied(self: LocalWriter, upload: UploadFile, *rest: Any) -> None:
+        draft_times.append(os.fstat(upload.descriptor).st_mtime_ns)
+        place(self, upload, *rest)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(LocalWriter, "_place", spied)
+        store.put("data", "a", b"first")
+    assert store.read("data", "a")[0].sha256 == hashlib.sha256(b"first").hexdigest()
+    file = tmp_path / "objects" / "data" / "a"
+    before = store.head("data", "a")
+    with file.open("r+b") as same:
+        same.write(b"other")
+    os.utime(file, ns=(draft_times[0], draft_times[0]))
+    assert store.read("data", "a")[0].sha256 != hashlib.sha256(b"first").hexdigest()
+    assert store.digest("data", "a").sha256 == hashlib.sha256(b"other").hexdigest()
+    after = store.head("data", "a")
+    assert before is not None
+    assert after is not None
+    assert before.etag != after.etag, "another version has another ETag"
+
+
+def test_a_file_of_a_job_is_not_noted_while_it_may_be_written_in_the_same_tick(
+    store: LocalObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "objects" / "data" / "of-a-job"
+    file.write_bytes(b"first")
+    assert store.digest("data", "of-a-job").sha256 == hashlib.sha256(b"first").hexdigest()
+    assert store.read("data", "of-a-job")[0].sha256 is None, "written a moment ago: it is read again each time"
+    monkeypatch.setattr(noted, "_TICK_NS", 0)
+    store.digest("data", "of-a-job")
+    assert store.read("data", "of-a-job")[0].sha256 == hashlib.sha256(b"first").hexdigest()

@@ -25,6 +25,8 @@ _NOTE = re.compile(r"([0-9a-f]{64}) ([0-9]{1,20}) ([0-9a-f]{64})")
 _BLOCK = 1 << 20
 _SETTLES_NS = 1_000_000_000
 """Time for the file to be put in its place, which the system dates as well."""
+_TICK_NS = 2_000_000_000
+"""No file system dates changes more coarsely. A job's file is not noted before its last change is so old."""
 
 
 class Notes:
@@ -37,8 +39,20 @@ class Notes:
     def __init__(self, folder: Path) -> None:
         self._key = _key(folder / ".notes-key")
 
-    def note(self, descriptor: int, sha256: str) -> None:
-        """Note the digest of an open file that is written to its end; where that cannot be done, nothing happens."""
+    def note_upload(self, descriptor: int, sha256: str) -> None:
+        """Note the digest of an upload that is written to its end and that no job can reach yet.
+
+        Kernels before 6.13 date writes with a clock that ticks every few milliseconds, so a job could write in place
+        in the tick of our last write and leave the time of change as it was. The file is therefore dated a nanosecond
+        back: no later write is dated before that tick.
+        """
+        with contextlib.suppress(OSError):
+            status = os.fstat(descriptor)
+            os.utime(descriptor, ns=(status.st_atime_ns, status.st_mtime_ns - 1))
+            self._note(descriptor, sha256)
+
+    def _note(self, descriptor: int, sha256: str) -> None:
+        """Note the digest of an open file; where that cannot be done, nothing happens."""
         until = time.time_ns() + _SETTLES_NS
         text = f"{sha256} {until} {self._proof(os.fstat(descriptor), sha256, until)}"
         with contextlib.suppress(OSError):
@@ -65,7 +79,7 @@ class Notes:
         """
         if (known := self.noted(descriptor)) is not None:
             return known
-        before = os.fstat(descriptor)
+        began, before = time.time_ns(), os.fstat(descriptor)
         whole, position = hashlib.sha256(), 0
         while position < before.st_size and (block := os.pread(descriptor, _BLOCK, position)):
             if stop():
@@ -73,8 +87,10 @@ class Notes:
             whole.update(block[: before.st_size - position])
             position += len(block)
         after = os.fstat(descriptor)
-        if (before.st_size, before.st_ctime_ns) == (after.st_size, after.st_ctime_ns):
-            self.note(descriptor, whole.hexdigest())
+        stood_still = (before.st_size, before.st_ctime_ns) == (after.st_size, after.st_ctime_ns)
+        # As git does: a file that was written within the last tick may be written again in it, and nobody could tell.
+        if stood_still and before.st_ctime_ns < began - _TICK_NS:
+            self._note(descriptor, whole.hexdigest())
         return whole.hexdigest()
 
     def _proof(self, status: os.stat_result, sha256: str, until: int) -> str:

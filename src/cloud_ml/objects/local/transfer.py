@@ -162,7 +162,7 @@ class LocalWriter(ObjectWriter):
         for _ in range(100):
             try:
                 with tree.made(bucket, folders, owner) as folder:
-                    self._notes.note(upload.descriptor, self.sha256)
+                    self._notes.note_upload(upload.descriptor, self.sha256)
                     self._move(upload.name, folder, name)
                     os.fsync(folder)
                     return

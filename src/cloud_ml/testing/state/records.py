@@ -230,7 +230,8 @@ class RecordContract:
         assert list(store.list(WISH, org=text).items) == []
         assert list(store.events(text)) == []
         for name in ("org", "user", "key", "operation", "target", "outcome"):
-            assert list(store.audit(AuditFilter(**{name: text})).items) == []
+            wanted: dict[str, Any] = {name: text}
+            assert list(store.audit(AuditFilter(**wanted)).items) == []
 
     @pytest.mark.parametrize("field", ["org", "name", "owner"])
     @pytest.mark.parametrize("text", [*UNSTORABLE_TEXTS, LONG_TEXT])
