@@ -32,6 +32,8 @@ class World:
         self.replicas: dict[int, SeenReplica] = {}
         self.ended: dict[int, SeenReplica] = {}
         self.keep_ended = 3
+        self.now = NOW
+        self.quota_wait_s = 0.0
         self.gone = False
         self.made: list[int] = []
 
@@ -52,7 +54,7 @@ class World:
     def step(self) -> bool:
         """One look; false when nothing follows from it."""
         seen = [*self.replicas.values(), *self.ended.values()]
-        decision = decide(self.record, seen, NOW, keep_ended=self.keep_ended)
+        decision = decide(self.record, seen, self.now, keep_ended=self.keep_ended, quota_wait_s=self.quota_wait_s)
         assert decision.status is None or not decision.actions
         if decision.status is not None:
             assert decision.status.next >= self.status.next

@@ -154,6 +154,8 @@ def told(handle: ServiceHandle, what: str, *, watch: bool, output: str | None) -
     if not echo_as(output, service, name):
         begins = service.wanted and service.phase in ("Saved", "Stopped")
         echo(f"{name} {what} ({'Starting' if begins else service.phase})")
+        for notice in service.notices:
+            note(f"Note: {notice}")
         if saved:
             note(f"Start it: cloudml models start {name}")
         elif not watch:

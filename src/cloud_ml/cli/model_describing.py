@@ -60,6 +60,8 @@ def describe(session: Session, name: str, version: str | None, output: str | Non
     if spec := {f"  {field}": value for field, value in service.spec.items() if value not in (None, "", {}, False, 0)}:
         echo("\nCreated as:")
         echo_facts(spec)
+    for notice in service.notices:
+        echo(f"\nNote: {notice}")
     if advice := service_step(service):
         echo(f"\n{advice}")
 

@@ -136,7 +136,8 @@ def update(
 ) -> int:
     """Change a service; nothing is interrupted.
 
-    Replicas are replaced one after the other where they have to be.
+    Replicas are replaced one after the other where they have to be. Where the quota has no room for one more, an old
+    replica goes before its successor answers; a note says so.
 
     \b
     cloudml models update linear v1 -r 3

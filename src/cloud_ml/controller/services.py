@@ -136,6 +136,7 @@ class Services:
                 offload=self._offload,
                 fence=fence,
                 keep_ended=self._serving.kept_replicas,
+                quota_wait_s=self._serving.quota_wait_s,
                 default_disk_bytes=(await self._engine.capacity()).default_disk_bytes,
             ),
         )

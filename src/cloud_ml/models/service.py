@@ -83,7 +83,7 @@ class Service:
     and HTTP, empty while there is none; ``tls`` says whether it speaks TLS. ``spec`` holds the fields that were given.
     ``release`` is the number of what is served, whose replicas ``wanted`` and ``ready`` count; ``earlier`` are those
     that a rollback leads to, the latest last. ``ended`` are replicas that are no more and whose output is kept, the
-    latest last.
+    latest last. ``notices`` are sentences to know before a change, such as that it interrupts the service.
     """
 
     uid: str
@@ -109,6 +109,7 @@ class Service:
     candidate: ServiceCandidate | None = None
     earlier: list[EarlierRelease] = field(default_factory=list)
     ended: list[EndedReplica] = field(default_factory=list)
+    notices: list[str] = field(default_factory=list)
 
     @property
     def url(self) -> str:

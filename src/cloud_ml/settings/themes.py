@@ -334,6 +334,9 @@ class GatewaySettings:
     """Calls under way for each replica that autoscaling aims at."""
     scale_down_s: float = 60.0
     """How long there must be fewer calls before autoscaling takes a replica away."""
+    quota_wait_s: float = 10.0
+    """How long a roll-out waits for room in the organisation's quota for one more replica. Then an old replica goes
+    first, and the new one takes its place."""
     kept_releases: int = 5
     """Earlier releases of a service that are kept for `models rollback`."""
     kept_replicas: int = 10

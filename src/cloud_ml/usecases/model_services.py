@@ -6,14 +6,17 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 
+from cloud_ml.domain import quotas
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import Desired
-from cloud_ml.domain.quotas import QuotaOf, QuotaSpec
+from cloud_ml.domain.quotas import Amounts, Excess, QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType, Summary
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.decide import ServiceRecord
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, name_of, service_tag
 from cloud_ml.domain.services.releases import changed
+from cloud_ml.domain.services.scale import replicas_of
 from cloud_ml.domain.services.spec import Candidate, ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
 from cloud_ml.domain.tenancy import Operation
@@ -30,6 +33,7 @@ from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.replicas import Replicas, sorted_out
 from cloud_ml.usecases.storage import Storage
 
+_EVERYTHING = Amounts(1 << 62, 1 << 62, 1 << 62, 1 << 62)
 NOT_OFFERED = {
     "docker_image": "images of one's own",
     "docker_command": "images of one's own",
@@ -181,14 +185,34 @@ class ModelServices:
         if tried is not None:
             _check_served(record, tried)
         now = self._clock()
+        events = [_told(record, after, list(given), caller.user, now)]
+        rolls = share is None and after.template != record.spec.template and record.status.ready > 0
+        if rolls and (full := self._full(record, after)):
+            events.append(Event(now, Reason.QUOTA_EXCEEDED, _in_place(record, full), EventType.WARNING))
         return self._store.change_spec(
             MODEL_SERVICE,
             record.key.uid,
             lambda spec: changed(spec, given, share, served=served, keep=self._keep),
             now=now,
-            events=[_told(record, after, list(given), caller.user, now)],
+            events=events,
             once=once,
         )
+
+    def notices(self, record: ServiceRecord) -> Sequence[str]:
+        """What a user of the service should know before a change: that a roll-out interrupts it."""
+        if (found := self._full(record, record.spec)) and record.spec.desired is Desired.RUN:
+            return [_in_place(record, found)]
+        return []
+
+    def _full(self, record: ServiceRecord, after: ServiceSpec) -> Sequence[Excess]:
+        """What the quota lacks for one more replica of a release; nothing where it has no limits."""
+        org = record.key.org
+        quota = self._quota_of(org)
+        wanted = quotas.asked(specs.replica("replica", "", after.made_of(after.template)))
+        if not quotas.excess(quota, wanted, _EVERYTHING, kind="model"):
+            return ()
+        there, elsewhere = (usage.used(self._store, org, kind) for kind in (REPLICA, TRAIN_JOB))
+        return quotas.excess(quota, wanted, _amounts(there), elsewhere=_amounts(elsewhere), kind="model")
 
     def want(
         self, scope: str | None, name: tuple[str, str], caller: Identity, desired: Desired, *, once: Once | None = None
@@ -270,6 +294,18 @@ class ModelServices:
             value=service.model_name,
             allowed="a name and version that are not in use; delete the other service to use them again",
         )
+
+
+def _in_place(record: ServiceRecord, full: Sequence[Excess]) -> str:
+    count = replicas_of(record.spec, record.status)
+    return (
+        f"a roll-out replaces replicas in place, so that at most {max(0, count - 1)} of {count} answer meanwhile: "
+        f"{full[0].sentence()}"
+    )
+
+
+def _amounts(used: usage.Used) -> Amounts:
+    return Amounts(used.cpu_millis, used.memory_bytes, used.gpus, used.jobs)
 
 
 def _check_served(record: ServiceRecord, tried: Candidate) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -29,7 +30,14 @@ from cloud_ml.usecases.replicas import Replicas, number_of, release_of
 from cloud_ml.usecases.views import original_time
 
 
-def service(record: ServiceRecord, replicas: Replicas | None = None, host: str = "", *, tls: bool = False) -> Service:
+def service(
+    record: ServiceRecord,
+    replicas: Replicas | None = None,
+    host: str = "",
+    *,
+    tls: bool = False,
+    notices: Sequence[str] = (),
+) -> Service:
     """A service as the modern surface answers it. ``host`` is where the gateway is reached."""
     name, _, version = record.key.name.partition("/")
     status = record.status
@@ -60,6 +68,7 @@ def service(record: ServiceRecord, replicas: Replicas | None = None, host: str =
         earlier=[
             EarlierRelease(release=each.template, model_uri=each.submitted.model_uri) for each in record.spec.earlier
         ],
+        notices=list(notices),
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Header, Query
@@ -88,8 +89,7 @@ async def describe(
     if wait:
         known = record.revision if revision is None else revision
         record = await here.hub.newer(record.key.uid, known, find, timeout_s=wait)
-    replicas = await here.offload(here.services.replicas, record)
-    return documents.answer(_shown(here, record, replicas))
+    return documents.answer(await here.offload(_with_notices, here, record))
 
 
 @router.patch("/{name}/{version}", responses=answers(Service), openapi_extra=body_of(ServiceUpdate))
@@ -205,8 +205,16 @@ async def _want(here: Here, call: Call, name: tuple[str, str], desired: Desired)
 
 async def _with_replicas(here: Platform, record: ServiceRecord) -> Response:
     """The answer to a change: with the replicas, by which a client sees that it is not rolled out yet."""
-    return documents.answer(_shown(here, record, await here.offload(here.services.replicas, record)))
+    return documents.answer(await here.offload(_with_notices, here, record))
 
 
-def _shown(here: Platform, record: ServiceRecord, replicas: Replicas | None = None) -> Service:
-    return service_views.service(record, replicas, here.services_host, tls=here.services_tls)
+def _with_notices(here: Platform, record: ServiceRecord) -> Service:
+    """A service with all that there is to say of it. Blocking."""
+    replicas, notices = here.services.replicas(record), here.services.notices(record)
+    return _shown(here, record, replicas, notices)
+
+
+def _shown(
+    here: Platform, record: ServiceRecord, replicas: Replicas | None = None, notices: Sequence[str] = ()
+) -> Service:
+    return service_views.service(record, replicas, here.services_host, tls=here.services_tls, notices=notices)

@@ -51,7 +51,9 @@ class ModelServiceReconciler:
         fence: Fence,
         keep_ended: int = 0,
         default_disk_bytes: int = 0,
+        quota_wait_s: float = 0.0,
     ) -> None:
+        self._quota_wait_s = quota_wait_s
         self._default_disk_bytes = default_disk_bytes
         self._store = store
         self._keep_ended = keep_ended
@@ -88,7 +90,11 @@ class ModelServiceReconciler:
                 await self._commit(service, replace(service.status, scale=scale), [said])
                 continue
             decision = decide(
-                service, [self._seen(each) for each in records], self._clock(), keep_ended=self._keep_ended
+                service,
+                [self._seen(each) for each in records],
+                self._clock(),
+                keep_ended=self._keep_ended,
+                quota_wait_s=self._quota_wait_s,
             )
             if decision.status is None:
                 leaving = any(isinstance(action, StopReplica) for action in decision.actions)

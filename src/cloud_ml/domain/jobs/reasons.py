@@ -20,6 +20,7 @@ class Reason(StrEnum):
     DELETE_REQUESTED = "DeleteRequested"
     FIELD_IGNORED = "FieldIgnored"
     QUOTA_EXCEEDED = "QuotaExceeded"
+    REPLACED_IN_PLACE = "ReplacedInPlace"
     RECONCILE_FAILED = "ReconcileFailed"
 
     NON_ZERO_EXIT = "NonZeroExit"

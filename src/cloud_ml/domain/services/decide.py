@@ -1,8 +1,9 @@
 """What follows from one look at a model service and its replicas.
 
 Pure and total, like the decision about a job. A change of template is rolled out one replica at a time: a new one is
-added, and once it answers an old one goes, so that as many answer at any time as before. A candidate stands beside the
-stable release and changes nothing about how the service stands.
+added, and once it answers an old one goes, so that as many answer at any time as before. Where the quota has no room
+for one more, an old one goes first, after a short wait, and an event says so. A candidate stands beside the stable
+release and changes nothing about how the service stands.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from cloud_ml.domain.records import Event, EventType, Record
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import CandidateStatus, SeenReplica, ServicePhase, ServiceStatus, Wish
-from cloud_ml.domain.services.wishes import stable_numbers, wishes
+from cloud_ml.domain.services.wishes import blocked_by_quota, stable_numbers, wishes
 
 ServiceRecord = Record[ServiceSpec, ServiceStatus]
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
@@ -63,7 +64,12 @@ class ServiceDecision:
 
 
 def decide(
-    service: ServiceRecord, replicas: Sequence[SeenReplica], now: datetime, *, keep_ended: int = 0
+    service: ServiceRecord,
+    replicas: Sequence[SeenReplica],
+    now: datetime,
+    *,
+    keep_ended: int = 0,
+    quota_wait_s: float = 0.0,
 ) -> ServiceDecision:
     """Decide the next step of a service.
 
@@ -72,9 +78,15 @@ def decide(
         replicas: Every replica that carries its label.
         now: The time of the look.
         keep_ended: How many replicas that have ended are kept for what they said, the latest.
+        quota_wait_s: How long a roll-out waits for room in the quota before it replaces in place.
     """
-    status = service.status
-    wanted = wishes(service.spec, status, replicas, deleting=service.delete_requested_at is not None)
+    status, deleting = service.status, service.delete_requested_at is not None
+    alive = [replica for replica in replicas if not replica.ended]
+    blocked = None if deleting else blocked_by_quota(service.spec, status, alive)
+    since = None if blocked is None else status.blocked_since or now
+    place_at = None if since is None else since + timedelta(seconds=quota_wait_s)
+    in_place = status.blocked_since is not None and place_at is not None and place_at <= now
+    wanted = wishes(service.spec, status, replicas, deleting=deleting, in_place=in_place)
     ended = [replica for replica in replicas if replica.ended]
     replicas = [replica for replica in replicas if not replica.ended]
     stable = stable_numbers(wanted)
@@ -87,10 +99,31 @@ def decide(
         serving_template=_served(service, serving),
         leaving=len({each.number for each in replicas} - {wish.number for wish in wanted}),
         candidate=_candidate(service, [each for each in replicas if each.number not in stable]),
+        blocked_since=None if in_place else since,
     )  # fmt: skip
     if moved != status:
-        return ServiceDecision(status=moved, events=_said(service, moved, now))
-    return _act(service, replicas, ended, now, keep_ended)
+        said = _said_of_place(service, moved, blocked, now) if blocked is not None and in_place else []
+        return ServiceDecision(status=moved, events=[*said, *_said(service, moved, now)])
+    found = _act(service, replicas, ended, now, keep_ended)
+    return found if place_at is None else replace(found, look_again=_earlier(found.look_again, place_at))
+
+
+def _earlier(one: datetime | None, other: datetime) -> datetime:
+    return other if one is None else min(one, other)
+
+
+def _said_of_place(service: ServiceRecord, moved: ServiceStatus, blocked: SeenReplica, now: datetime) -> list[Event]:
+    """That an old replica goes before its successor answers, if one does."""
+    left = {wish.number for wish in moved.wishes}
+    gone = [wish.number for wish in service.status.wishes if wish.number not in left]
+    if not gone:
+        return []
+    count = replicas_of(service.spec, moved)
+    sentence = (
+        f"replica {gone[0]} is replaced in place by replica {blocked.number}, since the quota has no room for one "
+        f"more: at most {count - 1} of {count} answer meanwhile ({blocked.message})"
+    )
+    return [Event(now, Reason.REPLACED_IN_PLACE, sentence, EventType.WARNING)]
 
 
 def _act(

@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cloud_ml.domain.jobs.phases import Phase
-from cloud_ml.domain.jobs.reasons import NEVER_RETRIED
+from cloud_ml.domain.jobs.reasons import NEVER_RETRIED, Reason
 
 
 class ServicePhase(StrEnum):
@@ -65,7 +65,8 @@ class ServiceStatus:
     the number of the next one. ``ready`` counts those that answer and are not on trial, ``leaving`` those that are
     still there and not wished; ``serving_template`` is the template of which last as many answered as were wanted.
     ``port`` is where the gateway answers for the service, 0 while it has none; ``scale`` is how many replicas were
-    decided on by what is asked of it, 0 for as many as the service says.
+    decided on by what is asked of it, 0 for as many as the service says. ``blocked_since``: when a roll-out began to
+    wait for the quota, and for nothing else.
     """
 
     phase: ServicePhase = ServicePhase.STARTING
@@ -79,6 +80,7 @@ class ServiceStatus:
     scale: int = 0
     candidate: CandidateStatus | None = None
     leaving: int = 0
+    blocked_since: datetime | None = None
 
 
 @dataclass(frozen=True)
@@ -99,6 +101,11 @@ class SeenReplica:
     leaving: bool = False
     deleting: bool = False
     ended_at: datetime | None = None
+
+    @property
+    def waits_for_quota(self) -> bool:
+        """Whether the organisation's quota has no room for it at present."""
+        return self.phase is Phase.QUEUED and self.reason == Reason.QUOTA_EXCEEDED
 
     @property
     def ended(self) -> bool:

@@ -1,6 +1,7 @@
 """Which replicas of a service are to be there, one step further than they are. Pure.
 
-The stable release is rolled: a new replica is added, and once it answers an old one goes. The candidate stands beside
+The stable release is rolled: a new replica is added, and once it answers an old one goes. Where the quota has no room
+for one more, an old one goes first, and the new one takes its place. The candidate stands beside
 it: what is on trial neither counts for the stable release nor keeps anything of it from going.
 """
 
@@ -17,18 +18,62 @@ Seen = Mapping[int, SeenReplica]
 
 
 def wishes(
-    spec: ServiceSpec, status: ServiceStatus, replicas: Sequence[SeenReplica], *, deleting: bool
+    spec: ServiceSpec,
+    status: ServiceStatus,
+    replicas: Sequence[SeenReplica],
+    *,
+    deleting: bool,
+    in_place: bool = False,
 ) -> tuple[Wish, ...]:
-    """The replicas that are to be there."""
+    """The replicas that are to be there.
+
+    Args:
+        spec: What is wanted.
+        status: What was decided before.
+        replicas: Those that have not ended.
+        deleting: Whether none is to be there.
+        in_place: Whether a new replica that waits for the quota takes the place of an old one; see
+            ``blocked_by_quota``.
+    """
     count = 0 if deleting else replicas_of(spec, status)
     if count == 0:
         return ()
     seen = {replica.number: replica for replica in replicas}
     there = [_taken_in(wish, spec) for wish in status.wishes if not _spent(seen.get(wish.number))]
-    stable = _rolled([wish for wish in there if not wish.trial], spec.template, count, seen, status.next)
+    rolling = [wish for wish in there if not wish.trial]
+    stable = _rolled(rolling, spec.template, count, seen, status.next)
+    if in_place:
+        stable = _without_one_old(stable, spec.template, seen)
     number = max([status.next, *(wish.number + 1 for wish in stable)])
     tried = _tried([wish for wish in there if wish.trial], spec, candidates_of(spec, status), seen, number)
     return tuple(sorted([*stable, *tried], key=lambda wish: wish.number))
+
+
+def blocked_by_quota(spec: ServiceSpec, status: ServiceStatus, replicas: Sequence[SeenReplica]) -> SeenReplica | None:
+    """The new replica for which a roll-out waits, since the quota has no room beside the old ones.
+
+    ``None`` while something else may still make room: a replica that is ending, or a new one that does not answer
+    yet and is followed by the end of an old one.
+    """
+    seen = {replica.number: replica for replica in replicas}
+    stable = [wish for wish in status.wishes if not wish.trial]
+    new = [seen[wish.number] for wish in stable if wish.template == spec.template and wish.number in seen]
+    waiting = [replica for replica in new if replica.waits_for_quota]
+    pending = any(not replica.ready and not replica.waits_for_quota for replica in new)
+    old = any(wish.template != spec.template and wish.number in seen for wish in stable)
+    wished = {wish.number for wish in status.wishes}
+    ending = any(replica.leaving or replica.number not in wished for replica in replicas)
+    return min(waiting, key=lambda each: each.number) if waiting and old and not pending and not ending else None
+
+
+def _without_one_old(stable: Sequence[Wish], template: int, seen: Seen) -> list[Wish]:
+    """One that does not answer goes first, else the oldest."""
+    old = [wish for wish in stable if wish.template != template]
+    if not old:
+        return list(stable)
+    ready = {number for number, replica in seen.items() if replica.ready}
+    first = min(old, key=lambda wish: (wish.number in ready, wish.number))
+    return [wish for wish in stable if wish is not first]
 
 
 def stable_numbers(wanted: Sequence[Wish]) -> frozenset[int]:
