@@ -7,13 +7,19 @@ from google.protobuf.message import DecodeError
 from onnx import TensorProto, helper
 
 from cloud_ml.serving import dtypes
-from cloud_ml.serving.independence import onnx_file, onnx_graph
+from cloud_ml.serving.independence import onnx_file, onnx_graph, tensorflow_file, tensorflow_graph
 from cloud_ml.serving.independence.facts import Mixes
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from fuzz.harness import target
+from support.tensorflow_graphs import APART, MIXES
 
 SIDE = (TensorSpec("x", dtypes.FLOAT, (-1, 4), inner="x"),), (TensorSpec("y", dtypes.FLOAT, (-1, 4), inner="y"),)
 SIGNATURE = Signature("s", *SIDE)
+SAVED_SIDE = (
+    (TensorSpec("x", dtypes.FLOAT, (-1, 4), inner="x:0"),),
+    (TensorSpec("y", dtypes.FLOAT, (-1, 4), inner="y:0"),),
+)
+SAVED_SIGNATURE = Signature("s", *SAVED_SIDE)
 
 
 def _seed() -> bytes:
@@ -57,3 +63,18 @@ def onnx_graph_file(data: bytes) -> None:
         for attribute in theirs.attribute:
             if attribute.type == onnx.AttributeProto.INTS and attribute.ints:
                 assert node.attributes[attribute.name] is not None
+
+
+@target(
+    "serving.independence.tensorflow_file",
+    "serving.independence.tensorflow_graph",
+    seeds=[*APART.values(), *list(MIXES.values())[:8], b"", b"\x12\x00"],
+    words=["x", "y", "Reshape", "Softmax", "PartitionedCall", "function:f", b"\x0a", b"\x12", b"\x2a", b"\x1a\x01"],
+)
+def saved_model_graph(data: bytes) -> None:
+    """Refused with a reason; or a graph, which is followed or refused with a reason."""
+    try:
+        graph = tensorflow_file.parse(data)
+        tensorflow_graph.check(graph, SAVED_SIGNATURE)
+    except Mixes as reason:
+        assert str(reason)  # noqa: PT017

@@ -63,6 +63,10 @@ def _check(estimator: Any, depth: int) -> None:
     kind = type(estimator)
     if depth > _DEEPEST:
         raise Mixes("estimators lie deeper in each other than is looked at")
+    if kind.__module__.partition(".")[0] == "sklearn" and kind.__name__ == "FunctionTransformer":
+        if estimator.func is None:  # what passes columns through
+            return
+        raise Mixes("a FunctionTransformer runs a function that nobody looks at")
     if kind.__module__.partition(".")[0] != "sklearn" or kind.__name__ not in _KNOWN | _PARTS.keys():
         raise Mixes(f"estimator {kind.__module__}.{kind.__qualname__} is not known to keep rows apart")
     for own in ("predict", "predict_proba", "transform", "decision_function"):

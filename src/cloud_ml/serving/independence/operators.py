@@ -150,7 +150,7 @@ def reshape(fact: Fact, wanted: Sequence[Dim], *, zero_copies: bool = False) -> 
     if not fact.rows:
         if any(each.of_rows for each in wanted):
             raise Mixes("a constant is divided into rows")
-        return constant([each.known or -1 for each in wanted])
+        return constant(_constant_sizes(fact.shape, wanted))
     shape = fact.shape or ()
     if zero_copies:
         wanted = [shape[place] if each == Dim(0) and place < len(shape) else each for place, each in enumerate(wanted)]
@@ -162,6 +162,17 @@ def reshape(fact: Fact, wanted: Sequence[Dim], *, zero_copies: bool = False) -> 
     if first != Dim(-1):
         raise Mixes(f"the first dimension becomes {first}")
     return tensor((_left(shape, rest), *rest))
+
+
+def _constant_sizes(shape: Shape | None, wanted: Sequence[Dim]) -> list[int]:
+    """The sizes of a constant; -1 for those that are not known."""
+    sizes = [each.known or -1 for each in wanted]  # 0 may stand for another size
+    others = prod(size for size in sizes if size > 0)
+    whole = [] if shape is None else [each.known for each in shape]
+    known = shape is not None and None not in whole and Dim(None) not in wanted and Dim(0) not in wanted
+    if known and sizes.count(-1) == 1:
+        return [size if size > 0 else prod(each or 0 for each in whole) // others or -1 for size in sizes]
+    return sizes
 
 
 def _left(shape: Shape, rest: Sequence[Dim]) -> Dim:

@@ -2,12 +2,16 @@
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from cloud_ml.serving.errors import BadRequest, ModelFailed
+from cloud_ml.serving.independence import tensorflow_file, tensorflow_graph
+from cloud_ml.serving.independence.evidence import Evidence, proven
+from cloud_ml.serving.independence.facts import Mixes
 from cloud_ml.serving.runtimes.base import Array
 from cloud_ml.serving.runtimes.tensorflow import described
 from cloud_ml.serving.signatures import Signature
@@ -20,6 +24,7 @@ class SavedModel:
         import tensorflow as tf  # noqa: PLC0415
 
         self.signatures = signatures
+        self.evidence: Mapping[str, Evidence] = {}
         self._constant = tf.constant
         self._refused = (tf.errors.InvalidArgumentError, tf.errors.OutOfRangeError)
         self._functions = {name: loaded.signatures[name] for name in signatures}
@@ -59,4 +64,20 @@ def load(folder: Path) -> SavedModel:
         loaded = tf.saved_model.load(str(folder), tags=[described.SERVE])
     except Exception as error:
         raise ModelFailed(f"TensorFlow cannot load it: {type(error).__name__}: {error}"[:2000]) from error
-    return SavedModel(loaded, signatures)
+    model = SavedModel(loaded, signatures)
+    model.evidence = _evidence(folder, signatures)
+    return model
+
+
+def _evidence(folder: Path, signatures: Mapping[str, Signature]) -> dict[str, Evidence]:
+    """What the graph shows of the rows of each signature; its functions are read once."""
+    try:
+        graph = tensorflow_file.read(folder / "saved_model.pb")
+    except Mixes as reason:
+        return dict.fromkeys(signatures, Evidence(False, "graph", str(reason)))
+    found = "every operation of the graph keeps rows apart"
+    return {
+        name: proven("graph", found, partial(tensorflow_graph.check, graph, each))
+        for name, each in signatures.items()
+        if each.has_rows
+    }

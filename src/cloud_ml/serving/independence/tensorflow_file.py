@@ -1,0 +1,254 @@
+"""The graph in a SavedModel, read without its weights and without TensorFlow.
+
+https://github.com/tensorflow/tensorflow/tree/master/tensorflow/core: protobuf/saved_model.proto, framework/graph.proto.
+"""
+
+import mmap
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import prod
+from pathlib import Path
+from typing import Any
+
+from cloud_ml.serving.codecs import wire
+from cloud_ml.serving.independence.facts import MOST_VALUES, Fact, Mixes, constant
+
+_INT32, _INT64 = 3, 9
+_SERVE = "serve"
+MOST_NODES = 200_000
+"""Nodes in the graph and in all functions that are looked at."""
+
+
+@dataclass(slots=True)
+class Node:
+    """One operation. An attribute is a number, text, a list of numbers, a function, or what is known of a tensor."""
+
+    name: str = ""
+    kind: str = ""
+    inputs: list[str] = field(default_factory=list)
+    attributes: dict[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class FunctionName:
+    """An attribute that names a function."""
+
+    name: str
+
+
+@dataclass(slots=True)
+class Function:
+    """A function: its arguments, its nodes, and which of their outputs it returns, in order."""
+
+    arguments: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    nodes: list[Node] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Graph:
+    """The graph that is meant to be served, and its functions by name."""
+
+    nodes: list[Node] = field(default_factory=list)
+    functions: dict[str, Function] = field(default_factory=dict)
+
+
+def read(file: Path) -> Graph:
+    """The graph of a ``saved_model.pb``.
+
+    Raises:
+        Mixes: where the file cannot be read as such, or is too large.
+    """
+    try:
+        with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return parse(data)
+    except OSError as error:
+        raise Mixes(f"the file cannot be read: {error}") from error
+
+
+def parse(data: Any) -> Graph:
+    """The same from bytes.
+
+    Raises:
+        Mixes: as ``read``.
+    """
+    try:
+        for number, start, end in _messages(data, 0, len(data)):
+            if number == 2 and _SERVE in _tags(data, start, end):
+                return _meta_graph(data, start, end)
+    except (ValueError, struct.error) as error:
+        raise Mixes(f"the file cannot be read: {error}") from error
+    raise Mixes("there is no graph to serve")
+
+
+def _messages(data: Any, start: int, end: int) -> Iterator[tuple[int, int, int]]:
+    for number, kind, at, stop in wire.fields(data, start, end):
+        if kind == wire.DELIMITED:
+            yield number, at, stop
+
+
+def _tags(data: Any, start: int, end: int) -> list[str]:
+    infos = [span[1:] for span in _messages(data, start, end) if span[0] == 1]
+    return [_text(data, at, stop) for info in infos for number, at, stop in _messages(data, *info) if number == 4]
+
+
+def _meta_graph(data: Any, start: int, end: int) -> Graph:
+    graph, count = Graph(), 0
+    for number, at, stop in _messages(data, start, end):
+        if number != 2:
+            continue
+        for inner, first, last in _messages(data, at, stop):
+            if inner == 1:
+                graph.nodes.append(_node(data, first, last))
+            elif inner == 2:
+                for kind, begin, close in _messages(data, first, last):
+                    if kind == 1:
+                        name, function = _function(data, begin, close)
+                        graph.functions[name] = function
+                        count += len(function.nodes)
+            if count + len(graph.nodes) > MOST_NODES:
+                raise Mixes(f"the graph has more than {MOST_NODES} nodes")
+    return graph
+
+
+def _function(data: Any, start: int, end: int) -> tuple[str, Function]:
+    function, name = Function(), ""
+    declared: list[str] = []
+    returned: dict[str, str] = {}
+    for number, at, stop in _messages(data, start, end):
+        if number == 1:
+            for inner, first, last in _messages(data, at, stop):
+                if inner == 1:
+                    name = _text(data, first, last)
+                elif inner in (2, 3):
+                    (function.arguments if inner == 2 else declared).append(_name(data, first, last))
+        elif number == 3:
+            function.nodes.append(_node(data, at, stop))
+        elif number == 4:
+            key, value = _entry(data, at, stop)
+            returned[key] = _text(data, *value)
+    function.results = [returned.get(each, "") for each in declared]
+    return name, function
+
+
+def _name(data: Any, start: int, end: int) -> str:
+    """The first field of a message, which is its name."""
+    return next((_text(data, at, stop) for number, at, stop in _messages(data, start, end) if number == 1), "")
+
+
+def _entry(data: Any, start: int, end: int) -> tuple[str, tuple[int, int]]:
+    """The key of an entry of a map, and where its value is."""
+    key, value = "", (start, start)
+    for number, at, stop in _messages(data, start, end):
+        if number == 1:
+            key = _text(data, at, stop)
+        elif number == 2:
+            value = (at, stop)
+    return key, value
+
+
+def _node(data: Any, start: int, end: int) -> Node:
+    node = Node()
+    for number, at, stop in _messages(data, start, end):
+        if number == 1:
+            node.name = _text(data, at, stop)
+        elif number == 2:
+            node.kind = _text(data, at, stop)
+        elif number == 3:
+            node.inputs.append(_text(data, at, stop))
+        elif number == 5:
+            key, value = _entry(data, at, stop)
+            node.attributes[key] = _attribute(data, *value)
+    return node
+
+
+def _attribute(data: Any, start: int, end: int) -> Any:
+    for number, kind, at, stop in wire.fields(data, start, end):
+        if number in (3, 5, 6) and kind == wire.VARINT:  # a number, a truth value, a type
+            return _signed(wire.read_varint(data, at, stop)[0])
+        if kind != wire.DELIMITED:
+            continue
+        if number == 1:
+            return [
+                each
+                for inner, form, first, last in wire.fields(data, at, stop)
+                if inner == 3 and form in (wire.VARINT, wire.DELIMITED)
+                for each in _varints(data, form, first, last)
+            ]
+        if number == 2:
+            return bytes(data[at:stop]).decode("utf-8", "replace")
+        if number == 7:
+            return constant(_shape(data, at, stop))
+        if number == 8:
+            return tensor(data, at, stop)
+        if number == 10:
+            return FunctionName(_name(data, at, stop))
+    return None
+
+
+def _shape(data: Any, start: int, end: int) -> list[int] | None:
+    sizes: list[int] = []
+    for number, kind, at, stop in wire.fields(data, start, end):
+        if number == 2 and kind == wire.DELIMITED:
+            found = [
+                wire.read_varint(data, first, last)[0]
+                for inner, form, first, last in wire.fields(data, at, stop)
+                if inner == 1 and form == wire.VARINT
+            ]
+            sizes.append(_signed(found[-1]) if found else 0)
+        elif number == 3 and kind == wire.VARINT and wire.read_varint(data, at, stop)[0]:
+            return None
+    return sizes
+
+
+def tensor(data: Any, start: int, end: int) -> Fact:
+    """What is known of a constant: its shape, and its values where they are few integers."""
+    dtype = 0
+    sizes: list[int] | None = []
+    content: tuple[int, int] | None = None
+    listed: list[int] = []
+    for number, kind, at, stop in wire.fields(data, start, end):
+        if number == 1 and kind == wire.VARINT:
+            dtype = wire.read_varint(data, at, stop)[0]
+        elif number == 2 and kind == wire.DELIMITED:
+            sizes = _shape(data, at, stop)
+        elif number == 4 and kind == wire.DELIMITED:
+            content = (at, stop)
+        elif number in (7, 10) and kind in (wire.VARINT, wire.DELIMITED) and stop - at <= 10 * MOST_VALUES:
+            listed += _varints(data, kind, at, stop)
+    if sizes is None or any(size < 0 for size in sizes):
+        return constant(sizes)
+    return constant(sizes, _values(data, dtype, sizes, listed, content))
+
+
+def _values(
+    data: Any, dtype: int, sizes: list[int], listed: list[int], content: tuple[int, int] | None
+) -> list[int] | None:
+    count = prod(sizes)
+    if dtype not in (_INT32, _INT64) or count > MOST_VALUES or len(sizes) > 2:
+        return None
+    if content is not None and content[1] > content[0]:
+        width, letter = (4, "i") if dtype == _INT32 else (8, "q")
+        if content[1] - content[0] != width * count:
+            return None
+        return list(struct.unpack(f"<{count}{letter}", data[content[0] : content[1]]))
+    if len(listed) > count:
+        return None
+    return listed + (listed[-1:] or [0]) * (count - len(listed))  # as in TensorFlow, the last one stands for the others
+
+
+def _varints(data: Any, kind: int, start: int, end: int) -> Iterator[int]:
+    while start < end:
+        value, start = wire.read_varint(data, start, end)
+        yield _signed(value)
+        if kind == wire.VARINT:
+            return
+
+
+def _signed(value: int) -> int:
+    return value - (1 << 64) if value >> 63 else value
+
+
+def _text(data: Any, start: int, end: int) -> str:
+    return bytes(data[start:end]).decode()

@@ -1,0 +1,159 @@
+"""Whether the graph of a SavedModel keeps rows apart, through all functions that a signature calls."""
+
+from collections.abc import Sequence
+
+from cloud_ml.serving.independence import operators as op
+from cloud_ml.serving.independence.facts import Fact, Mixes, rows_of
+from cloud_ml.serving.independence.tensorflow_file import FunctionName, Graph, Node
+from cloud_ml.serving.independence.tensorflow_operators import HANDLERS, OUTPUTS, SEVERAL_WITH_ROWS, TAKES_SIZES
+from cloud_ml.serving.signatures import Signature
+
+_CALLS = ("PartitionedCall", "StatefulPartitionedCall")
+MOST_VISITS = 500_000
+"""Nodes that are looked at, however often a function is called."""
+DEEPEST = 50
+"""Functions that call each other."""
+
+Known = dict[str, "list[Fact] | Mixes"]
+
+
+def check(graph: Graph, signature: Signature) -> None:
+    """Look at every operation between inputs and outputs, and at whatever else runs with them.
+
+    Raises:
+        Mixes: with the first operation that is not known to keep rows apart, and why.
+    """
+    _Reader(graph).check(signature)
+
+
+class _Reader:
+    """Follows the rows through a graph."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._visits = 0
+
+    def check(self, signature: Signature) -> None:
+        known: Known = {}
+        for spec in signature.inputs:
+            if spec.inner.partition(":")[2] not in ("", "0") or _node_of(spec.inner) in known:
+                raise Mixes(f"input {spec.name!r} is not the first output of a node of its own")
+            known[_node_of(spec.inner)] = [rows_of(spec.shape or ())]
+        wanted = [_node_of(spec.inner) for spec in signature.outputs]
+        for node in _ordered(self._graph.nodes, wanted, known):
+            known[node.name] = self._outputs(node, known, {}, 0)
+        for spec in signature.outputs:
+            op.check_output(spec.name, _found(spec.inner, known, {}))
+
+    def _call(self, name: str, arguments: Sequence[Fact], depth: int) -> list[Fact]:
+        function = self._graph.functions.get(name)
+        if function is None or len(function.arguments) != len(arguments):
+            raise Mixes(f"function {name!r} is not there, or takes something else")
+        if depth > DEEPEST:
+            raise Mixes("functions call each other deeper than is looked at")
+        known: Known = {argument: [fact] for argument, fact in zip(function.arguments, arguments, strict=True)}
+        kinds = {node.name: node.kind for node in function.nodes}
+        for node in _ordered(function.nodes, list(kinds), known):
+            known[node.name] = self._outputs(node, known, kinds, depth)
+        return [_found(result, known, kinds) for result in function.results]
+
+    def _outputs(self, node: Node, known: Known, kinds: dict[str, str], depth: int) -> "list[Fact] | Mixes":
+        """What is known of the outputs of a node, or why its values mix rows. ``kinds`` are those of a function.
+
+        Raises:
+            Mixes: at once for what is not known, which may have effects that nobody reads.
+        """
+        self._visits += 1
+        if self._visits > MOST_VISITS:
+            raise Mixes(f"more than {MOST_VISITS} operations would have to be looked at")
+        told = f"operation {node.kind} {node.name!r}"
+        if node.kind not in HANDLERS and node.kind not in _CALLS:
+            raise Mixes(f"{told} is not known to keep rows apart")
+        try:
+            facts = [_found(name, known, kinds) for name in node.inputs if name[:1] != "^"]
+        except Mixes as reason:
+            if node.kind in _CALLS:
+                raise  # what it does with that cannot be looked at, and may have effects
+            return reason
+        if node.kind in _CALLS:
+            called = node.attributes.get("f")
+            if not isinstance(called, FunctionName):
+                raise Mixes(f"{told} does not name its function")
+            return self._call(called.name, facts, depth + 1)
+        return _applied(node, facts, told)
+
+
+def _applied(node: Node, facts: Sequence[Fact], told: str) -> "list[Fact] | Mixes":
+    try:
+        _check_other_inputs(node, facts[1:])
+        made = HANDLERS[node.kind](node, facts)
+    except Mixes as reason:
+        return Mixes(f"{told}: {reason}")
+    except (IndexError, ValueError, TypeError, ZeroDivisionError) as error:  # a node that does not fit its inputs
+        return Mixes(f"{told} cannot be followed: {error}")
+    return made if isinstance(made, list) else [made]
+
+
+def _check_other_inputs(node: Node, facts: Sequence[Fact]) -> None:
+    for fact in facts:
+        if fact.rows and node.kind not in SEVERAL_WITH_ROWS:
+            raise Mixes("a parameter of it is made of rows")
+        if fact.counts_rows and node.kind not in TAKES_SIZES:
+            raise Mixes("a parameter of it is computed from the number of rows")
+
+
+def _node_of(name: str) -> str:
+    """The node of an input: ``node``, ``node:1``, ``node:output:0`` or ``^node``."""
+    return name.removeprefix("^").partition(":")[0]
+
+
+def _found(name: str, known: Known, kinds: dict[str, str]) -> Fact:
+    """What is known of an input of a node. Outputs have numbers, and names before them inside of functions."""
+    node, _, rest = name.partition(":")
+    outputs = known.get(node)
+    if outputs is None:
+        raise Mixes(f"nothing computes {name!r}")
+    if isinstance(outputs, Mixes):
+        raise outputs
+    label, _, number = rest.rpartition(":")
+    place = int(number) if number.isascii() and number.isdigit() else 0
+    several = OUTPUTS.get(kinds.get(node, ""))
+    if several is not None and label:
+        if label not in several:
+            raise Mixes(f"output {label!r} of {node!r} is not looked at")
+        place = several.index(label)
+    if place >= len(outputs):
+        raise Mixes(f"output {name!r} is not looked at")
+    return outputs[place]
+
+
+def _ordered(nodes: Sequence[Node], wanted: Sequence[str], known: Known) -> list[Node]:
+    """The nodes that are needed for those that are wanted, each behind what it needs, without recursion.
+
+    Raises:
+        Mixes: where they need each other in a circle.
+    """
+    by_name = {node.name: node for node in nodes if node.name not in known}
+    done: set[str] = set()
+    entered: set[str] = set()
+    made: list[Node] = []
+    stack = [name for name in reversed(wanted) if name in by_name]
+    while stack:
+        name = stack[-1]
+        if name in done:
+            stack.pop()
+            continue
+        needed = [each for each in map(_node_of, by_name[name].inputs) if each in by_name and each not in done]
+        if name in entered:
+            if needed:
+                raise Mixes("operations need each other in a circle")
+            stack.pop()
+            done.add(name)
+            made.append(by_name[name])
+            continue
+        entered.add(name)
+        for each in needed:
+            if each in entered:
+                raise Mixes("operations need each other in a circle")
+            stack.append(each)
+    return made

@@ -1,0 +1,397 @@
+"""TensorFlow's operations that keep rows apart, with the conditions under which they do. No other is trusted.
+
+https://www.tensorflow.org/api_docs/python/tf/raw_ops; the functions take a node and what is known of its inputs.
+"""
+
+from collections.abc import Callable, Sequence
+
+from cloud_ml.serving.independence import operators as op
+from cloud_ml.serving.independence.facts import (
+    CONSTANT,
+    UNKNOWN,
+    Dim,
+    Fact,
+    Mixes,
+    constant,
+    names,
+    product,
+    tensor,
+    vector,
+)
+from cloud_ml.serving.independence.tensorflow_file import Node
+from cloud_ml.serving.independence.windows import Window, spatial_sizes
+
+Handler = Callable[[Node, Sequence[Fact]], Fact | list[Fact]]
+
+ELEMENTWISE = names(
+    """
+    Abs Acos Acosh Add AddV2 AsString Asin Asinh Atan Atan2 Atanh Ceil ClipByValue Cos Cosh Div DivNoNan Elu Equal Erf
+    Erfc Exp Expm1 Floor FloorDiv FloorMod Greater GreaterEqual Inv IsFinite IsInf IsNan LeakyRelu Less LessEqual Log
+    Log1p LogicalAnd LogicalNot LogicalOr Maximum Minimum Mod Mul MulNoNan Neg NotEqual OnesLike Pow RealDiv Reciprocal
+    Relu Relu6 Rint Round Rsqrt SelectV2 Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Square SquaredDifference
+    StringLower StringStrip StringToHashBucketFast StringToNumber StringUpper Sub Tan Tanh TruncateDiv Xdivy Xlogy
+    ZerosLike
+    """
+)
+_REDUCTIONS = names("All Any Max Mean Min Sum EuclideanNorm")
+_SIZES = {"Add": "add", "AddV2": "add", "Sub": "sub", "Mul": "mul", "FloorDiv": "div"}
+
+
+def _integer(node: Node, name: str, default: int = 0) -> int:
+    value = node.attributes.get(name, default)
+    if not isinstance(value, int):
+        raise Mixes(f"attribute {name!r} is no number")
+    return value
+
+
+def _integers(node: Node, name: str) -> list[int]:
+    value = node.attributes.get(name, [])
+    if not isinstance(value, list):
+        raise Mixes(f"attribute {name!r} is no list of numbers")
+    return value
+
+
+def _elementwise(_node: Node, facts: Sequence[Fact]) -> Fact:
+    return op.elementwise(facts)
+
+
+def _arithmetic(node: Node, facts: Sequence[Fact]) -> Fact:
+    sizes = op.arithmetic(_SIZES[node.kind], facts)
+    return sizes if sizes is not None else op.elementwise(facts)
+
+
+def _same(_node: Node, facts: Sequence[Fact]) -> Fact:
+    return facts[0]
+
+
+def _all_the_same(_node: Node, facts: Sequence[Fact]) -> list[Fact]:
+    return list(facts)
+
+
+def _cast(node: Node, facts: Sequence[Fact]) -> Fact:
+    to_integers = node.attributes.get("DstT") in (3, 9)  # DT_INT32, DT_INT64
+    return facts[0] if facts[0].values is not None and to_integers else op.elementwise(facts)
+
+
+def _constant(node: Node, _facts: Sequence[Fact]) -> Fact:
+    value = node.attributes.get("value")
+    return value if isinstance(value, Fact) else CONSTANT
+
+
+def _variable(node: Node, _facts: Sequence[Fact]) -> Fact:
+    shape = node.attributes.get("shape")
+    return shape if isinstance(shape, Fact) else CONSTANT
+
+
+def _nothing(_node: Node, _facts: Sequence[Fact]) -> list[Fact]:
+    return []
+
+
+def _table(_node: Node, _facts: Sequence[Fact]) -> Fact:
+    return constant(())
+
+
+def _look_up(_node: Node, facts: Sequence[Fact]) -> Fact:
+    return op.elementwise([facts[1], facts[2]]) if facts[2].shape == () else _never("it has a default for each place")
+
+
+def _never(reason: str) -> Fact:
+    raise Mixes(reason)
+
+
+def _matmul(node: Node, facts: Sequence[Fact]) -> Fact:
+    one, two = facts[0], facts[1]
+    one = op.swapped(one) if _integer(node, "transpose_a") or _integer(node, "adj_x") else one
+    two = op.swapped(two) if _integer(node, "transpose_b") or _integer(node, "adj_y") else two
+    return op.matmul(one, two)
+
+
+def _bias(_node: Node, facts: Sequence[Fact]) -> Fact:
+    """Added to the channels, wherever these are, and never to the first dimension."""
+    op.plain(*facts)
+    if facts[1].rows or facts[0].rank < 2:
+        raise Mixes("its bias is made of rows, or there are no channels")
+    return Fact(facts[0].shape)
+
+
+def _reduce(node: Node, facts: Sequence[Fact]) -> Fact:
+    return op.reduce(facts[0], facts[1].integers(), keep=bool(_integer(node, "keep_dims")))
+
+
+def _product(node: Node, facts: Sequence[Fact]) -> Fact:
+    one = facts[0]
+    if one.values is not None and one.rank == 1 and facts[1].integers() in ((0,), (-1,)):
+        return Fact((Dim(1),) if _integer(node, "keep_dims") else (), (product(one.values),))
+    return _reduce(node, facts)
+
+
+def _choose_one(_node: Node, facts: Sequence[Fact]) -> Fact:
+    return op.reduce(facts[0], [facts[1].integer()], keep=False)
+
+
+def _last_axis(_node: Node, facts: Sequence[Fact]) -> Fact:
+    return op.along(facts[0], -1) if facts[0].rows else op.elementwise(facts)
+
+
+def _along(_node: Node, facts: Sequence[Fact]) -> Fact:
+    return op.along(facts[0], facts[1].integer())
+
+
+def _reshape(_node: Node, facts: Sequence[Fact]) -> Fact:
+    one, wanted = facts[0], facts[1].values
+    if wanted is None:
+        raise Mixes("a shape is not known")
+    if one.values is not None and list(wanted) in ([Dim(-1)], [Dim(len(one.values))]):
+        return vector(one.values)
+    if one.values is not None and not wanted and len(one.values) == 1:
+        return Fact((), one.values)
+    return op.reshape(one, wanted)
+
+
+def _transpose(_node: Node, facts: Sequence[Fact]) -> Fact:
+    return op.transpose(facts[0], facts[1].integers())
+
+
+def _expand_dims(_node: Node, facts: Sequence[Fact]) -> Fact:
+    return op.expand_dims(facts[0], [facts[1].integer()])
+
+
+def _squeeze(node: Node, facts: Sequence[Fact]) -> Fact:
+    return op.squeeze(facts[0], _integers(node, "squeeze_dims"))
+
+
+def _concat(_node: Node, facts: Sequence[Fact]) -> Fact:
+    return op.concat(facts[:-1], facts[-1].integer())
+
+
+def _pack(node: Node, facts: Sequence[Fact]) -> Fact:
+    axis = _integer(node, "axis")
+    if all(fact.values is not None and fact.shape == () for fact in facts):
+        return vector([fact.values[0] for fact in facts if fact.values])
+    if axis == 0 and any(fact.rows for fact in facts):
+        raise Mixes("the rows are not the first dimension")
+    return op.concat([op.expand_dims(fact, [axis]) for fact in facts], axis)
+
+
+def _unpack(node: Node, facts: Sequence[Fact]) -> list[Fact]:
+    axis = _integer(node, "axis")
+    return [op.squeeze(op.part(facts[0], axis, Dim(1)), [axis])] * _integer(node, "num")
+
+
+def _split(node: Node, facts: Sequence[Fact]) -> list[Fact]:
+    return [op.part(facts[1], facts[0].integer())] * _integer(node, "num_split")
+
+
+def _split_sizes(_node: Node, facts: Sequence[Fact]) -> list[Fact]:
+    sizes = facts[1].integers()
+    return [op.part(facts[0], facts[2].integer(), Dim(size) if size >= 0 else UNKNOWN) for size in sizes]
+
+
+def _strided_slice(node: Node, facts: Sequence[Fact]) -> Fact:
+    one = facts[0]
+    begins, ends, steps = (fact.integers() for fact in facts[1:4])
+    masks = [_integer(node, f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")]
+    if one.values is not None and one.rank == 1 and len(begins) == 1 and not masks[2] and not masks[3]:
+        return _some_values(one.values, (begins[0], ends[0], steps[0]), masks)
+    op.plain(one)
+    return tensor(_sliced(one, list(zip(begins, ends, steps, strict=True)), masks))
+
+
+def _some_values(values: Sequence[Dim], bounds: tuple[int, int, int], masks: Sequence[int]) -> Fact:
+    begin, end, step = bounds
+    if masks[4]:
+        return Fact((), (values[op.axis_of(begin, len(values))],))
+    return vector(values[None if masks[0] else begin : None if masks[1] else end : step])
+
+
+def _sliced(one: Fact, bounds: Sequence[tuple[int, int, int]], masks: Sequence[int]) -> list[Dim]:
+    """The sizes of a slice: the first dimension of rows must be taken as it is."""
+    made: list[Dim] = []
+    shape, axis = one.shape, 0
+    if shape is None:
+        raise Mixes("the rank of a tensor is not known")
+    real = sum(not (masks[2] | masks[3]) >> place & 1 for place in range(len(bounds)))
+    for place, (begin, _, step) in enumerate(bounds):
+        begins, all_ends, ellipsis, added, gone = ((mask >> place) & 1 for mask in masks)
+        if ellipsis:
+            made += shape[axis : axis + len(shape) - real]
+            axis += len(shape) - real
+        elif added:
+            made.append(Dim(1))
+        else:
+            whole = step == 1 and (begins or begin == 0) and all_ends and not gone
+            if axis == 0 and one.rows and not whole:
+                raise Mixes("it takes some of the rows")
+            if not gone:
+                made.append(shape[axis] if whole else UNKNOWN)
+            axis += 1
+    return [*made, *shape[axis:]]
+
+
+def _gather(node: Node, facts: Sequence[Fact]) -> Fact:
+    if _integer(node, "batch_dims"):
+        raise Mixes("it has dimensions of batches")
+    return op.gather(facts[0], facts[1], facts[2].integer() if len(facts) > 2 else 0)
+
+
+def _shape(_node: Node, facts: Sequence[Fact]) -> Fact:
+    return CONSTANT if facts[0].shape is None else vector(facts[0].shape)
+
+
+def _size(_node: Node, facts: Sequence[Fact]) -> Fact:
+    return CONSTANT if facts[0].shape is None else Fact((), (product(facts[0].shape),))
+
+
+def _rank(_node: Node, facts: Sequence[Fact]) -> Fact:
+    return constant((), (facts[0].rank,))
+
+
+def _fill(_node: Node, facts: Sequence[Fact]) -> Fact:
+    return op.filled(facts[0])
+
+
+def _range(_node: Node, facts: Sequence[Fact]) -> Fact:
+    op.plain(*facts)
+    return constant((-1,))
+
+
+def _broadcast_to(_node: Node, facts: Sequence[Fact]) -> Fact:
+    if facts[1].values is None:
+        raise Mixes("a shape is not known")
+    return op.broadcast_to(facts[0], facts[1].values)
+
+
+def _tile(_node: Node, facts: Sequence[Fact]) -> Fact:
+    one, times = facts[0], facts[1].integers()
+    op.plain(one)
+    if not one.rows:
+        return CONSTANT
+    if times[0] != 1:
+        raise Mixes("it repeats the rows")
+    return tensor([(one.shape or ())[0], *[UNKNOWN] * (one.rank - 1)])
+
+
+def _pad(_node: Node, facts: Sequence[Fact]) -> Fact:
+    one = facts[0]
+    op.plain(*facts)
+    if not one.rows:
+        return CONSTANT
+    pads = facts[1].integers()
+    if len(pads) != 2 * one.rank or pads[0] or pads[1]:
+        raise Mixes("it puts something before or behind the rows")
+    sizes = [
+        Dim(None if size.factor is None else size.factor + sum(pads[2 * place : 2 * place + 2]))
+        for place, size in enumerate(one.shape or ())
+    ]
+    return tensor([(one.shape or ())[0], *sizes[1:]])
+
+
+def _one_hot(node: Node, facts: Sequence[Fact]) -> Fact:
+    one = facts[0]
+    op.plain(*facts)
+    if not one.rows:
+        return CONSTANT
+    place = op.axis_of(_integer(node, "axis", -1), one.rank + 1)
+    shape = list(one.shape or ())
+    return tensor([*shape[:place], UNKNOWN, *shape[place:]])
+
+
+def _top_k(_node: Node, facts: Sequence[Fact]) -> list[Fact]:
+    return [op.part(facts[0], -1)] * 2
+
+
+def _einsum(node: Node, facts: Sequence[Fact]) -> Fact:
+    return op.einsum(str(node.attributes.get("equation", "")), facts)
+
+
+def _batch_norm(node: Node, facts: Sequence[Fact]) -> Fact:
+    op.plain(*facts)
+    if _integer(node, "is_training", 1):
+        raise Mixes("it is in training mode, which normalises over the rows")
+    if facts[0].rank < 2:
+        raise Mixes("its input has no channels")
+    return Fact(facts[0].shape)
+
+
+def _channels(node: Node, rank: int) -> int:
+    """The axis of the channels."""
+    return 1 if str(node.attributes.get("data_format", "NHWC")).startswith("NC") else rank - 1
+
+
+def _space(node: Node, name: str, rank: int) -> list[int]:
+    """The entries of an attribute for the dimensions of space; those for rows and channels must be 1."""
+    values = _integers(node, name) or [1] * rank
+    channels = _channels(node, rank)
+    if len(values) != rank or values[0] != 1 or values[channels] != 1:
+        raise Mixes(f"{name} is {values}, which is more than space")
+    return [value for place, value in enumerate(values) if place not in (0, channels)]
+
+
+def _window(node: Node, one: Fact, kernel: Sequence[int | None]) -> list[Dim]:
+    rank, channels = one.rank, _channels(node, one.rank)
+    sizes = [size for place, size in enumerate(one.shape or ()) if place not in (0, channels)]
+    window = Window(
+        kernel=kernel,
+        strides=_space(node, "strides", rank),
+        dilations=_space(node, "dilations", rank),
+        pads=[0] * 2 * len(sizes),
+        auto_pad=str(node.attributes.get("padding", "")),
+    )
+    return spatial_sizes(sizes, window)
+
+
+def _convolution(node: Node, facts: Sequence[Fact]) -> Fact:
+    one, kernel = facts[0], facts[1]
+    shape = kernel.shape or ()
+    spatial = _window(node, one, [size.known for size in shape[:-2]])
+    count = shape[-1] if len(shape) > 2 else UNKNOWN
+    if node.kind == "DepthwiseConv2dNative" and len(shape) > 2:
+        count = product(shape[-2:])
+    place = 1 if _channels(node, one.rank) == 1 and one.rank > 2 else -1
+    return op.convolve(one, kernel, spatial, channels=place, kernel_channels=count)
+
+
+def _pool(node: Node, facts: Sequence[Fact]) -> Fact:
+    one = facts[0]
+    spatial = _window(node, one, _space(node, "ksize", one.rank))
+    return op.pool(one, spatial, channels=1 if _channels(node, one.rank) == 1 else -1)
+
+
+def _resize(_node: Node, facts: Sequence[Fact]) -> Fact:
+    if facts[0].rank != 4:
+        raise Mixes("its input is no image")
+    return op.pool(facts[0], [UNKNOWN, UNKNOWN], channels=-1)
+
+
+HANDLERS: dict[str, Handler] = {
+    **dict.fromkeys(ELEMENTWISE, _elementwise), **dict.fromkeys(_REDUCTIONS, _reduce),
+    **dict.fromkeys(_SIZES, _arithmetic),
+    **dict.fromkeys(names("Identity StopGradient PreventGradient Snapshot ReadVariableOp EnsureShape"), _same),
+    "IdentityN": _all_the_same, "Cast": _cast, "Const": _constant, "NoOp": _nothing,
+    "VarHandleOp": _variable, "VariableV2": _variable, "Variable": _variable,
+    "HashTableV2": _table, "LookupTableFindV2": _look_up,
+    "MatMul": _matmul, "BatchMatMul": _matmul, "BatchMatMulV2": _matmul, "BatchMatMulV3": _matmul, "BiasAdd": _bias,
+    "Prod": _product, "ArgMax": _choose_one, "ArgMin": _choose_one,
+    "Softmax": _last_axis, "LogSoftmax": _last_axis, "Cumsum": _along, "Einsum": _einsum,
+    "Reshape": _reshape, "Transpose": _transpose, "ExpandDims": _expand_dims, "Squeeze": _squeeze,
+    "ConcatV2": _concat, "Pack": _pack, "Unpack": _unpack, "Split": _split, "SplitV": _split_sizes,
+    "StridedSlice": _strided_slice, "GatherV2": _gather, "Gather": _gather, "ResourceGather": _gather,
+    "Shape": _shape, "Size": _size, "Rank": _rank, "Fill": _fill, "Range": _range,
+    "BroadcastTo": _broadcast_to, "Tile": _tile, "Pad": _pad, "PadV2": _pad, "MirrorPad": _pad, "OneHot": _one_hot,
+    "TopKV2": _top_k, "FusedBatchNorm": _batch_norm, "FusedBatchNormV2": _batch_norm, "FusedBatchNormV3": _batch_norm,
+    "Conv2D": _convolution, "DepthwiseConv2dNative": _convolution, "MaxPool": _pool, "AvgPool": _pool,
+    "ResizeBilinear": _resize, "ResizeNearestNeighbor": _resize,
+}  # fmt: skip
+"""Operation → what is known of its outputs."""
+
+SEVERAL_WITH_ROWS = ELEMENTWISE | names(
+    "MatMul BatchMatMul BatchMatMulV2 BatchMatMulV3 Einsum ConcatV2 Pack GatherV2 Gather ResourceGather IdentityN "
+    "LookupTableFindV2"
+)
+"""Operations of which other inputs than the first may have rows."""
+TAKES_SIZES = names("Reshape BroadcastTo ConcatV2 Pack IdentityN") | _SIZES.keys()
+"""Operations of which other inputs than the first may be computed from the number of rows."""
+OUTPUTS = {
+    "FusedBatchNorm": ("y",), "FusedBatchNormV2": ("y",), "FusedBatchNormV3": ("y",), "TopKV2": ("values", "indices"),
+}  # fmt: skip
+"""The names of outputs, for operations that have several under different names."""
