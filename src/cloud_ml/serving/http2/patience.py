@@ -21,13 +21,13 @@ class Patience:
         self._half = 0
         self._stuck = 0
 
-    def free(self) -> None:
-        """A frame came that is free for the peer.
+    def free(self, cost: int = 1) -> None:
+        """A frame came that is free for the peer, or frames that cost as much as so many.
 
         Raises:
             ConnectionFault: where it was one too many.
         """
-        self.count += 1
+        self.count += cost
         if self.count > self._limits.resets:
             raise ConnectionFault(frames.ENHANCE_YOUR_CALM, "too many frames that lead to nothing")
 

@@ -37,6 +37,10 @@ class _Sized(Generic[H]):
         self.length = length
 
 
+TOO_LARGE_COST = 16
+"""A head over its bound costs as much as so many free frames: up to 8 ms to decode."""
+
+
 class _TooLarge:
     """A head over its bound."""
 
@@ -165,7 +169,7 @@ class Requests(Generic[H]):
 
     def _refuse_head(self, number: int, flags: int, head: H | _TooLarge | None) -> None:
         """Refuse one that is malformed, too large, or one too many."""
-        self._patience.free()
+        self._patience.free(TOO_LARGE_COST if isinstance(head, _TooLarge) else 1)
         if head is None:
             self._refused(number, flags, frames.PROTOCOL_ERROR)
         elif not isinstance(head, _TooLarge):

@@ -501,6 +501,13 @@ def test_an_oversized_head_costs_its_own_request_and_the_table_follows(pieces: i
     assert not peer.transport.closed
 
 
+def test_a_flood_of_oversized_heads_ends_the_connection() -> None:
+    peer = settled(resets=100, frame_bytes=65_536)
+    head = block() + LONG_FIELD
+    assert peer.told(b"".join(frame(frames.HEADERS, 0x5, number, head) for number in range(1, 13, 2))) is None
+    assert peer.told(frame(frames.HEADERS, 0x5, 13, head)) == CALM
+
+
 def test_empty_continuations_are_frames_like_others_up_to_a_bound() -> None:
     peer = settled()
     whole = block()
