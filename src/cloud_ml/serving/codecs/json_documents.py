@@ -30,9 +30,31 @@ _KINDS = {dict: "an object", list: "a list", str: "a string", bool: "a truth val
 
 
 def document(body: bytes, *keys: bytes) -> dict[str, Any]:
-    """The object that a body holds. NaN, Infinity and -Infinity count as numbers, as in TensorFlow Serving.
+    """The object that a body holds, in which none of ``keys``, in their quotes, is there twice.
 
-    ``keys`` are those, in their quotes, whose double would change the meaning: such a body is refused.
+    Raises:
+        BadRequest: where it is none.
+    """
+    made = parsed(body)
+    if body.count(b'"') != 2 * len(made):  # else its keys are all strings that there are
+        check_once(body, *keys)
+    return made
+
+
+def check_once(body: bytes, *keys: bytes) -> None:
+    """Refuse a body that has one of the keys twice in an object, which would change its meaning.
+
+    Raises:
+        BadRequest: with the key.
+    """
+    for key in keys:
+        if body.count(key) > 1 or b"\\u00" in body:  # a letter may be spelled so, too
+            _lenient(body)
+            break
+
+
+def parsed(body: bytes) -> dict[str, Any]:
+    """The object that a body holds. NaN, Infinity and -Infinity count as numbers, as in TensorFlow Serving.
 
     Raises:
         BadRequest: where it is none.
@@ -45,11 +67,6 @@ def document(body: bytes, *keys: bytes) -> dict[str, Any]:
         made = _lenient(body)
     if type(made) is not dict:
         raise BadRequest("the body is no JSON object")
-    if body.count(b'"') != 2 * len(made):  # else its keys are all strings that there are
-        for key in keys:
-            if body.count(key) > 1 or b"\\u00" in body:  # a letter may be spelled so, too
-                _lenient(body)
-                break
     return made
 
 
@@ -95,6 +112,14 @@ def tensor(value: Any, spec: TensorSpec, signature: Signature, where: str) -> tu
         level = list(chain.from_iterable(level))
         kinds = set(map(type, level))
     return tuple(shape), values(level, kinds, spec, signature, where)
+
+
+def native_code(dtype: DType) -> tuple[str, set[type]] | None:
+    """The code of a Python array whose bytes are those of a tensor, and the types of the numbers that go into it."""
+    code = _CODES.get(dtype)
+    if code is None or array(code).itemsize != dtype.size:
+        return None
+    return code, _NUMBERS if dtype in _REALS else _INTEGERS
 
 
 def values(flat: list[Any], kinds: set[type], spec: TensorSpec, signature: Signature, where: str) -> Values:

@@ -1,5 +1,7 @@
 """``:predict``: rows (``instances``) or columns (``inputs``) of tensors as JSON."""
 
+from array import array
+from collections.abc import Sequence
 from typing import Any
 
 from cloud_ml.serving import dtypes
@@ -9,7 +11,8 @@ from cloud_ml.serving.codecs.json_numbers import WORTH, Numbers
 from cloud_ml.serving.errors import BadRequest, ModelNotFound
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.loaded import LoadedVersion
-from cloud_ml.serving.signatures import Shape, Signature, TensorSpec
+from cloud_ml.serving.runtimes.base import Array
+from cloud_ml.serving.signatures import Shape, Signature
 from cloud_ml.serving.table import Choice, ModelTable
 
 ROWS, COLUMNS = "instances", "inputs"
@@ -23,10 +26,14 @@ _numbers = Numbers()
 class RestPlan:
     """Requests to one signature in one format: how they are judged, and how their answers are written.
 
-    ``single`` is the input, where there is one, of numbers.
+    ``single`` is the input, where there is one, of numbers. ``cells`` are the names of all inputs, the codes of their
+    arrays and the types of their numbers, where all inputs are numbers.
     """
 
-    __slots__ = ("_known", "_only", "_submit", "_version", "rows", "signature", "single")
+    __slots__ = (
+        "_columns", "_head", "_known", "_only", "_row", "_submit", "_tail", "_version", "cells", "rows", "signature",
+        "single",
+    )  # fmt: skip
 
     def __init__(self, version: LoadedVersion, signature: Signature, *, rows: bool) -> None:
         self.signature = signature
@@ -35,8 +42,40 @@ class RestPlan:
         self._submit = version.batcher(signature).submit
         inputs = signature.inputs
         self.single = inputs[0] if len(inputs) == 1 and inputs[0].dtype is not dtypes.STRING else None
+        codes = [json_documents.native_code(spec.dtype) for spec in inputs]
+        self.cells = None if None in codes else [(s.name, *code) for s, code in zip(inputs, codes, strict=True) if code]
         self._only = signature.outputs[0] if len(signature.outputs) == 1 else None
+        self._row, self._columns = _forms(signature)
+        self._head = b'{"predictions":[' if rows else b'{"outputs":[' if self._only else b'{"outputs":{'
+        self._tail = b"]}" if rows else b"}}"
         self._known: dict[tuple[Shape, ...], tuple[RestPlan, int, tuple[Shape, ...]]] = {}
+
+    def single_row(self, value: Any) -> "Tensors | None":
+        """The tensors of one row of numbers, as most requests have it; None where it has to be looked at closer."""
+        assert self.cells is not None
+        row = value[0] if self.rows and type(value) is list and len(value) == 1 else value
+        if type(row) is not dict or len(row) != len(self.cells):
+            return None
+        shapes: list[Shape] = []
+        tensors: list[Values] = []
+        for name, code, allowed in self.cells:
+            cell = row.get(name)
+            if not self.rows:
+                if type(cell) is not list or len(cell) != 1:
+                    return None
+                cell = cell[0]
+            if type(cell) is list:
+                shapes.append((1, len(cell)))
+            else:
+                shapes.append((1,))
+                cell = (cell,)
+            if not allowed.issuperset(map(type, cell)):
+                return None
+            try:
+                tensors.append(array(code, cell).tobytes())
+            except OverflowError:
+                return None
+        return tuple(shapes), tensors
 
     def submit(self, call: HttpCall, shapes: tuple[Shape, ...], tensors: list[Values]) -> None:
         """Run it.
@@ -63,11 +102,13 @@ class RestPlan:
     def send(self, call: HttpCall, outcome: Outcome, first: int, rows: int) -> None:
         """See ``batching.Form``."""
         arrays = outcome.arrays
-        if self.signature.batched and len(arrays[0]) != rows:
-            if self._only is not None:
-                call.json(self._some(outcome, self._only, first, rows))
-                return
-            arrays = [array[first : first + rows] for array in arrays]
+        if self.signature.batched and (self._only is None or len(arrays[0]) != rows):
+            if self._only is None:
+                call.json(self._several(outcome, first, rows))
+            else:
+                texts = outcome.texts.get(0) or self._texts(outcome, 0)
+                call.json(self._head + (texts[first] if rows == 1 else b",".join(texts[first : first + rows])) + b"]}")
+            return
         if self._only is not None:
             head = b'{"predictions":' if self.rows else b'{"outputs":'
             if self.rows and not arrays[0].ndim:
@@ -82,26 +123,41 @@ class RestPlan:
             ]
             call.json(b'{"outputs":{%b}}' % b",".join(named))
 
-    def _some(self, outcome: Outcome, spec: TensorSpec, first: int, rows: int) -> bytes:
-        """The only output, for one of many callers."""
-        texts = outcome.texts.get(0)
+    def _texts(self, outcome: Outcome, place: int) -> list[bytes]:
+        """Each row of an output: all of them are written when the first of them is wanted."""
+        texts = outcome.texts.get(place)
         if texts is None:
-            texts = outcome.texts[0] = json_answers.rows(outcome.arrays[0], spec)
-        head = b'{"predictions":[' if self.rows else b'{"outputs":['
-        return head + (texts[first] if rows == 1 else b",".join(texts[first : first + rows])) + b"]}"
+            texts = outcome.texts[place] = json_answers.rows(outcome.arrays[place], self.signature.outputs[place])
+        return texts
 
-    def _by_rows(self, arrays: Any) -> bytes:
+    def _several(self, outcome: Outcome, first: int, rows: int) -> bytes:
+        """Some rows of all outputs."""
+        texts = [self._texts(outcome, place) for place in range(len(self.signature.outputs))]
+        if rows == 1:
+            form = self._row if self.rows else self._columns
+            return self._head + form % tuple([each[first] for each in texts]) + self._tail
+        cells = [each[first : first + rows] for each in texts]
+        if self.rows:
+            made = b",".join([self._row % each for each in zip(*cells, strict=True)])
+        else:
+            made = self._columns % tuple([b",".join(each) for each in cells])
+        return self._head + made + self._tail
+
+    def _by_rows(self, arrays: Sequence[Array]) -> bytes:
+        """The same where rows do not go together with those of others: each output may have its own number."""
         outputs = list(zip(self.signature.outputs, arrays, strict=True))
         sizes = {array.shape[0] if array.ndim else -1 for array in arrays}
         if len(sizes) != 1 or -1 in sizes:
             told = ", ".join(f"{spec.name!r} {list(array.shape)}" for spec, array in outputs)
             raise BadRequest(f"outputs differ in their number of rows: {told}; ask by 'inputs'")
-        keys = [(b'"%b":' % _key(spec.name), spec, array) for spec, array in outputs]
-        made = []
-        for row in range(sizes.pop()):
-            cells = [key + json_answers.text(array[row : row + 1], spec)[1:-1] for key, spec, array in keys]
-            made.append(b"{%b}" % b",".join(cells))
-        return b'{"predictions":[%b]}' % b",".join(made)
+        texts = [json_answers.rows(array, spec) for spec, array in outputs]
+        return b'{"predictions":[%b]}' % b",".join([self._row % each for each in zip(*texts, strict=True)])
+
+
+def _forms(signature: Signature) -> tuple[bytes, bytes]:
+    """How a row of several outputs is written, and how their columns are. ``%b`` is the text of an output."""
+    keys = [b'"%b":' % _key(spec.name).replace(b"%", b"%%") for spec in signature.outputs]
+    return b"{%b}" % b",".join(key + b"%b" for key in keys), b",".join(key + b"[%b]" for key in keys)
 
 
 class Predict:
@@ -130,7 +186,11 @@ class Predict:
                         plan = self._plans.get(("", form)) or self._plan("", form)
                     plan.submit(call, (shape,), [flat.reshape(shape)])  # type: ignore[union-attr]
                     return
-        asked = json_documents.document(body, *_KEYS)
+        asked = json_documents.parsed(body)
+        quotes = body.count(b'"')
+        once = quotes == 2 * len(asked) or quotes == 2 * _names(asked)
+        if not once:
+            json_documents.check_once(body, *_KEYS)
         name = asked.get("signature_name", "")
         form = ROWS if ROWS in asked else COLUMNS
         if form not in asked or (form == ROWS and COLUMNS in asked):
@@ -143,8 +203,10 @@ class Predict:
             shape, tensor = json_documents.tensor(value, plan.single, plan.signature, form)
             plan.submit(call, (shape,), [tensor])
             return
-        shapes, tensors = (by_rows if form == ROWS else by_columns)(plan.signature, value, body)
-        plan.submit(call, shapes, tensors)
+        given = plan.single_row(value) if once and plan.cells is not None else None
+        if given is None:
+            given = (by_rows if form == ROWS else by_columns)(plan.signature, value, body, once=once)
+        plan.submit(call, *given)
 
     def _plan(self, name: str, form: str) -> RestPlan:
         try:
@@ -158,8 +220,22 @@ class Predict:
 Tensors = tuple[tuple[Shape, ...], list[Values]]
 
 
-def by_rows(signature: Signature, value: Any, body: bytes) -> Tensors:
-    """Tensors of ``instances``: a value for each row, or an object of values where there are several inputs."""
+def _names(asked: dict[str, Any]) -> int:
+    """The names in a body whose rows are alike. If it has no more strings, no name is there twice."""
+    value = asked.get(ROWS) or asked.get(COLUMNS)
+    names = len(asked) + ("signature_name" in asked)
+    if type(value) is dict:
+        return names + len(value)
+    if type(value) is list and value and type(value[0]) is dict:
+        return names + len(value) * len(value[0])
+    return names
+
+
+def by_rows(signature: Signature, value: Any, body: bytes, *, once: bool = False) -> Tensors:
+    """Tensors of ``instances``: a value for each row, or an object of values where there are several inputs.
+
+    ``once`` tells that no name is twice in the body, if all rows have the inputs and nothing else.
+    """
     if type(value) is not list or not value:
         raise BadRequest(f"'instances' is no list of one row or more: {signature}")
     inputs = signature.inputs
@@ -176,22 +252,23 @@ def by_rows(signature: Signature, value: Any, body: bytes) -> Tensors:
                 signature.check_names(row)
             except BadRequest as error:
                 raise BadRequest(f"instances[{place}]: {error.message}") from error
-    for spec in inputs:
+    for spec in inputs if not once else ():
         key = f'"{spec.name}"'.encode()
         if body.count(key) > len(value):
             json_documents.document(body, key)
     return _together(signature, [([row[spec.name] for row in value], f"instances.{spec.name}") for spec in inputs])
 
 
-def by_columns(signature: Signature, value: Any, body: bytes) -> Tensors:
-    """Tensors of ``inputs``: a tensor, or an object of tensors where there are several inputs."""
+def by_columns(signature: Signature, value: Any, body: bytes, *, once: bool = False) -> Tensors:
+    """Tensors of ``inputs``: a tensor, or an object of tensors where there are several inputs; see ``by_rows``."""
     inputs = signature.inputs
     if type(value) is not dict or json_documents.is_base64(value):
         if len(inputs) != 1:
             raise BadRequest(f"'inputs' is a plain value, and there are several inputs to name: {signature}")
         return _together(signature, [(value, "inputs")])
     signature.check_names(value)
-    json_documents.document(body, *[f'"{key}"'.encode() for key in value])
+    if not once:
+        json_documents.document(body, *[f'"{key}"'.encode() for key in value])
     return _together(signature, [(value.get(spec.name), f"inputs.{spec.name}") for spec in inputs])
 
 
