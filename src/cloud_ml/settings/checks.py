@@ -91,7 +91,7 @@ def check(settings: Settings) -> None:
     for name, text in dataclasses.asdict(settings.quota).items():
         if isinstance(text, str) and text:
             limit_of(f"quota.{name}", name.rpartition("_")[2], text)
-    for name in ("default_memory", "default_disk", "disk_reserve"):
+    for name in ("default_memory", "default_disk", "disk_reserve", "tool_disk"):
         size = getattr(settings.engine, name)
         if size and not (name == "default_disk" and size in ("auto", "none")):
             common.check_memory(f"engine.{name}", size)

@@ -194,6 +194,8 @@ class EngineSettings:
     tool_memory: str = "1G"
     """Memory of installers and package builds that run for a job. A job with a higher limit gives them its own; for a
     job without a limit they have none."""
+    tool_disk: str = "20G"
+    """What one run of an installer or a package build may write to the disk; empty: no limit."""
     log_limit_bytes: int = 64 * MIB
     """Most that is kept of one task's output; past it the middle is dropped and marked."""
     kept_attempts: int = 5

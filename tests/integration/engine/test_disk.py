@@ -6,17 +6,21 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState
-from cloud_ml.engines.local.disk import measured
+from cloud_ml.engines.local.disk import DiskWatch, measured
 from cloud_ml.engines.local.engine import LocalEngine
+from cloud_ml.engines.local.exposure import Exposure
+from cloud_ml.engines.local.launch import Fence
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import default_disk_bytes, probe
+from cloud_ml.engines.local.tools import ToolSandbox
+from cloud_ml.environments.base import Bind
 from cloud_ml.settings import EngineSettings
 from support.gangs import gang_of, run, when
 from support.machine import end_engine
@@ -53,6 +57,31 @@ async def test_a_job_that_writes_as_fast_as_it_can_hardly_passes_its_limit(
         assert limit * 0.9 < size <= limit + OVERSHOOT, f"{(size - limit) / MIB:.0f} MiB beyond"
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def test_a_build_that_fills_the_disk_is_ended(tmp_path: Path) -> None:
+    """It runs before the job and had no limit."""
+    fence = Fence(bwrap="", init="", seat="", filter=None, user=None)
+
+    def watch(folders: Sequence[Path]) -> DiskWatch:
+        return DiskWatch(folders, limit=64 * MIB, reserve=0, period_s=5.0)
+
+    words: list[bytes] = []
+    tools = ToolSandbox(fence, Exposure(needed=False), None, "", watch=watch)
+    code = tools.run(
+        [PYTHON, "-c", f"block = b'x' * (8 << 20)\n{FAST['one file']}"],
+        read_only=[], writable=[Bind(str(tmp_path), str(tmp_path))], environment={}, network=False, timeout_s=60,
+        output=words.append,
+    )  # fmt: skip
+    assert code == -9
+    assert b"DiskQuotaExceeded: 64M exceeded" in b"".join(words)
+    assert measured([tmp_path], []) <= 64 * MIB + OVERSHOOT
+    (tmp_path / "f").unlink()
+    assert tools.run(
+        [PYTHON, "-c", "print('small')"],
+        read_only=[], writable=[Bind(str(tmp_path), str(tmp_path))], environment={}, network=False, timeout_s=60,
+        output=words.append,
+    ) == 0  # fmt: skip
 
 
 @pytest.fixture

@@ -67,6 +67,7 @@ class LocalConfig:
     node: str = "local"
     tool_timeout_s: float = 1800.0
     tool_memory_bytes: int = 2**30
+    tool_disk_bytes: int = 20 * 2**30
     log_limit_bytes: int = 64 * 2**20
     kept_attempts: int = 5
     usage_period_s: float = 5.0

@@ -114,6 +114,7 @@ def probe(
         node=socket.gethostname(),
         tool_timeout_s=settings.tool_timeout_s,
         tool_memory_bytes=memory_bytes(settings.tool_memory),
+        tool_disk_bytes=memory_bytes(settings.tool_disk) if settings.tool_disk else 0,
         log_limit_bytes=settings.log_limit_bytes,
         kept_attempts=settings.kept_attempts,
         usage_period_s=settings.usage_period_s,

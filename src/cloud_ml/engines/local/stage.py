@@ -11,6 +11,7 @@ from cloud_ml.engines.base import Gang, ProcessPlan
 from cloud_ml.engines.local import launch, sandbox
 from cloud_ml.engines.local.cgroups import Group, Limits
 from cloud_ml.engines.local.config import LocalConfig
+from cloud_ml.engines.local.disk import DiskWatch, measured
 from cloud_ml.engines.local.exposure import Exposure
 from cloud_ml.engines.local.launch import Seat
 from cloud_ml.engines.local.ledger import Ledger
@@ -164,7 +165,13 @@ class Stage:
             uv=Path(self._config.uv),
             catalog=Catalog.load(Path(self._config.runtimes_dir), tuple(self._config.pythons)),
             sandbox=ToolSandbox(
-                self.fence, self._exposure, self._group, self._etc, self._tools_network, limits=self._tool_limits
+                self.fence,
+                self._exposure,
+                self._group,
+                self._etc,
+                self._tools_network,
+                limits=self._tool_limits,
+                watch=self._watch_tool,
             ),
             log=self.log,
             python=Path(self._config.python),
@@ -223,6 +230,18 @@ class Stage:
         if memory is not None and self._zygote is not None:  # it waits in the same group
             memory += self._config.zygotes.memory_bytes
         return Limits(memory, plan.cpu_millis, self._config.max_processes)
+
+    def _watch_tool(self, folders: Sequence[Path]) -> DiskWatch:
+        """Keeps a tool from filling the disk. What its caches held before does not count."""
+        config = self._config
+        before = measured(folders[1:], []) if config.tool_disk_bytes else 0
+        return DiskWatch(
+            folders,
+            limit=config.tool_disk_bytes + before if config.tool_disk_bytes else None,
+            reserve=config.disk_reserve_bytes,
+            period_s=config.disk_period_s,
+            files=config.max_files if len(folders) == 1 else 0,
+        )
 
     @property
     def _etc(self) -> str:

@@ -12,8 +12,10 @@ from pathlib import Path
 
 from cloud_ml.engines.local import confined_call, launch, proctree
 from cloud_ml.engines.local.cgroups import Group, Limits
+from cloud_ml.engines.local.disk import DiskWatch
 from cloud_ml.engines.local.exposure import Exposure
 from cloud_ml.engines.local.launch import Fence, Launched
+from cloud_ml.engines.local.limits import Verdict
 from cloud_ml.engines.local.sandbox import View
 from cloud_ml.environments.base import Bind
 
@@ -21,7 +23,8 @@ from cloud_ml.environments.base import Bind
 class ToolSandbox:
     """The ``Sandbox`` that the maker of environments is given (see ``environments.base``).
 
-    ``limits`` are set on ``group`` before anything runs in it.
+    ``limits`` are set on ``group`` before anything runs in it. ``watch`` makes what looks at the folders that a tool
+    may write to.
     """
 
     def __init__(
@@ -33,6 +36,7 @@ class ToolSandbox:
         own_network: tuple[int, str] | None = None,
         *,
         limits: Limits | None = None,
+        watch: Callable[[Sequence[Path]], DiskWatch] | None = None,
     ) -> None:
         self._fence = fence
         self._exposure = exposure
@@ -40,6 +44,7 @@ class ToolSandbox:
         self._etc = etc
         self._own_network = own_network
         self._limits = limits
+        self._watch = watch
 
     @property
     def isolated(self) -> bool:
@@ -72,13 +77,17 @@ class ToolSandbox:
             etc=self._etc,
         )
         self._limit_group()
+        watch = self._watch([Path(bind.source) for bind in writable]) if self._watch and writable else None
         launched = launch.launch(self._fence, view, command, environment, self._group)
         try:
-            ended = _pump(launched, output, time.monotonic() + timeout_s)
+            ended = _pump(launched, output, time.monotonic() + timeout_s, watch)
         finally:
             proctree.send(launched.pid, signal.SIGKILL)
             proctree.end_all_descendants()
             launched.close()
+        if isinstance(ended, Verdict):
+            output(f"cloudml: {Path(command[0]).name} was ended: {ended.message}\n".encode())
+            return -int(signal.SIGKILL)
         if ended is None:
             output(f"cloudml: {Path(command[0]).name} was ended after {timeout_s:g} s\n".encode())
             return -int(signal.SIGKILL)
@@ -123,8 +132,10 @@ def hand_over(folder: str, user: tuple[int, int]) -> None:
                 os.chown(name, *user, dir_fd=descriptor, follow_symlinks=False)
 
 
-def _pump(launched: Launched, output: Callable[[bytes], None], deadline: float) -> launch.Exit | None:
-    """Hand the output on until the command ends, or until the deadline (``None``)."""
+def _pump(
+    launched: Launched, output: Callable[[bytes], None], deadline: float, watch: DiskWatch | None
+) -> launch.Exit | Verdict | None:
+    """Hand the output on until the command ends, or takes too much of the disk, or until the deadline (``None``)."""
     poll = select.poll()
     poll.register(launched.output, select.POLLIN)
     for end in launched.ends:
@@ -134,6 +145,12 @@ def _pump(launched: Launched, output: Callable[[bytes], None], deadline: float) 
         left = deadline - time.monotonic()
         if left <= 0:
             return None
+        if watch is not None:
+            if (left_to_look := watch.next_look - time.monotonic()) <= 0:
+                if (verdict := watch.look(lambda: proctree.descendants(os.getpid()))) is not None:
+                    return verdict
+                left_to_look = watch.next_look - time.monotonic()
+            left = min(left, max(0.0, left_to_look))
         ended = any(descriptor in launched.ends for descriptor, _ in poll.poll(left * 1000))
         while chunk := _read(launched.output):
             output(chunk)
