@@ -223,6 +223,8 @@ def _gateway(settings: Settings) -> GatewayConfig:
         tls_key=key and str(Path(key).absolute()),
         certificate=certificates.digest(cert, key),
         message_limit_bytes=gateway.message_limit_bytes,
+        bodies_bytes=gateway.bodies_bytes,
+        organisation_bodies_bytes=gateway.organisation_bodies_bytes,
         timeout_s=gateway.timeout_s,
         waiting=gateway.waiting,
         waiting_s=gateway.waiting_s,

@@ -513,6 +513,7 @@ async def call_http1(one: Behaviour, port: int) -> str:
 async def call_http2(one: Behaviour, port: int) -> str:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     fields = {":method": "POST", ":scheme": "http", ":path": one.path, ":authority": "x"}
+    fields["content-type"] = "application/grpc"
     if one.path != "/a/B":
         fields["grpc-timeout"] = "1S"  # streams have no other end
     head = b"".join(frames.literal(name, value) for name, value in fields.items())

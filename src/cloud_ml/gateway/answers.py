@@ -37,6 +37,7 @@ NOBODY = Refusal(14, 503, "no replica of the service answers now", b"Retry-After
 LOST = Refusal(14, 503, "the replica ended while it worked on this", b"Retry-After: 1\r\n")
 BROKEN = Refusal(14, 502, "the replica's answer cannot be understood")
 TOO_MANY = Refusal(8, 429, "too many calls to this service are under way", b"Retry-After: 1\r\n")
+NO_ROOM = Refusal(8, 503, "too many requests are under way; send this one again later", b"Retry-After: 1\r\n")
 TOO_LATE = Refusal(4, 504, "the deadline passed before there was an answer")
 TOO_LARGE = Refusal(8, 502, "the replica's answer is larger than the gateway passes on")
 
@@ -61,3 +62,8 @@ def grpc_trailers(refusal: Refusal) -> bytes:
 def document(refusal: Refusal) -> bytes:
     """The body of an answer over HTTP, as the model server writes its own."""
     return json.dumps({"error": refusal.message}, ensure_ascii=False).encode()
+
+
+def rest_answer(refusal: Refusal) -> tuple[int, bytes, bytes]:
+    """Status, lines of the head and body of an answer over HTTP/1.1."""
+    return refusal.http, b"Content-Type: application/json\r\n" + refusal.fields, document(refusal)

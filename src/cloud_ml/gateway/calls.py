@@ -201,7 +201,7 @@ class StreamCall(_Http2Call):
     ) -> None:
         super().__init__(service, connection, stream, head, deadline=deadline, safe=False, asked=asked)
         self._message_bytes = message_bytes
-        self._early = b""
+        self._early = bytearray()
         self._ended = False
         self._begun = False
         self._number = 0
@@ -217,7 +217,7 @@ class StreamCall(_Http2Call):
             self.failed(refused=False)
             return
         self._client = client
-        early, self._early = self._early, b""
+        early, self._early = bytes(self._early), bytearray()
         if early or self._ended:
             client.push(self._number, early, ended=self._ended)
 
@@ -229,10 +229,11 @@ class StreamCall(_Http2Call):
         else:
             self._early += data
             held = len(self._early)
-        if held > _MOST_HELD + self._message_bytes and self.service.goes(self):
+        room = self._connection.hold(self._stream, held)
+        if (held > _MOST_HELD + self._message_bytes or not room) and self.service.goes(self):
             self.service.done(self)
             self.cancel()
-            self.refuse(answers.TOO_MANY)
+            self.refuse(answers.TOO_MANY if room else answers.NO_ROOM)
 
     def began(self, head: bytes) -> None:
         self._begun = True
@@ -301,7 +302,7 @@ class RestCall(Call):
 
 def refuse(call: HttpCall, refusal: Refusal) -> None:
     """Answer with an error of the gateway's own."""
-    reply(call, refusal.http, b"Content-Type: application/json\r\n" + refusal.fields, answers.document(refusal))
+    reply(call, *answers.rest_answer(refusal))
 
 
 def reply(call: HttpCall, status: int, fields: bytes, body: bytes) -> None:

@@ -30,6 +30,8 @@ class GatewayConfig:
     tls_key: str = ""
     certificate: str = ""
     message_limit_bytes: int = 64 << 20
+    bodies_bytes: int = 1 << 30
+    organisation_bodies_bytes: int = 256 << 20
     timeout_s: float = 300.0
     waiting: int = 1000
     waiting_s: float = 10.0

@@ -102,6 +102,15 @@ class GrpcFront:
         head.block = b"".join(parts)
         return head
 
+    def refused(self, head: GrpcHead) -> bool:
+        """Whether ``serve`` refuses, whatever the body: see ``serving.http2.stream.Limits``."""
+        if head.http is not None:
+            return head.http.meaning is None or self._service.refusal(head.http.meaning.token) is not None
+        return self._refusal(head) is not None
+
+    def _refusal(self, head: GrpcHead) -> Refusal | None:
+        return head.refusal or self._service.refusal(head.token)
+
     def length(self, head: GrpcHead, begun: memoryview) -> int:
         """See ``serving.http2.service.Service``: a message has its length before it, and a byte before that."""
         if head.http is not None:
@@ -114,7 +123,7 @@ class GrpcFront:
             self._http.serve(connection, stream, head.http, body)
             return
         service = self._service
-        refusal = head.refusal or service.refusal(head.token)
+        refusal = self._refusal(head)
         if refusal is not None:
             connection.answer(stream, answers.grpc_block(refusal))
             return
@@ -133,7 +142,7 @@ class GrpcFront:
         """See ``serving.http2.service.Service``."""
         if not head.streams:
             return None
-        refusal = head.refusal or self._service.refusal(head.token)
+        refusal = self._refusal(head)
         if refusal is not None:
             return _Refused(connection, stream, refusal)
         deadline = self._loop.time() + head.timeout_s if head.timeout_s else math.inf
@@ -197,6 +206,10 @@ class RestFront:
             asked=head.fields.get(HEADER, ""),
         )
 
+    def refused(self, meaning: RestHead) -> bool:
+        """Whether ``serve`` refuses, whatever the body: see ``serving.http1.connection.Limits``."""
+        return self._service.refusal(meaning.token) is not None
+
     def serve(self, call: HttpCall, meaning: RestHead, body: bytes) -> None:
         """See ``serving.http1.connection.Service``."""
         service = self._service
@@ -212,6 +225,11 @@ class RestFront:
                 deadline=deadline, safe=meaning.safe, asked=meaning.asked,
             )
         )  # fmt: skip
+
+
+def no_room(stream: int) -> tuple[bytes, ...]:
+    """The frames that answer a request for which all bodies together leave no room."""
+    return (frames.frame(frames.HEADERS, 0x5, stream, answers.grpc_block(answers.NO_ROOM, http_status=True)),)
 
 
 def grpc_too_large(limit: int) -> Any:

@@ -14,8 +14,9 @@ from cloud_ml.domain.services.routes import Figures, Route
 from cloud_ml.gateway.access import Access
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.config import GatewayConfig, Instruction
-from cloud_ml.gateway.fronts import GrpcFront, RestFront, grpc_too_large
+from cloud_ml.gateway.fronts import GrpcFront, RestFront, grpc_too_large, no_room
 from cloud_ml.gateway.services import Bounds, Service
+from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.connection import Http1Connection
 from cloud_ml.serving.http1.connection import Limits as Http1Limits
@@ -27,6 +28,8 @@ from cloud_ml.serving.listening import Alive, Greeting
 from cloud_ml.serving.turns import Turns
 
 _BACKLOG = 2048
+_HALF_CLOSED_S = 10.0
+"""How long a caller is answered that has closed its side of the connection; see ``Http1Limits``."""
 logger = logging.getLogger(__name__)
 
 
@@ -49,6 +52,8 @@ class Gateway:
         )  # fmt: skip
         self._limits = ClientLimits(body_bytes=config.message_limit_bytes)
         self._tls = tls
+        self._bodies = Budget(config.bodies_bytes)
+        self._bodies_of: dict[str, Budget] = {}
         self._services: dict[str, Service] = {}
         self._sockets: dict[int, socket.socket] = {}
         self._servers: dict[int, asyncio.AbstractServer] = {}
@@ -85,8 +90,11 @@ class Gateway:
             self._unlisten(service.route.port)
         if service is None:
             service = self._services[uid] = Service(
-                route, self._access, bounds=self._bounds, limits=self._limits, turns=self._turns, loop=self._loop
-            )
+                route, self._access, bounds=self._bounds, limits=self._limits, turns=self._turns, loop=self._loop,
+                bodies=self._bodies_of.setdefault(
+                    route.org, Budget(self._config.organisation_bodies_bytes, parent=self._bodies)
+                ),
+            )  # fmt: skip
         elif service.route != route:
             service.change(route)
         if route.port in self._servers:
@@ -119,10 +127,16 @@ class Gateway:
     def _greeter(self, service: Service) -> Callable[[], Greeting]:
         config, turns = self._config, self._turns
         alive = self._alive[service.route.port] = Alive()
-        rest = RestFront(service, self._loop)
-        limits1 = Http1Limits(body_bytes=config.message_limit_bytes, answer_s=config.timeout_s)
+        budget, rest = service.bodies, RestFront(service, self._loop)
+        limits1 = Http1Limits(
+            body_bytes=config.message_limit_bytes, answer_s=config.timeout_s, half_closed_s=_HALF_CLOSED_S,
+            budget=budget, refused=rest.refused,
+        )  # fmt: skip
         grpc = GrpcFront(service, self._loop, HttpOverHttp2(rest, limits1, self._clock, self._loop))
-        limits2 = Http2Limits(config.message_limit_bytes, grpc_too_large(config.message_limit_bytes))
+        limits2 = Http2Limits(
+            config.message_limit_bytes, grpc_too_large(config.message_limit_bytes),
+            budget=budget, no_room=no_room, refused=grpc.refused,
+        )  # fmt: skip
         heads = Heads(rest.understand)
         return lambda: Greeting(
             lambda: Http1Connection(rest, heads, limits1, turns, self._clock),
@@ -134,6 +148,8 @@ class Gateway:
         service = self._services.pop(uid)
         self._unlisten(service.route.port)
         service.close()
+        if all(each.route.org != service.route.org for each in self._services.values()):
+            del self._bodies_of[service.route.org]
 
     def _unlisten(self, port: int) -> None:
         """Close a port and its connections, so that clients connect to what comes after it."""

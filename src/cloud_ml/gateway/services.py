@@ -17,6 +17,7 @@ from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.releases import Counts, Sides, Split
 from cloud_ml.gateway.replica import Replica
 from cloud_ml.gateway.work_share import WorkShare
+from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.turns import Turns
 
 _AGAIN_S = 0.05
@@ -47,6 +48,7 @@ class Service:
         limits: What replicas may make large.
         turns: Of the loop.
         loop: The loop.
+        bodies: What the bodies of its organisation may take.
     """
 
     def __init__(
@@ -58,8 +60,10 @@ class Service:
         limits: ClientLimits,
         turns: Turns,
         loop: asyncio.AbstractEventLoop,
+        bodies: Budget | None = None,
     ) -> None:
         self.route = route
+        self.bodies = bodies if bodies is not None else Budget()
         self.bounds = bounds
         self._access = access
         self._limits = limits

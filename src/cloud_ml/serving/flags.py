@@ -68,6 +68,10 @@ def add_life(parser: argparse.ArgumentParser) -> None:
     together.add_argument(
         "--batching_parameters_file", type=Path, help="sizes of batches: a BatchingParameters as text"
     )
+    parser.add_argument(
+        "--request_memory_bytes", type=_positive, default=1 << 30,
+        help="memory for the bodies of all requests under way; a request without room is refused (1 GiB)",
+    )  # fmt: skip
     parser.add_argument("--ssl_config_file", type=Path, help="TLS on every port: an SSLConfig as text")
 
 
@@ -97,6 +101,7 @@ def life_of(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[s
         "warm_up": told.enable_model_warmup,
         "allow_model_control": told.allow_model_control,
         "tls_file": told.ssl_config_file,
+        "request_memory_bytes": told.request_memory_bytes,
     }
 
 

@@ -8,12 +8,13 @@ from collections.abc import Callable, Coroutine
 
 from cloud_ml.serving.aside import Aside
 from cloud_ml.serving.batching import Workshop
+from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.errors import TooLarge
 from cloud_ml.serving.grpc.calls import status_block
 from cloud_ml.serving.grpc.methods import all_methods
 from cloud_ml.serving.grpc.service import GrpcService
 from cloud_ml.serving.http1.clock import Clock
-from cloud_ml.serving.http1.connection import Http1Connection
+from cloud_ml.serving.http1.connection import NO_ROOM, Http1Connection
 from cloud_ml.serving.http1.connection import Limits as Http1Limits
 from cloud_ml.serving.http1.heads import Heads
 from cloud_ml.serving.http2 import frames
@@ -43,6 +44,7 @@ class ModelServer:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._alive = Alive()
+        self._bodies = Budget(settings.request_memory_bytes)
         self.table = ModelTable()
 
     async def run(self) -> None:
@@ -60,13 +62,18 @@ class ModelServer:
                 control=settings.allow_model_control, message_bytes=settings.max_message_bytes,
             )  # fmt: skip
             http = self._http_service(methods.refusals, life.keeper)
-            http_limits = Http1Limits(body_bytes=settings.max_message_bytes, answer_s=settings.rest_timeout_s)
+            http_limits = Http1Limits(
+                body_bytes=settings.max_message_bytes, answer_s=settings.rest_timeout_s, budget=self._bodies
+            )  # fmt: skip
             over_http2 = HttpOverHttp2(http, http_limits, clock, loop)
             grpc = GrpcService(
                 methods.unary, settings.max_message_bytes, loop, methods.streams,
                 refusals=methods.refusals, http=over_http2,
             )  # fmt: skip
-            heads, limits = Heads(http.understand), Limits(settings.max_message_bytes, self._too_large)
+            heads = Heads(http.understand)
+            limits = Limits(
+                settings.max_message_bytes, self._too_large, budget=self._bodies, no_room=self._no_room
+            )  # fmt: skip
 
             def http1() -> Connection:
                 return Http1Connection(http, heads, http_limits, turns, clock)
@@ -121,6 +128,10 @@ class ModelServer:
                 task.result()
             else:
                 task.cancel()
+
+    @staticmethod
+    def _no_room(stream: int) -> tuple[bytes, ...]:
+        return (frames.frame(frames.HEADERS, 0x5, stream, status_block(TooLarge.grpc, NO_ROOM, 503)),)
 
     def _too_large(self, stream: int) -> tuple[bytes, ...]:
         error = TooLarge(f"a message of more than {self._settings.max_message_bytes} bytes")

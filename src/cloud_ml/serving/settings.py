@@ -16,7 +16,8 @@ class Settings:
 
     ``allow_model_control`` lets callers change what is served; ``tls_file`` has keys and certificates for all ports.
     With a ``unix_socket`` the server listens there and on no port. ``batching`` says whether calls of several clients
-    run together; None leaves that to what is known of each model. ``policy`` says how many.
+    run together; None leaves that to what is known of each model. ``policy`` says how many. ``request_memory_bytes``
+    are for the bodies of all requests under way together.
     """
 
     models: Mapping[str, ModelConfig] = field(default_factory=dict)
@@ -33,6 +34,7 @@ class Settings:
     rest_timeout_s: float = 30.0
     threads: int = 2
     max_message_bytes: int = 64 << 20
+    request_memory_bytes: int = 1 << 30
     loading: LoadOptions = field(default_factory=LoadOptions)
     batching: bool | None = None
     policy: Policy = field(default_factory=Policy)

@@ -50,6 +50,8 @@ _LEAST = {
     "engine.zygote_idle_s": 1,
     "engine.zygote_import_s": 1,
     "gateway.message_limit_bytes": 1024,
+    "gateway.bodies_bytes": 1024,
+    "gateway.organisation_bodies_bytes": 1024,
     "gateway.timeout_s": 0.1,
     "gateway.waiting_s": 0.1,
     "gateway.in_flight": 1,

@@ -318,6 +318,11 @@ class GatewaySettings:
     sends no credentials when it predicts: ``yes``, ``no``, or ``auto``: where the gateway listens on loopback."""
     message_limit_bytes: int = 64 * MIB
     """Largest request and largest answer."""
+    bodies_bytes: int = GIB
+    """Memory for the bodies of all requests under way. A request for which there is no room is refused: 503, or
+    ``RESOURCE_EXHAUSTED`` over gRPC."""
+    organisation_bodies_bytes: int = 256 * MIB
+    """The share of it that the services of one organisation may have."""
     timeout_s: float = 300.0
     """How long a call may take that brings no deadline."""
     waiting: int = 1000

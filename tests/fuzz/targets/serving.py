@@ -12,6 +12,7 @@ import numpy as np
 from google.protobuf.message import DecodeError
 
 from cloud_ml.serving import dtypes
+from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.codecs import infer_request, json_documents, json_numbers, wire
 from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.http1.chunks import Chunks
@@ -20,7 +21,7 @@ from cloud_ml.serving.http2 import connection as http2_connection
 from cloud_ml.serving.http2 import frames, straight
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.service import Answers
-from cloud_ml.serving.http2.stream import Budget, Limits, Received
+from cloud_ml.serving.http2.stream import Limits, Received
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.turns import Turns

@@ -8,6 +8,8 @@ _SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;[\t\x20-\x7e\x80-\xff]*)?")
 _TRAILER = re.compile(rb"[!#$%&'*+.^_`|~0-9A-Za-z-]+:[\t\x20-\x7e\x80-\xff]*")
 LONGEST_LINE = 4096
 """Bytes of a size with its extensions, and of all trailers."""
+JOINED = 1_024
+"""Bytes of pieces that are kept as one."""
 OVERHEAD = 1 << 20
 """Bytes of sizes and extensions that a body may have beyond eight for each byte of itself."""
 
@@ -45,7 +47,7 @@ class Chunks:
         while at < end:
             if self._missing > 2:
                 take = min(end - at, self._missing - 2)
-                self._parts.append(data[at : at + take])
+                self._add(data[at : at + take])
                 self._missing -= take
                 at += take
             elif self._missing:
@@ -68,6 +70,13 @@ class Chunks:
                     self._trailer(line)
         self._rest = data[at:]
         return None
+
+    def _add(self, data: bytes) -> None:
+        """Keep a piece. Small ones are joined: each object takes forty bytes beside its content."""
+        if self._parts and len(self._parts[-1]) + len(data) <= JOINED:
+            self._parts[-1] += data
+        else:
+            self._parts.append(data)
 
     def _size(self, line: bytes) -> None:
         found = _SIZE.fullmatch(line)

@@ -2,9 +2,11 @@
 
 import asyncio
 from collections import deque
-from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar, cast
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Generic, Protocol, TypeVar, cast
 
+from cloud_ml.serving.budget import COUNTED, Budget
 from cloud_ml.serving.codecs.compression import decompressed
 from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.http1.calls import CONTINUE, HttpCall
@@ -15,6 +17,9 @@ from cloud_ml.serving.turns import Turns
 
 H = TypeVar("H")
 
+JOINED = 4_096
+"""Bytes of pieces of a body that are kept as one."""
+NO_ROOM = "too many requests are under way; send this one again later"
 REMEMBERED = 1024
 """Bytes of a head that a connection knows again: a client sends the same one most often."""
 
@@ -40,7 +45,9 @@ class Limits:
     """What a peer may make large or slow, in bytes, numbers and seconds.
 
     A body may take ``body_s`` and a second more for each ``slowest`` bytes of it that came. A peer that has closed its
-    side of the connection is answered for ``half_closed_s``: most such peers have left.
+    side of the connection is answered for ``half_closed_s``: most such peers have left. All bodies that are not
+    answered share ``budget``. ``refused`` judges what a head means: the service refuses the request, so that
+    it is served without its body, and the connection ends.
     """
 
     body_bytes: int = 64 << 20
@@ -54,6 +61,8 @@ class Limits:
     idle_s: float = 300.0
     linger_s: float = 2.0
     half_closed_s: float = 60.0
+    budget: Budget = field(default_factory=Budget)
+    refused: Callable[[Any], bool] | None = None
 
 
 class Http1Connection(asyncio.Protocol, Generic[H]):
@@ -71,6 +80,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._last: tuple[bytes, tuple[Head, H, int] | None] = b"", None  # the head that was read last
         self._reading: tuple[Head, H] | None = None  # a request whose body is not whole
         self._parts: list[bytes] = []
+        self._came = 0  # bytes of that body
+        self._counted = 0  # in the budget
         self._missing = 0
         self._weight = 0  # bytes of the bodies that are not answered
         self._chunks: Chunks | None = None
@@ -91,13 +102,16 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.open = False
+        self._count(-self._counted)
+        self._came = 0
         self._calls.clear()
         self._parts.clear()
         self._rest = b""
 
     def eof_received(self) -> bool:
         """The peer sends no more; what it asked is answered still."""
-        self._reading, self._rest, self._half_closed = None, b"", True
+        self._drop_body()
+        self._rest, self._half_closed = b"", True
         self._since = self._clock.now
         self._finish()
         return self.open and bool(self._calls)
@@ -132,8 +146,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         elif self._calls:
             late = self._half_closed and quiet > limits.half_closed_s  # else it waits for us
         elif self._reading is not None:
-            came = self._chunks.size if self._chunks is not None else sum(map(len, self._parts))
-            late = quiet > limits.body_s + came / limits.slowest
+            late = quiet > limits.body_s + self._came / limits.slowest
         elif self._rest:
             late = quiet > limits.head_s
         else:
@@ -245,8 +258,12 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         """The head of a request whose body is still to come."""
         if length > self.limits.body_bytes:
             raise HeadFault(413, f"a body of more than {self.limits.body_bytes} bytes")
-        self._reading = head, meaning
         self._rest = b""
+        refused = self.limits.refused
+        if refused is not None and head.refusal is None and refused(meaning):
+            self._service.serve(self._last_call(head), meaning, b"")
+            return
+        self._reading = head, meaning
         self._since = self._clock.now
         if length == CHUNKED:
             self._chunks = Chunks(self.limits.body_bytes)
@@ -262,33 +279,75 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         """Take more of a body; what comes after it is given back."""
         assert self._reading is not None
         head, meaning = self._reading
+        self._hold_piece(len(data) if self._chunks is not None else min(len(data), self._missing))
         if self._chunks is not None:
             rest = self._chunks.feed(data)
             if rest is None:
                 return b""
-            body, self._chunks = self._chunks.body, None
+            body = self._chunks.body
         else:
             if len(data) < self._missing:
-                self._parts.append(data)
-                self._missing -= len(data)
+                self._add(data)
                 return b""
             self._parts.append(data[: self._missing])
             body, rest = b"".join(self._parts), data[self._missing :]
-            self._parts = []
-        self._reading = None
+        self._drop_body()
         self._whole(head, meaning, body)
         return rest
+
+    def _add(self, data: bytes) -> None:
+        """Keep a piece of a body. Small ones are joined: each object takes forty bytes beside its content."""
+        if self._parts and len(self._parts[-1]) + len(data) <= JOINED:
+            self._parts[-1] += data
+        else:
+            self._parts.append(data)
+        self._missing -= len(data)
+
+    # --- what bodies take ---
+
+    def _count(self, size: int) -> None:
+        self._counted += size
+        self.limits.budget.add(size)
+
+    def _hold_piece(self, size: int) -> None:
+        """Count what came of a body.
+
+        Raises:
+            HeadFault: All bodies together leave no room for it.
+        """
+        self._came += size
+        self._count(size)
+        if self.limits.budget.full:
+            raise HeadFault(503, NO_ROOM)
+
+    def _drop_body(self) -> None:
+        """Nothing is read of a body any more."""
+        self._count(-self._came)
+        self._came = self._missing = 0
+        self._reading, self._parts, self._chunks = None, [], None
+
+    def _recount(self, call: HttpCall, size: int) -> None:
+        """The body of a call is larger than what came."""
+        before = call.size if call.size >= COUNTED else 0
+        self._count((size if size >= COUNTED else 0) - before)
+        self._weight += size - call.size
+        call.size = size
 
     def _whole(self, head: Head, meaning: H, body: bytes) -> None:
         """A request is complete."""
         call = HttpCall(self, head, self._turns.time() + self.limits.answer_s)
-        call.size = len(body)
-        self._weight += call.size
+        size = call.size = len(body)
+        self._weight += size
+        if size >= COUNTED:
+            self._count(size)
         self._calls.append(call)
         if head.close or self.leaving:
             self._ended = call.close = True
         if head.refusal is not None:
             call.refuse(head.refusal.status, str(head.refusal))
+            return
+        if size >= COUNTED and self.limits.budget.full:
+            call.refuse(503, NO_ROOM)
             return
         if head.encoding and body:
             try:
@@ -296,17 +355,23 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             except ServingError as error:
                 call.fail(error)
                 return
+            self._recount(call, len(body))
         self._service.serve(call, meaning, body)
 
     def _refuse(self, fault: HeadFault) -> None:
         """Answer what breaks the rules, after what was asked before, and end."""
-        self._ended = True
-        self._reading, self._rest, self._parts, self._chunks = None, b"", [], None
-        head = Head("GET", "/", {}, old=False)
-        head.close = True
-        call = HttpCall(self, head, 0.0)
-        self._calls.append(call)
+        call = self._last_call(Head("GET", "/", {}, old=False))
         call.refuse(fault.status, str(fault))
+
+    def _last_call(self, head: Head) -> HttpCall:
+        """A call after which nothing is read."""
+        self._ended = True
+        self._drop_body()
+        self._rest = b""
+        call = HttpCall(self, head, 0.0)
+        call.close = True
+        self._calls.append(call)
+        return call
 
     def _hold(self) -> None:
         if not self._held and self._transport is not None and self.open:
@@ -342,6 +407,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             call = calls.popleft()
             parts.append(call.answer)
             self._weight -= call.size
+            if call.size >= COUNTED:
+                self._count(-call.size)
             close = close or call.close
         if not self.open or self._transport is None:
             return

@@ -128,12 +128,25 @@ class Bodies:
         self.count(size)
         self.acknowledge(number, stream, size)
 
-    def release(self, stream: Stream[Any]) -> Gathered | None:
-        """What came of a body, which counts no more."""
+    def close(self, stream: Stream[Any]) -> Gathered | None:
+        """What came of a body that is whole. It counts until ``release``."""
         body, stream.body = stream.body, None
         if body is not None:
-            self._hold(-body.held)
+            stream.held = body.size
+            self._hold(body.size - body.held)
         return body
+
+    def count_whole(self, stream: Stream[Any], size: int) -> bool:
+        """Count a body that came at once, until ``release``; False where all bodies together are too large."""
+        stream.held = size
+        self._hold(size)
+        return not self._limits.budget.full
+
+    def release(self, stream: Stream[Any]) -> None:
+        """The request was answered or given up: its body counts no more."""
+        body, stream.body = stream.body, None
+        size, stream.held = stream.held, 0
+        self._hold(-(size if body is None else size + body.held))
 
     def hold(self, number: int, size: int) -> bool:
         """The sink of a stream keeps so many bytes now; False where all bodies together are too large."""
@@ -141,7 +154,7 @@ class Bodies:
         if size:
             self._sunk[number] = size
         self._hold(size - before)
-        return self._limits.budget.held <= self._limits.budget.most
+        return not self._limits.budget.full
 
     def drop(self) -> None:
         """Nothing of the connection counts any more."""
@@ -158,8 +171,8 @@ class Bodies:
             held = min(max(body.size + size, 2 * body.held), limits.body_bytes)
             self._hold(held - body.held)
             body.grow(held)
-        return body if body.size + size <= body.held and limits.budget.held <= limits.budget.most else None
+        return body if body.size + size <= body.held and not limits.budget.full else None
 
     def _hold(self, size: int) -> None:
         self._held += size
-        self._limits.budget.held += size
+        self._limits.budget.add(size)

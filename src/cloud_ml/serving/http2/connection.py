@@ -215,7 +215,8 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         """Take what has come of a frame of data, so that it is not copied to what comes; where to read on."""
         requests = self._requests
         stream = requests.streams.get(number)
-        if requests.split.open or flags & frames.PADDED or stream is None or stream.asked:
+        known = requests.passed_over(number) if stream is None else not stream.asked
+        if requests.split.open or flags & frames.PADDED or not known:
             return at - 9
         requests.data(number, 0, data, at, len(data))
         self._due = number, flags, stop - len(data)

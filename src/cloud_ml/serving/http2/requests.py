@@ -2,6 +2,7 @@
 
 from typing import Any, Generic, TypeVar
 
+from cloud_ml.serving.budget import COUNTED
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.bodies import Bodies
 from cloud_ml.serving.http2.frames import ConnectionFault, StreamFault
@@ -71,6 +72,8 @@ class Requests(Generic[H]):
         self.settled = False
         self._last = 0
         self._cut_short: dict[int, bool] = {}  # whether the peer reset it
+        self._passed_over: dict[int, int] = {}  # bytes of these that came for nothing
+        self._refused_head = limits.refused
         self._leaving = False
 
     @property
@@ -131,6 +134,8 @@ class Requests(Generic[H]):
             return False
         self._last = number
         self.streams[number] = Stream(head)
+        if self._refused_head is not None and self._refused_head(head):
+            self._serve_without_body(number, 0)
         return True
 
     def headers(self, number: int, flags: int, block: bytes) -> None:
@@ -161,11 +166,23 @@ class Requests(Generic[H]):
             return
         stream = Stream(head)
         self.streams[number] = stream
-        if ended:
+        if self._refused_head is not None and self._refused_head(head):
+            self._serve_without_body(number, flags)
+        elif ended:
             stream.asked = True
             self._service.serve(self, number, head, b"")
         elif length is not None:
             self._lengths[number] = length
+
+    def _serve_without_body(self, number: int, flags: int) -> None:
+        """Have a request refused before its body comes: a caller without a right fills no memory."""
+        stream = self.streams[number]
+        stream.asked = True
+        self._service.serve(self, number, stream.head, b"")
+        if not flags & frames.END_STREAM:
+            self._cut(number)
+            if not self._outgoing.holds(number):
+                self._outgoing.send(frames.reset(number, frames.NO_ERROR))
 
     def _refuse_head(self, number: int, flags: int, head: H | _TooLarge | None) -> None:
         """Refuse one that is malformed, too large, or one too many."""
@@ -219,7 +236,7 @@ class Requests(Generic[H]):
         self.bodies.count(size)
         stream = self.streams.get(number)
         if stream is None or stream.asked:
-            self._unexpected(number, stream)
+            self._unexpected(number, stream, size)
             return
         if flags & frames.PADDED:
             if not size or data[at] >= size:
@@ -230,6 +247,9 @@ class Requests(Generic[H]):
         if body is None:
             if flags & frames.END_STREAM:
                 if self._lengths and not self._length_fits(number, stream, stop - at):
+                    return
+                if size >= COUNTED and not self.bodies.count_whole(stream, size):
+                    self._no_room(number, stream)
                     return
                 stream.asked = True
                 self._service.serve(self, number, stream.head, bytes(data[at:stop]))
@@ -243,15 +263,21 @@ class Requests(Generic[H]):
                 self._lengths[number] -= stop - at
             stream.sink.data(bytes(data[at:stop]), ended=False)
         elif not self.bodies.add(stream, data, at, stop):
-            self._forget(number, stream)
-            self._outgoing.send(*self._limits.too_large(number), frames.reset(number, frames.NO_ERROR))
+            self._no_room(number, stream)
             return
         elif flags & frames.END_STREAM:
             self.whole(number)
             return
         self.bodies.acknowledge(number, stream, size)
 
-    def _unexpected(self, number: int, stream: Stream[H] | None) -> None:
+    def _no_room(self, number: int, stream: Stream[H]) -> None:
+        """Refuse a body that is too large, or for which all bodies together leave no room."""
+        limits = self._limits
+        answer = limits.no_room if limits.no_room is not None and limits.budget.full else limits.too_large
+        self._forget(number, stream)
+        self._outgoing.send(*answer(number), frames.reset(number, frames.NO_ERROR))
+
+    def _unexpected(self, number: int, stream: Stream[H] | None, size: int) -> None:
         """Data where none can be: section 5.1."""
         if number > self._last or number == 0:
             raise ConnectionFault(frames.PROTOCOL_ERROR, f"data on stream {number}, which was not opened")
@@ -259,6 +285,14 @@ class Requests(Generic[H]):
             self._give_up(number, stream, frames.STREAM_CLOSED)
         elif not self._tolerated(number):
             raise ConnectionFault(frames.STREAM_CLOSED, f"data on stream {number}, which is over")
+        else:
+            came = self._passed_over[number] = self._passed_over.get(number, 0) + size
+            if came > self._limits.window:
+                raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"data without end on stream {number}, which is over")
+
+    def passed_over(self, number: int) -> bool:
+        """Whether what still comes on a stream is thrown away."""
+        return number in self._cut_short
 
     def _tolerated(self, number: int) -> bool:
         """Whether what comes on a stream that is over costs at most the rest of its answer: section 5.1."""
@@ -274,7 +308,9 @@ class Requests(Generic[H]):
         """Pass over what still comes on a stream; from a peer that reset it itself nothing may come."""
         self._cut_short[number] = by_peer
         if len(self._cut_short) > CUT_SHORT_KEPT:
-            del self._cut_short[next(iter(self._cut_short))]
+            oldest = next(iter(self._cut_short))
+            del self._cut_short[oldest]
+            self._passed_over.pop(oldest, None)
 
     def whole(self, number: int) -> None:
         """The last of a body came."""
@@ -283,7 +319,7 @@ class Requests(Generic[H]):
             size = stream.body.size if stream.body is not None else 0
             if not self._length_fits(number, stream, size):
                 return
-        body = self.bodies.release(stream)
+        body = self.bodies.close(stream)
         stream.asked = True
         self._service.serve(self, number, stream.head, body.whole() if body is not None else b"")
 
@@ -395,6 +431,8 @@ class Requests(Generic[H]):
             return
         if self._patience.count:
             self._patience.count -= 1
+        if stream.held:
+            self.bodies.release(stream)
         self._outgoing.answer(number, stream, head, body, trailers)
         if self._leaving:
             self._close_if_done()

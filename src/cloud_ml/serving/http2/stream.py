@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
+
+from cloud_ml.serving.budget import Budget
 
 H = TypeVar("H")
 HEAD_BYTES = 9
@@ -18,23 +20,17 @@ class Sink(Protocol):
         """Bytes of the body; ``ended`` with the last of them."""
 
 
-@dataclass(slots=True)
-class Budget:
-    """Bytes of requests that are not whole yet, of all connections of a server together."""
-
-    most: int = 1 << 30
-    held: int = 0
-
-
 @dataclass(frozen=True, slots=True)
 class Limits:
     """What a peer may make large, in bytes, numbers and seconds.
 
     ``frame_bytes`` is for frames of data, which are not gathered: one large piece of a body costs less than many.
     ``pushed_bytes`` of an answer that comes in pieces may lie unread.
-    ``too_large`` makes the frames that answer a body over its bound on a stream. ``resets`` bounds frames that are free
-    for the peer: see ``Patience``. ``body_s`` is how long a request may take to become whole, ``unread_s`` how long an
-    answer may lie without progress, ``idle_s`` how long a connection may ask nothing.
+    ``too_large`` makes the frames that answer a body over its bound on a stream, ``no_room`` those where the budget is
+    full (else ``too_large`` does). ``refused`` judges the meaning of a head: the service refuses the request, and it is
+    served without its body. ``resets`` bounds frames that are free for the peer: see ``Patience``. ``body_s`` is how
+    long a request may take to become whole, ``unread_s`` how long an answer may lie without progress, ``idle_s`` how
+    long a connection may ask nothing.
     """
 
     body_bytes: int
@@ -51,6 +47,8 @@ class Limits:
     unread_s: int = 60
     idle_s: int = 3_600
     budget: Budget = field(default_factory=Budget)
+    no_room: Callable[[int], tuple[bytes, ...]] | None = None
+    refused: Callable[[Any], bool] | None = None
 
 
 class Gathered:
@@ -94,13 +92,17 @@ class Gathered:
 
 
 class Stream(Generic[H]):
-    """A request that was not answered yet. ``asked`` is true once it is whole and with the service."""
+    """A request that was not answered yet. ``asked`` is true once it is whole and with the service.
 
-    __slots__ = ("age", "asked", "body", "credit", "head", "sink", "unacknowledged")
+    ``held`` bytes of a whole body count in the budget until it is answered.
+    """
+
+    __slots__ = ("age", "asked", "body", "credit", "head", "held", "sink", "unacknowledged")
 
     def __init__(self, head: H) -> None:
         self.head = head
         self.body: Gathered | None = None  # what has come of one in several frames
+        self.held = 0
         self.unacknowledged = 0
         self.credit = 0  # what the peer gave this stream beyond its initial window
         self.asked = False

@@ -20,12 +20,13 @@ from h2.events import (
 )
 from hpack import Encoder
 
+from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.frames import frame, literal
 from cloud_ml.serving.http2.headers import KEPT_BYTES, Blocks
 from cloud_ml.serving.http2.service import Answers
-from cloud_ml.serving.http2.stream import Budget, Limits, Received
+from cloud_ml.serving.http2.stream import Limits, Received
 from cloud_ml.serving.turns import Turns
 
 HEAD = [(":method", "POST"), (":scheme", "http"), (":path", "/echo"), (":authority", "here"), ("te", "trailers")]

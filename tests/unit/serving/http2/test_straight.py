@@ -12,12 +12,13 @@ from typing import Any
 import pytest
 import uvloop
 
+from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.frames import frame, literal
 from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.straight import STAYS, Straight
-from cloud_ml.serving.http2.stream import Budget, Limits, Received
+from cloud_ml.serving.http2.stream import Limits, Received
 from cloud_ml.serving.turns import Turns
 
 HEAD = b"\x83\x86\x44\x05/echo"
