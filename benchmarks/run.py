@@ -32,7 +32,7 @@ GROUPS = {
     "storage": ("storage",),
     "imports": ("job_zygote",),
     "load": ("load.cost", "load.requests", "load.flood", "load.followers", "load.lines", "load.slow"),
-    "serving": ("serving.cost", "serving.waits", "serving.memory"),
+    "serving": ("serving.cost", "serving.varied", "serving.waits", "serving.memory"),
     "peers": ("peers.jobs", "peers.environments", "peers.commands"),
 }
 PARTS = tuple(part for group in GROUPS.values() for part in group)
