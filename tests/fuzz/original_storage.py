@@ -238,7 +238,7 @@ class Fuzzer:
         method, target, headers = self.luck.choice(CHANGES)(self.luck, method, target, headers)
         status = self.raw(method, target, headers, b"changed")
         assert status is None or status < 500, (method, target, headers, status)
-        if status is not None and status < 300 and method in ("PUT", "DELETE"):
+        if status is not None and status < 300 and method in ("PUT", "DELETE") and self.signed.place[1]:
             place = self.signed.place
             now = requests.get(request.url.partition("?")[0], auth=self.signed, timeout=30)
             self.model.pop(place, None)
