@@ -29,6 +29,7 @@ from cloud_ml.usecases.model_services import ModelServices
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.organisations import Organisations
 from cloud_ml.usecases.quotas import Quotas
+from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.releasing import Releasing
 from cloud_ml.usecases.runtimes import FrameworkRuntimes
 from cloud_ml.usecases.short_reads import ShortReads
@@ -110,6 +111,7 @@ class Platform:
             self.clock,
             open_applications=self.quota_settings.open_applications,
         )
+        records = RecordLimits(self.store, self.clock, self.settings.records_per_org)
         self.jobs = TrainJobs(
             self.store,
             self.storage,
@@ -118,9 +120,10 @@ class Platform:
             gpu_missing=self.settings.gpu_missing,
             quota_of=limits,
             trainers=self.trainer_settings,
+            records=records,
         )
         self.services = ModelServices(
-            self.store, self.storage, self.clock, quota_of=limits, keep=self.kept_releases
+            self.store, self.storage, self.clock, quota_of=limits, keep=self.kept_releases, records=records
         )  # fmt: skip
         self.releasing = Releasing(self.store, self.services, self.clock, keep=self.kept_releases)
         self.read = ShortReads(self.store, self.offload, slow_ms=self.database_slow_ms)

@@ -78,6 +78,9 @@ class ApiSettings:
     requests_per_org: int = 1000
     """Requests of one organisation under way at once, waits and streams among them: fewer than the server takes
     connections, so that no tenant has all of them."""
+    records_per_org: int = 500_000
+    """Jobs, and model services, that one organisation may have, saved and ended ones among them; 0 for any number. A
+    record takes 3 to 15 kB of the database, which is everybody's."""
     heartbeat_s: float = 15.0
     """Longest silence on a stream of events before a line says that the server is still there."""
     stream_limit_s: float = 3600.0

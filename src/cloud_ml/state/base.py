@@ -155,6 +155,10 @@ class StateStore(abc.ABC):
         """How many records are listed under each index. Walks all of an index: for the operator, not for requests."""
 
     @abc.abstractmethod
+    def count(self, kind: Kind[Any, Any], *, org: str, most: int) -> int:
+        """How many records an organisation has, counted up to ``most``."""
+
+    @abc.abstractmethod
     def change_spec(
         self,
         kind: Kind[S, T],

@@ -149,6 +149,12 @@ class MemoryStateStore(StateStore):
         with self._reading():
             return Counter(row.summary.index for row in self._rows.values() if row.summary.key.kind == kind.name)
 
+    def count(self, kind: Kind[Any, Any], *, org: str, most: int) -> int:
+        """See ``StateStore.count``."""
+        with self._reading():
+            keys = (row.summary.key for row in self._rows.values())
+            return min(most, sum((key.kind, key.org) == (kind.name, org) for key in keys))
+
     def change_spec(
         self,
         kind: Kind[S, T],

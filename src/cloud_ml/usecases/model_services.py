@@ -30,6 +30,7 @@ from cloud_ml.usecases import admission, usage
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.replicas import Replicas, sorted_out
 from cloud_ml.usecases.storage import Storage
 
@@ -56,7 +57,9 @@ class ModelServices:
         *,
         quota_of: QuotaOf = lambda _: QuotaSpec(),
         keep: int = 5,
+        records: RecordLimits | None = None,
     ) -> None:
+        self._records = records or RecordLimits(store, clock, 0)
         self._keep = keep
         self._quota_of = quota_of
         self._store = store
@@ -86,6 +89,7 @@ class ModelServices:
         self._check(caller.org, service)
         now, name = self._clock(), name_of(service.model_name, service.model_version)
         saved = service.save_mode
+        self._records.check(MODEL_SERVICE, caller.org, "model services")
         self._check_quota(caller.org, name, specs.from_wire(service), counted=not saved)
         event = Event(
             now, Reason.SAVED if saved else Reason.SUBMITTED, f"{'saved' if saved else 'created'} by {caller.user}"

@@ -26,6 +26,7 @@ from cloud_ml.usecases.deploying import service_of
 from cloud_ml.usecases.finding import Filters
 from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.storage import Storage
 
 _ALL = Filters()
@@ -48,8 +49,10 @@ class TrainJobs:
         gpu_missing: str = "refuse",
         quota_of: QuotaOf = lambda _: QuotaSpec(),
         trainers: TrainerSettings | None = None,
+        records: RecordLimits | None = None,
     ) -> None:
         self._store = store
+        self._records = records or RecordLimits(store, clock, 0)
         self._storage = storage
         self._catalog = catalog
         self._clock = clock
@@ -93,6 +96,7 @@ class TrainJobs:
         admission.check_quota(admitted.spec, self._quota_of(caller.org))
         service_of(admitted.spec)  # what cannot be served is refused now, not when it was trained
         self._check_bucket(caller.org, job.fds_bucket)
+        self._records.check(TRAIN_JOB, caller.org, "jobs")
         now = self._clock()
         saved = admitted.spec.desired is Desired.SAVED
         reason = Reason.SAVED if saved else Reason.SUBMITTED

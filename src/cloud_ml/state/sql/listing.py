@@ -53,6 +53,12 @@ def counts(connection: Connection, kind: Kind[Any, Any]) -> Mapping[str, int]:
     return {row.index_value: row.records for row in rows}
 
 
+def count(connection: Connection, kind: Kind[Any, Any], *, org: str, most: int) -> int:
+    """How many records an organisation has, counted up to ``most``."""
+    found = select(records.c.number).where(records.c.kind == kind.name, records.c.org == org).limit(most).subquery()
+    return int(connection.execute(select(func.count()).select_from(found)).scalar_one())
+
+
 def query(
     kind: Kind[Any, Any], *, org: str | None, indexes: Collection[str] | None, after: int | None, limit: int
 ) -> tuple[Statement, dict[str, Any]]:

@@ -187,6 +187,11 @@ class SqlStateStore(StateStore):
         with self._reading() as connection:
             return listing.counts(connection, kind)
 
+    def count(self, kind: Kind[Any, Any], *, org: str, most: int) -> int:
+        """See ``StateStore.count``."""
+        with self._reading() as connection:
+            return listing.count(connection, kind, org=org, most=most)
+
     def change_spec(
         self,
         kind: Kind[S, T],

@@ -101,6 +101,14 @@ class ListContract:
         make(store, kind=OTHER)
         assert store.counts(WISH) == {"Waiting": 3, "Busy": 1}
 
+    def test_records_of_an_organisation_are_counted_up_to_a_bound(self, store: StateStore) -> None:
+        for number in range(5):
+            make(store, f"n{number}", org=("red", "blue")[number % 2])
+        make(store, kind=OTHER, org="red")
+        assert [store.count(WISH, org="red", most=most) for most in (1, 3, 10)] == [1, 3, 3]
+        assert store.count(WISH, org="blue", most=10) == 2
+        assert store.count(WISH, org="green", most=10) == 0
+
     @pytest.mark.parametrize("limit", [0, -1, 1001])
     def test_a_limit_out_of_range_is_refused(self, store: StateStore, limit: int) -> None:
         for page in (
