@@ -62,6 +62,7 @@ NOT_FUZZED = {
     "gateway.main": _OURS,
     "models.model_service": "one pattern of a word, and the words of `shlex` as in models.train_job",
     "objects.local.multipart": _OURS,
+    "objects.local.segments": _OURS,
     "settings.themes": "a setting of the operator: words and numbers, see `test_settings.py`",
     "sdk.downloads": "a length that http.client has checked",
     "sdk.packaging": "writes archives; opens them to write",

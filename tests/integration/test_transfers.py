@@ -341,3 +341,35 @@ def test_a_name_of_many_bytes_in_few_characters(
         assert target.read_bytes() == source.read_bytes()
         server.cli("storage", "cp", str(target), f"fds://cloudml/again/{name}").good()
     assert sorted(path.name for path in tmp_path.iterdir() if path.name.startswith(".")) == []
+
+
+def test_many_small_files_travel_together(server: RealServer, tmp_path: Path) -> None:
+    source, back = tmp_path / "many", tmp_path / "back"
+    names = [f"{number % 7}/{number}.bin" for number in range(300)] + ["empty", "sp ace/ü"]
+    for name in names:
+        (source / name).parent.mkdir(parents=True, exist_ok=True)
+        (source / name).write_bytes(b"" if name == "empty" else os.urandom(1 + len(name) * 100))
+    (source / "large").write_bytes(os.urandom(1 << 20))
+    told = server.cli("storage", "cp", "-r", str(source), "fds://cloudml/many/").good()
+    assert "303 copied" in told.err
+    told = server.cli("storage", "cp", "-r", "fds://cloudml/many/", str(back)).good()
+    assert "303 copied" in told.err
+    for name in [*names, "large"]:
+        assert (back / name).read_bytes() == (source / name).read_bytes()
+    assert not list(back.rglob(".*"))
+
+
+def test_one_small_file_that_fails_keeps_no_other(server: RealServer, tmp_path: Path) -> None:
+    server.cli("storage", "cp", str(CLOUDML), "fds://cloudml/partly/b").good()
+    for name in ("a", "b/inside", "c"):
+        (tmp_path / "partly" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "partly" / name).write_text(name)
+    told = server.cli("storage", "cp", "-r", str(tmp_path / "partly"), "fds://cloudml/partly/")
+    assert told.code == 1
+    assert "2 copied" in told.err
+    assert "b/inside" in told.err
+    (tmp_path / "target" / "c").mkdir(parents=True)
+    told = server.cli("storage", "cp", "-r", "fds://cloudml/partly/", str(tmp_path / "target"))
+    assert told.code == 1
+    assert "is a folder" in told.err
+    assert (tmp_path / "target" / "a").read_text() == "a"

@@ -11,9 +11,19 @@ from email.utils import format_datetime
 
 from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, InvalidRequest, NotFound, PreconditionFailed
 from cloud_ml.models import codec
+from cloud_ml.models.batches import Entry, EntryReader
 from cloud_ml.models.framework import PreparationLine, Runtime, RuntimePage
 from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, JobTask, JobTasks
-from cloud_ml.models.storage import Bucket, BucketPage, ObjectPage, ServerInfo, StoredObject, WhoAmI
+from cloud_ml.models.storage import (
+    BatchOutcome,
+    BatchOutcomes,
+    Bucket,
+    BucketPage,
+    ObjectPage,
+    ServerInfo,
+    StoredObject,
+    WhoAmI,
+)
 from cloud_ml.models.train_job import TrainJob
 from support.fake_server import Reply, Seen, json_reply, refusal
 
@@ -120,6 +130,8 @@ class FakeApi:
             source, target = (f"fds://{said[f'{end}bucket']}/{said[f'{end}key']}" for end in ("source_", ""))
             self.objects[target] = self.objects[source]
             return json_reply(codec.encode(self._stored(target)), 201)
+        if bucket == "-" and key.startswith(("batch/", "read/")):
+            return self._batch(seen, *key.split("/", 1))
         if not key:
             return self._bucket(seen, bucket)
         uri = f"fds://{bucket}/{key}"
@@ -180,6 +192,23 @@ class FakeApi:
             else:
                 objects.append(self._stored(uri))
         return json_reply(codec.encode(ObjectPage(objects=objects, folders=sorted(folders))))
+
+    def _batch(self, seen: Seen, verb: str, bucket: str) -> Reply:
+        if verb == "batch":
+            keys: list[str] = []
+            for one in EntryReader().feed(seen.body):
+                if isinstance(one, Entry):
+                    keys.append(one.key)
+                    self.objects[f"fds://{bucket}/{one.key}"] = b""
+                else:
+                    self.objects[f"fds://{bucket}/{keys[-1]}"] += one
+            items = [BatchOutcome(key=key, object=self._stored(f"fds://{bucket}/{key}")) for key in keys]
+            return json_reply(codec.encode(BatchOutcomes(items=items)))
+        body = b""
+        for key in seen.document["keys"]:
+            content = self.objects[f"fds://{bucket}/{key}"]
+            body += Entry(key, len(content), hashlib.sha256(content).hexdigest()).line() + content
+        return Reply(200, body, {"content-length": str(len(body))})
 
     def _stored(self, uri: str) -> StoredObject:
         bucket, _, key = uri.removeprefix("fds://").partition("/")

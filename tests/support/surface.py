@@ -115,6 +115,8 @@ ROWS: Mapping[str, Row] = {
         STORAGE + "/-/copy",
         body={"source_bucket": "{bucket}", "source_key": "{key}", "bucket": "{own}", "key": "copied"},
     ),
+    "POST /api/v1/storage/-/batch/{bucket}": member(STORAGE + "/-/batch/{bucket}", raw=b""),
+    "POST /api/v1/storage/-/read/{bucket}": Row(STORAGE + "/-/read/{bucket}", body={"keys": ["chair"]}),
     "GET /api/v1/storage/-/uploads/{bucket}": Row(UPLOADS + "/{bucket}"),
     "POST /api/v1/storage/-/uploads/{bucket}": member(UPLOADS + "/{bucket}", body={"key": "big"}),
     "GET /api/v1/storage/-/uploads/{bucket}/{upload}": Row(UPLOADS + "/{bucket}/{upload}"),

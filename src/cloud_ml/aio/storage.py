@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-from collections.abc import AsyncGenerator, AsyncIterable
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -14,6 +14,7 @@ from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.errors import CloudMlError, NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.storage import BeginUpload, CompleteUpload, StoredObject, UploadInParts, UploadPart
+from cloud_ml.sdk.batches import BucketFile
 from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.places import PATH, object_uri
 from cloud_ml.sdk.progress import Progress
@@ -101,6 +102,23 @@ class AsyncStorage(AsyncObjects):
             TransportError: The connection broke for good, or what came is damaged.
         """
         return await self._files.run(lambda storage, told: storage.download(uri, target, progress=told), progress)
+
+    async def upload_files(self, bucket: str, files: Sequence[BucketFile]) -> list[StoredObject | CloudMlError]:
+        """Store small files in one request, each under its key, in place of what was there.
+
+        Returns for each file its object, or the error that kept it out.
+
+        Raises:
+            TransportError: The answer was lost; each file is stored as a whole or not at all.
+        """
+        return await self._files.run(lambda storage, _: storage.upload_files(bucket, files), None)
+
+    async def download_files(self, bucket: str, files: Sequence[BucketFile]) -> list[int | CloudMlError]:
+        """Write small objects to files in one request; each file appears when it is complete and checked.
+
+        Returns for each its size in bytes, or the error that kept it out.
+        """
+        return await self._files.run(lambda storage, _: storage.download_files(bucket, files), None)
 
     async def send_trainer(self, source: str, bucket: str, *, progress: Progress | None = None) -> str:
         """Pack local code and upload it, unless the server has the very same already. Returns its URI.

@@ -14,6 +14,7 @@ from cloud_ml.observability.metrics import Metrics
 from cloud_ml.settings import ApiSettings, KeySettings, QuotaSettings, StorageSettings, TrainerSettings
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.audit import AuditLog
+from cloud_ml.usecases.batches import Batches
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.changes import ChangeHub
 from cloud_ml.usecases.clock import Clock
@@ -81,6 +82,7 @@ class Platform:
     releasing: Releasing = field(init=False)
     lineage: Lineage = field(init=False)
     uploads: Uploads = field(init=False)
+    batches: Batches = field(init=False)
     read: ShortReads = field(init=False)
     hub: ChangeHub = field(init=False)
     feed: JobFeed = field(init=False)
@@ -99,6 +101,7 @@ class Platform:
             stop=self.offload.stopping,
         )
         self.uploads = Uploads(self.storage, self.store, self.objects, self.clock, self.storage_settings)
+        self.batches = Batches(self.storage, self.objects, self.store, self.storage_settings)
         self.organisations = Organisations(self.store, self.identities, self.storage, self.clock)
         self.users = Users(self.store, self.identities, self.clock)
         self.keys = Keys(self.store, self.identities, self.users, self.clock, self.key_settings)

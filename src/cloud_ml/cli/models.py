@@ -225,7 +225,7 @@ def destroy(session: Session, name: str, version: str | None, *, wait: bool) -> 
 @click.option("--for", "lasting", metavar="TIME", default="1h", show_default=True, help="How long it is good.")
 @pass_session
 def token(session: Session, name: str | None, version: str | None, lasting: str) -> None:
-    """Print a token that opens the services of your organisation, or only the service NAME VERSION.
+    """Print a token for calls of your services, or of one.
 
     It is made here, of your key, without the server. Programs send it with each call: Authorization: Bearer cmt1.…
     """

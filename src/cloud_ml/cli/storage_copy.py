@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING
 from cloud_ml.cli.figures import size as readable
 from cloud_ml.cli.output import note
 from cloud_ml.cli.progress import bar
+from cloud_ml.cli.storage_batches import Outcome, copy_batch, together
 from cloud_ml.cli.storage_move import remove_source
 from cloud_ml.cli.storage_plan import Item, Plan
-from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
+from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound, TransportError
 
 if TYPE_CHECKING:
     from cloud_ml.models.storage import StoredObject
@@ -64,15 +65,22 @@ def perform(store: Storage, plan: Plan, *, update: bool = False, dry_run: bool =
     total = sum(item.size for item in plan.items)
     label = f"Copying {plan.items[0].source}" if len(plan.items) == 1 else f"Copying {len(plan.items)} files"
     with bar(label, total) as show, ThreadPoolExecutor(store.transfers.parallel) as pool:
-        totals, running, waiting = Totals(show, total), dict[Future[str], Item](), iter(plan.items)
+        totals, running = Totals(show, total), dict[Future[Sequence[Outcome]], Sequence[Item]]()
+        alone = update or dry_run or move
+        waiting = iter([[item] for item in plan.items] if alone else together(plan.items))
         try:
             while True:
-                while len(running) < store.transfers.parallel and (item := next(waiting, None)) is not None:
-                    running[pool.submit(_one, store, item, totals.of(item), update, dry_run, move)] = item
+                while len(running) < store.transfers.parallel and (items := next(waiting, None)) is not None:
+                    if len(items) == 1:
+                        task = pool.submit(_alone, store, items[0], totals.of(items[0]), update, dry_run, move)
+                    else:
+                        task = pool.submit(_together, store, items, totals)
+                    running[task] = items
                 if not running:
                     break
                 for done in wait(running, return_when=FIRST_COMPLETED).done:
-                    _tell(counts, running.pop(done), done)
+                    for item, outcome in zip(running.pop(done), done.result(), strict=True):
+                        _tell(counts, item, outcome)
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
             raise
@@ -84,14 +92,12 @@ def perform(store: Storage, plan: Plan, *, update: bool = False, dry_run: bool =
     return _FAILED if counts["failed"] else 0
 
 
-def _tell(counts: Counter[str], item: Item, done: Future[str]) -> None:
-    try:
-        outcome = done.result()
-    except CloudMlError as error:
-        _failed(counts, item.source, error.message + (f" ({error.hint})" if error.hint else ""))
+def _tell(counts: Counter[str], item: Item, outcome: Outcome) -> None:
+    if isinstance(outcome, CloudMlError):
+        _failed(counts, item.source, outcome.message + (f" ({outcome.hint})" if outcome.hint else ""))
         return
-    except OSError as error:
-        _failed(counts, item.source, str(error.strerror or error))
+    if isinstance(outcome, OSError):
+        _failed(counts, item.source, str(outcome.strerror or outcome))
         return
     counts[outcome] += 1
     if outcome == "copied":
@@ -102,6 +108,28 @@ def _tell(counts: Counter[str], item: Item, done: Future[str]) -> None:
 def _failed(counts: Counter[str], place: str, why: str) -> None:
     counts["failed"] += 1
     note(f"cloudml: {place}: {why}")
+
+
+def _alone(  # noqa: PLR0917
+    store: Storage, item: Item, progress: Callable[[int, int | None], None], update: bool, dry_run: bool, move: bool
+) -> Sequence[Outcome]:
+    try:
+        return [_one(store, item, progress, update, dry_run, move)]
+    except (CloudMlError, OSError) as error:
+        return [error]
+
+
+def _together(store: Storage, items: Sequence[Item], totals: Totals) -> Sequence[Outcome]:
+    """Copy small files in one request. What keeps out all of them may be the fault of one: then each goes alone."""
+    try:
+        outcomes = copy_batch(store, items, file_place)
+    except TransportError as error:
+        return [error] * len(items)
+    except CloudMlError:
+        return [outcome for item in items for outcome in _alone(store, item, totals.of(item), False, False, False)]
+    for item in items:
+        totals.of(item)(item.size, item.size)
+    return outcomes
 
 
 def _one(  # noqa: PLR0917
@@ -123,14 +151,14 @@ def _transfer(store: Storage, item: Item, progress: Callable[[int, int | None], 
     if item.up:
         return store.upload(Path(item.source), item.target, progress=progress)
     if item.down:
-        store.download(item.source, _place(item), progress=progress)
+        store.download(item.source, file_place(item), progress=progress)
         return None
     stored = store.copy(item.source, item.target)
     progress(item.size, item.size)
     return stored
 
 
-def _place(item: Item) -> Path:
+def file_place(item: Item) -> Path:
     """Where an object is written: below the target, whatever its key is and whatever links stand there.
 
     Raises:

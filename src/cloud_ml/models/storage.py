@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import datetime
+from typing import Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,6 +122,29 @@ class CompleteUpload:
     sha256: str | None = None
     parts: list[UploadPart] | None = None
     only_if_absent: bool = False
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOutcome:
+    """What became of one object of a batch: the ``object``, or the ``error`` that kept it out."""
+
+    key: str
+    object: StoredObject | None = None
+    error: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class BatchOutcomes:
+    """What became of each object of a batch, in its order."""
+
+    items: list[BatchOutcome]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReadObjects:
+    """Which objects to read in one request."""
+
+    keys: list[str]
 
 
 @dataclass(frozen=True, kw_only=True)

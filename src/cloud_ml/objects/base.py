@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
 
-from cloud_ml.errors import PreconditionFailed
+from cloud_ml.errors import CloudMlError, PreconditionFailed
 from cloud_ml.models.common import check_key, refuse
 
 if TYPE_CHECKING:
@@ -112,6 +112,11 @@ class ObjectWriter(abc.ABC):
     @abc.abstractmethod
     def abort(self) -> None:
         """Forget the upload; harmless after ``commit``."""
+
+    @property
+    @abc.abstractmethod
+    def sha256(self) -> str:
+        """The digest of what was written so far."""
 
     def __enter__(self) -> Self:
         return self
@@ -209,6 +214,19 @@ class ObjectStore(abc.ABC):
             Conflict: The key is a folder of other objects, or one of its folders is an object. If
                 that only comes about during the upload, ``commit`` raises it.
         """
+
+    def commit_all(self, writers: Sequence[ObjectWriter]) -> Sequence[ObjectInfo | CloudMlError]:
+        """Commit uploads of this store, each for itself.
+
+        Returns for each its object, or the error that its ``commit`` raises.
+        """
+        found: list[ObjectInfo | CloudMlError] = []
+        for writer in writers:
+            try:
+                found.append(writer.commit())
+            except CloudMlError as error:
+                found.append(error)
+        return found
 
     @abc.abstractmethod
     def list(

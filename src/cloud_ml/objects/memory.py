@@ -198,6 +198,10 @@ class _MemoryWriter(ObjectWriter):
             raise ValueError("the upload is over")
         self._chunks.append(bytes(chunk))
 
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(b"".join(self._chunks or ())).hexdigest()
+
     def commit(self) -> ObjectInfo:
         if self._chunks is None:
             raise ValueError("the upload is over")

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from pathlib import Path
 from typing import IO
 
-from cloud_ml.errors import Unauthenticated
+from cloud_ml.errors import CloudMlError, Unauthenticated
 from cloud_ml.models import codec
+from cloud_ml.models.common import check_bucket
 from cloud_ml.models.storage import StoredObject
+from cloud_ml.sdk.batches import BucketFile, fetch_files, send_files
 from cloud_ml.sdk.downloads import fetch
 from cloud_ml.sdk.failures import CarriedOut
 from cloud_ml.sdk.messages import FileBody, Request
@@ -115,6 +118,23 @@ class Storage(Objects):
             TransportError: The connection broke for good, or what came is damaged.
         """
         return fetch(self._transport, object_path(object_uri(uri)), target, progress=progress)
+
+    def upload_files(self, bucket: str, files: Sequence[BucketFile]) -> list[StoredObject | CloudMlError]:
+        """Store small files in one request, each under its key, in place of what was there.
+
+        Returns for each file its object, or the error that kept it out.
+
+        Raises:
+            TransportError: The answer was lost; each file is stored as a whole or not at all.
+        """
+        return send_files(self._transport, check_bucket("bucket", bucket), files)
+
+    def download_files(self, bucket: str, files: Sequence[BucketFile]) -> list[int | CloudMlError]:
+        """Write small objects to files in one request; each file appears when it is complete and checked.
+
+        Returns for each its size in bytes, or the error that kept it out.
+        """
+        return fetch_files(self._transport, check_bucket("bucket", bucket), files)
 
     def send_trainer(self, source: str, bucket: str, *, progress: Progress | None = None) -> str:
         """Pack local code and upload it, unless the server has the very same already. Returns its URI.

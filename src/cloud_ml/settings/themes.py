@@ -267,6 +267,12 @@ class StorageSettings:
     """Largest part of an upload in parts. Other uploads are not bound by it."""
     uploads_per_bucket: int = 1000
     """Most uploads in parts that may be under way to one bucket."""
+    batch_objects: int = 250
+    """Most objects in one request that sends or reads many small ones. Each takes two file descriptors meanwhile."""
+    batch_bytes: int = 16 * MIB
+    """Most bytes of objects that one such request may send."""
+    batch_object_bytes: int = MIB
+    """Largest object that such a request reads; each is held in memory while it is read."""
     usage_time_limit_s: float = 5.0
     """How long one count may take; after that the figure is a lower bound and says so."""
     bucket_wait_s: float = 10.0

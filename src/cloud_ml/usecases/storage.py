@@ -104,6 +104,11 @@ class Storage:
         self._counted = Counted(objects, clock, self._settings)
         self._coming_in = ComingIn()
 
+    @property
+    def settings(self) -> StorageSettings:
+        """What is allowed."""
+        return self._settings
+
     def create_bucket(
         self, organisation: Organisation, name: str, *, owner: str = "", once: Once | None = None
     ) -> Bucket:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import json
 from datetime import UTC, datetime
 from types import SimpleNamespace
@@ -15,6 +16,7 @@ from cloud_ml.domain.jobs import spec
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.errors import Damaged, InvalidRequest
 from cloud_ml.models import admin, codec, framework, job, quota, storage, train_job
+from cloud_ml.models.batches import Entry, EntryReader
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state import rules
 from cloud_ml.state.sql import records
@@ -53,6 +55,35 @@ def json_body(data: bytes) -> None:
     if isinstance(found, dict):
         assert documents.read_object(data) == found
         assert documents.read(bytes(documents.answer(found).body)) == found
+
+
+@target(
+    "models.batches",
+    seeds=[Entry("a/b", 3, hashlib.sha256(b"abc").hexdigest(), "e").line() + b"abc",
+           Entry("a", 0, hashlib.sha256(b"").hexdigest()).line() * 2, Entry("a", error={"code": "x"}).line()],
+    words=['"key":', '"size":', '"sha256":', '"error":', "{", "}", "\n", "0" * 64, "1e3", "-1", "true", "9" * 16],
+)  # fmt: skip
+def object_batch(data: bytes) -> None:
+    """Refused; or read the same however it is cut, with exactly the bytes that each line announces."""
+    outcomes = []
+    for size in (1, 7, max(1, len(data))):
+        reader, found = EntryReader(), list[tuple[Entry, bytes]]()
+        try:
+            for at in range(0, len(data), size):
+                for read in reader.feed(data[at : at + size]):
+                    if isinstance(read, Entry):
+                        found.append((read, b""))
+                    else:
+                        found[-1] = (found[-1][0], found[-1][1] + read)
+            reader.end()
+        except InvalidRequest as error:
+            assert len(str(error)) < 600  # noqa: PT017
+            outcomes.append(("refused", error.field))
+            continue
+        assert all(len(content) == (0 if entry.error is not None else entry.size) for entry, content in found)
+        again = b"".join(entry.line() + content for entry, content in found)
+        outcomes.append(("read", again))
+    assert outcomes[0] == outcomes[1] == outcomes[2]
 
 
 @target(

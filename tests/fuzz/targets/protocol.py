@@ -166,6 +166,9 @@ class _Memory:
         self.arrived += self._chunks.pop(0)
         return True
 
+    def receive(self, most: int) -> bytes:
+        return self.take(most) if self.arrived or _Memory.more(self) else b""
+
     def take(self, count: int) -> bytes:
         taken = bytes(self.arrived[:count])
         del self.arrived[:count]
@@ -177,6 +180,9 @@ class _Wire(_Memory):
 
     async def more(self) -> bool:  # type: ignore[override]
         return super().more()
+
+    async def receive(self, most: int) -> bytes:  # type: ignore[override]
+        return super().receive(most)
 
 
 def _read_blocking(data: bytes, method: str) -> tuple[int, bytes, bool] | None:

@@ -7,12 +7,22 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from cloud_ml.api import content, documents
-from cloud_ml.api.auth import Signed, SignedOrLinked, SignedOrLinkedUpload
+from cloud_ml.api import content, documents, streams
+from cloud_ml.api.auth import Signed, SignedOrLinked, SignedOrLinkedUpload, SignedQuestion, SignedUpload
 from cloud_ml.api.openapi import OBJECT_BODY, answers, body_of, bytes_of
 from cloud_ml.api.routes import CHECKED, Here
-from cloud_ml.models import codec, common
-from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
+from cloud_ml.models import batches, codec, common
+from cloud_ml.models.storage import (
+    BatchOutcomes,
+    Bucket,
+    BucketPage,
+    BucketUsage,
+    CopyObject,
+    ObjectPage,
+    ReadObjects,
+    StorageUsage,
+    StoredObject,
+)
 
 router = APIRouter(prefix="/api/v1/storage", tags=["storage"], default_response_class=Response, dependencies=CHECKED)
 
@@ -45,6 +55,27 @@ async def copy(here: Here, call: Signed) -> Response:
     wanted = codec.decode(CopyObject, documents.read_object(call.body))
     stored = await here.offload.long(call.org, here.storage.copy, call.org, wanted, once=call.once)
     return documents.answer(stored, 201, content.etag(stored))
+
+
+@router.post("/-/batch/{bucket}", responses=answers(BatchOutcomes), openapi_extra=OBJECT_BODY)
+async def upload_many(here: Here, call: SignedUpload, bucket: str) -> Response:
+    """Store many small objects: for each a line of JSON (``key``, ``size``, ``sha256``), and then its bytes.
+
+    Each is there as a whole or not at all, and has its own outcome in the answer.
+    """
+    under_way = await here.offload.long(call.caller.org, here.batches.upload, call.caller.org, bucket)
+    return documents.answer(await content.receive(here, call, under_way))
+
+
+@router.post("/-/read/{bucket}", responses=bytes_of(batches.MEDIA_TYPE), openapi_extra=body_of(ReadObjects))
+async def read_many(here: Here, call: SignedQuestion, bucket: str) -> Response:
+    """Read many small objects: for each a line of JSON (``key``, ``size``, ``sha256``, ``etag``), and then its bytes.
+
+    An object that cannot be read has ``error`` in its line, and no bytes.
+    """
+    keys = codec.decode(ReadObjects, documents.read_object(call.body)).keys
+    pieces = await here.offload.long(call.org, here.batches.read, call.org, bucket, keys)
+    return streams.blocking(pieces, here.offload, status=200, headers={}, media_type=batches.MEDIA_TYPE)
 
 
 @router.put("/{bucket}", status_code=201, responses=answers(Bucket, 201))

@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from cloud_ml import failpoints
-from cloud_ml.errors import Conflict, InvalidRequest, NotFound
+from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, NotFound
 from cloud_ml.models.common import check_bucket, refuse
 from cloud_ml.objects.base import Amount, Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
 from cloud_ml.objects.local import emptying, tree
@@ -20,7 +20,7 @@ from cloud_ml.objects.local.listing import walk
 from cloud_ml.objects.local.locks import BucketLocks
 from cloud_ml.objects.local.multipart import LocalMultipartUploads
 from cloud_ml.objects.local.noted import Notes
-from cloud_ml.objects.local.transfer import Chunks, Content, LocalWriter, object_info
+from cloud_ml.objects.local.transfer import Chunks, Content, LocalWriter, commit_all, object_info
 from cloud_ml.objects.local.uploads import Uploads
 from cloud_ml.objects.local.versions import remove_version
 from cloud_ml.objects.multipart import MultipartUploads
@@ -145,6 +145,10 @@ class LocalObjectStore(ObjectStore):
     def writer(self, bucket: str, key: str, *, only_if_absent: bool = False) -> ObjectWriter:
         """Begin an upload."""
         return self._begin(bucket, key, only_if_absent)
+
+    def commit_all(self, writers: Sequence[ObjectWriter]) -> Sequence[ObjectInfo | CloudMlError]:
+        """Commit uploads together, which costs the disk little more than one of them."""
+        return commit_all([writer for writer in writers if isinstance(writer, LocalWriter)])
 
     def _begin(self, bucket: str, key: str, only_if_absent: bool, content: Content | None = None) -> LocalWriter:
         """An upload, empty or with content that was written before, which is discarded when this fails."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from cloud_ml import failpoints
-from cloud_ml.errors import AlreadyExists, Conflict, NotFound, OutOfSpace, Unavailable
+from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, NotFound, OutOfSpace, Unavailable
 from cloud_ml.objects.base import ObjectInfo, ObjectWriter
 from cloud_ml.objects.local import tree
 from cloud_ml.objects.local.noted import Notes
@@ -60,6 +60,61 @@ class Chunks(Iterator[bytes]):
 
     def __del__(self) -> None:
         self.close()
+
+
+class Folders:
+    """Folders whose names are to be on the disk, each once however many names it got."""
+
+    def __init__(self) -> None:
+        self._open: dict[tuple[int, int], int] = {}
+
+    def add(self, folder: int) -> None:
+        """Remember an open folder."""
+        status = os.fstat(folder)
+        if (place := (status.st_dev, status.st_ino)) not in self._open:
+            self._open[place] = os.dup(folder)
+
+    def sync(self) -> None:
+        """Wait until they are."""
+        for folder in self._open.values():
+            os.fsync(folder)
+
+    def close(self) -> None:
+        """Let go of them."""
+        while self._open:
+            os.close(self._open.popitem()[1])
+
+
+def commit_all(writers: Sequence[LocalWriter]) -> Sequence[ObjectInfo | CloudMlError]:
+    """Commit uploads of one bucket together: the object of each, or the error that kept it out.
+
+    The disk is asked to write them all before any is waited for, so that they share what makes them durable.
+
+    Raises:
+        OutOfSpace: The names cannot be made durable; which of them are, is not known.
+    """
+    found: list[ObjectInfo | CloudMlError | None] = [None] * len(writers)
+    folders = Folders()
+    steps: list[Callable[[LocalWriter], ObjectInfo | None]] = [
+        lambda writer: writer.prepare(early=len(writers) > 1),
+        lambda writer: writer.place(folders),
+    ]
+    try:
+        for step in steps:
+            for place, writer in enumerate(writers):
+                if found[place] is None:
+                    try:
+                        found[place] = step(writer)
+                    except CloudMlError as error:
+                        found[place] = error
+        with tree.translated("the bucket"):
+            folders.sync()
+        failpoints.here("objects.place.after")
+    finally:
+        folders.close()
+        for writer in writers:
+            writer.abort()
+    return [one for one in found if one is not None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,21 +182,29 @@ class LocalWriter(ObjectWriter):
 
     def commit(self) -> ObjectInfo:
         """Make the object visible, durable and whole."""
+        (found,) = commit_all([self])
+        if isinstance(found, CloudMlError):
+            raise found
+        return found
+
+    def prepare(self, *, early: bool) -> None:
+        """Make the file what the object is to be; ``early``: begin to write it to the disk, as others follow."""
         upload = self._running()
-        try:
-            bucket = self._folder
-            with tree.translated(self._bucket, self._key):
-                owner = tree.Owner.of(bucket)
-                owner.adopt(upload.descriptor)
-                os.ftruncate(upload.descriptor, self._size)
-                os.fsync(upload.descriptor)
-                failpoints.here("objects.place.before")
-                self._place(upload, bucket, owner)
-                failpoints.here("objects.place.after")
-                info = object_info(self._bucket, self._key, os.fstat(upload.descriptor))
-                return replace(info, sha256=self.sha256)
-        finally:
-            self.abort()
+        with tree.translated(self._bucket, self._key):
+            tree.Owner.of(self._folder).adopt(upload.descriptor)
+            os.ftruncate(upload.descriptor, self._size)
+            if early:
+                os.posix_fadvise(upload.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
+    def place(self, folders: Folders) -> ObjectInfo:
+        """Have the bytes on the disk and give them their name, which is durable once ``folders`` are."""
+        upload = self._running()
+        with tree.translated(self._bucket, self._key):
+            os.fsync(upload.descriptor)
+            failpoints.here("objects.place.before")
+            self._place(upload, self._folder, tree.Owner.of(self._folder), folders)
+            info = object_info(self._bucket, self._key, os.fstat(upload.descriptor))
+            return replace(info, sha256=self.sha256)
 
     def abort(self) -> None:
         """Forget the upload; harmless after ``commit``."""
@@ -155,7 +218,7 @@ class LocalWriter(ObjectWriter):
             raise ValueError("the upload is over")
         return self._upload
 
-    def _place(self, upload: UploadFile, bucket: int, owner: tree.Owner) -> None:
+    def _place(self, upload: UploadFile, bucket: int, owner: tree.Owner, changed: Folders) -> None:
         *folders, name = tree.key_parts(self._key)
         # A folder that has just become empty may be removed by a delete between its opening and the
         # rename, which then fails with ENOENT; it is simply made again.
@@ -164,7 +227,7 @@ class LocalWriter(ObjectWriter):
                 with tree.made(bucket, folders, owner) as folder:
                     self._notes.note_upload(upload.descriptor, self.sha256)
                     self._move(upload.name, folder, name)
-                    os.fsync(folder)
+                    changed.add(folder)
                     return
             except FileNotFoundError:
                 if not os.fstat(bucket).st_nlink:

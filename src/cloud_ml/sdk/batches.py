@@ -1,0 +1,150 @@
+"""Many small files to and from a bucket, in few requests."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
+from cloud_ml.models import batches, codec
+from cloud_ml.models.storage import BatchOutcomes, ReadObjects, StoredObject
+from cloud_ml.sdk.answers import Answer
+from cloud_ml.sdk.failures import CarriedOut, error_of_document
+from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.places import PATH, UPLOAD_TIMEOUT_S
+from cloud_ml.sdk.transfers import unreadable
+from cloud_ml.sdk.transport import Transport
+
+SMALL_BYTES = 128 << 10
+"""Files up to this size go together with others."""
+BATCH_FILES = 128
+BATCH_BYTES = 4 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class BucketFile:
+    """A file and the key of the object that it becomes, or comes from."""
+
+    path: Path
+    key: str
+
+
+def send_files(transport: Transport, bucket: str, files: Sequence[BucketFile]) -> list[StoredObject | CloudMlError]:
+    """Store small files, each under its key; returns for each its object, or the error that kept it out.
+
+    Raises:
+        CloudMlError: As ``Transport.json``; nothing is known of any of them then.
+    """
+    found: list[StoredObject | CloudMlError | None] = [None] * len(files)
+    body: list[bytes] = []
+    sent: list[tuple[int, str]] = []
+    for place, file in enumerate(files):
+        try:
+            content = file.path.read_bytes()
+        except OSError as error:
+            found[place] = unreadable(file.path, error)
+            continue
+        sha256 = hashlib.sha256(content).hexdigest()
+        body += [batches.Entry(file.key, len(content), sha256).line(), content]
+        sent.append((place, sha256))
+    if sent:
+        outcomes = _send(transport, bucket, b"".join(body))
+        for (place, sha256), outcome in zip(sent, outcomes.items, strict=True):
+            if outcome.error is not None:
+                found[place] = error_of_document(outcome.error)
+            elif outcome.object is not None:
+                found[place] = replace(outcome.object, sha256=sha256)
+    if None in found:
+        raise _garbled()
+    return [one for one in found if one is not None]
+
+
+def _send(transport: Transport, bucket: str, body: bytes) -> BatchOutcomes:
+    request = Request(
+        "POST",
+        f"{PATH}/-/batch/{segment(bucket)}",
+        body=body,
+        headers={"Content-Type": batches.MEDIA_TYPE},
+        read_timeout_s=UPLOAD_TIMEOUT_S,
+        once=True,
+    )
+    try:
+        return codec.decode(BatchOutcomes, transport.json(request), ignore_unknown=True)
+    except CarriedOut as error:
+        raise TransportError(
+            "some files were sent, but the answer was lost",
+            hint="Give the command again, with --update if there is one.",
+        ) from error
+
+
+def fetch_files(transport: Transport, bucket: str, files: Sequence[BucketFile]) -> list[int | CloudMlError]:
+    """Write small objects to files, each of which appears when it is complete and checked.
+
+    Returns for each its size in bytes, or the error that kept it out.
+
+    Raises:
+        CloudMlError: As ``Transport.send``; files that were written already are complete.
+    """
+    wanted = json.dumps(codec.encode(ReadObjects(keys=[file.key for file in files]))).encode()
+    request = Request(
+        "POST",
+        f"{PATH}/-/read/{segment(bucket)}",
+        body=wanted,
+        headers={"Content-Type": "application/json", "Accept": "*/*"},
+        read_timeout_s=UPLOAD_TIMEOUT_S,
+        same_twice=True,
+    )
+    found: list[int | CloudMlError] = []
+    with transport.send(request) as answer:
+        for (entry, content), file in zip(_objects(answer), files, strict=False):
+            if entry.key != file.key:
+                raise _garbled()
+            found.append(_written(file.path, entry, content))
+    if len(found) != len(files):
+        raise _garbled()
+    return found
+
+
+def _objects(answer: Answer) -> Iterator[tuple[batches.Entry, bytes]]:
+    """Each object of an answer, with all of its bytes."""
+    reader, entry, content = batches.EntryReader(), None, list[bytes]()
+    try:
+        for chunk in answer:
+            for read in reader.feed(chunk):
+                if isinstance(read, bytes):
+                    content.append(read)
+                    continue
+                if entry is not None:
+                    yield entry, b"".join(content)
+                entry, content = read, []
+        reader.end()
+    except InvalidRequest:
+        raise _garbled() from None
+    if entry is not None:
+        yield entry, b"".join(content)
+
+
+def _written(target: Path, entry: batches.Entry, content: bytes) -> int | CloudMlError:
+    if entry.error is not None:
+        return error_of_document(entry.error)
+    if hashlib.sha256(content).hexdigest() != entry.sha256:
+        return TransportError(f"{target.name} was damaged on the way: it has not the digest that the server tells")
+    draft = target.with_name(f".{os.urandom(8).hex()}.cloudml-part")
+    try:
+        with draft.open("xb") as file:
+            file.write(content)
+        draft.replace(target)
+    except OSError as error:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        return InvalidRequest(f"{target} cannot be written: {error.strerror}", field="file", value=str(target))
+    return len(content)
+
+
+def _garbled() -> TransportError:
+    return TransportError("the server's answer is not about the objects that were asked for", hint="Try again.")
