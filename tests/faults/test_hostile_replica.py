@@ -19,7 +19,8 @@ import pytest
 
 from cloud_ml.domain.services.routes import Backend, Route
 from support.gateway_process import TESTS, GatewayProcess, environment, free_port, honest_replica
-from support.hostile_replica import BEHAVIOURS
+from support.hostile_replica import BEHAVIOURS, CALLERS
+from support.server import eventually
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("hostile")]
 
@@ -190,3 +191,16 @@ def test_others_go_on(scene: Scene, name: str) -> None:
         if loud < 2 * max(quiet, FLOOR_S):
             return
     raise AssertionError(f"p99 of others, quiet and beside it, in ms: {seen}")
+
+
+@pytest.mark.parametrize("name", ["silence", "a_head_and_no_more"])
+def test_the_call_of_a_caller_who_left_ends(scene: Scene, name: str) -> None:
+    """Long before its deadline, over both protocols."""
+    uid = scene.begin(name)
+    eventually(lambda: scene.gateway.figures(uid)["in_flight"] == CALLERS, "all calls are under way")
+    scene.hostile.end(name, at_once=True)
+    scene.hostile.wait(name)
+    begun = time.monotonic()
+    eventually(lambda: scene.gateway.figures(uid)["in_flight"] == 0, "they have ended")
+    assert time.monotonic() - begun < TIMEOUT_S - 1
+    scene.gateway.tell({}, drop=(uid,))

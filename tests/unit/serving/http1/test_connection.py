@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gzip
 import re
+import tracemalloc
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
@@ -13,6 +14,7 @@ from typing import Any
 import orjson
 import pytest
 
+from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.http1.calls import TEXT, HttpCall
 from cloud_ml.serving.http1.clock import Clock
@@ -465,3 +467,72 @@ def test_answers_carry_the_date() -> None:
     clock.stop()
     loop.close()
     assert re.fullmatch(rb"Date: \w{3}, \d\d \w{3} \d{4} \d\d:\d\d:\d\d GMT\r\n", clock.date)
+
+
+def test_who_has_closed_its_side_is_answered_for_a_while_and_then_has_left() -> None:
+    for seconds, answered in ((50, True), (70, False)):
+        scene = Scene(half_closed_s=60.0)
+        scene.service.wait = True
+        scene.send(post("/1"))
+        call, body = scene.service.later[0]
+        scene.pass_time(1_000)
+        assert call.waits(), "a caller that is there waits for us as long as it takes"
+        assert scene.connection.eof_received()
+        scene.pass_time(seconds)
+        assert scene.transport.closed != answered
+        if answered:
+            call.reply(200, TEXT, body)
+            scene.loop.turn()
+            assert scene.answers
+
+
+def test_bodies_count_in_the_budget_until_they_are_answered_or_lost() -> None:
+    budget = Budget(most=100_000)
+    first, second = (Scene(budget=budget) for _ in range(2))
+    whole, part = post("/1", bytes(60_000)), post("/2", bytes(60_000))[:-1]
+    first.service.wait = True
+    first.send(whole)
+    assert budget.held == 60_000
+    second.send(part)
+    assert [status for status, _ in second.answers] == [503]
+    assert budget.held == 60_000
+    call, body = first.service.later[0]
+    call.reply(200, TEXT, body)
+    first.loop.turn()
+    assert budget.held == 0
+    for end in ("lost", "eof", "fault"):
+        scene = Scene(budget=budget)
+        scene.send(CHUNKED[:-12] if end == "fault" else part)
+        assert budget.held > 0
+        if end == "lost":
+            scene.connection.connection_lost(None)
+        elif end == "eof":
+            scene.connection.eof_received()
+        else:
+            scene.send(b"zz\r\n" * 3)
+        assert budget.held == 0
+
+
+def test_a_body_of_many_small_pieces_takes_little_more_than_its_bytes() -> None:
+    scene = Scene()
+    scene.send(post("/1", bytes(300_000))[:-300_000])
+    tracemalloc.start()
+    try:
+        for number in range(99_999):
+            scene.connection.data_received(number.to_bytes(3))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 600_000
+    scene.send(b"end")
+    assert scene.answers[0][1][-3:] == b"end"
+
+
+def test_a_request_that_the_service_refuses_is_served_without_its_body() -> None:
+    scene = Scene(refused=lambda meaning: meaning == "/bad")
+    scene.send(post("/1", b"abc"))
+    scene.send(post("/bad", bytes(100_000))[:1_000])
+    assert [status for status, _ in scene.answers] == [200, 400]
+    assert scene.transport.ended
+    scene.send(bytes(99_000))
+    assert scene.connection.limits.budget.held == 0
