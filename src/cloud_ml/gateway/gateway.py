@@ -28,7 +28,7 @@ from cloud_ml.serving.listening import Alive, Greeting
 from cloud_ml.serving.turns import Turns
 
 _BACKLOG = 2048
-_HALF_CLOSED_S = 10.0
+_HALF_CLOSED_S = 2.0
 """How long a caller is answered that has closed its side of the connection; see ``Http1Limits``."""
 logger = logging.getLogger(__name__)
 
