@@ -232,6 +232,8 @@ def _gateway(settings: Settings) -> GatewayConfig:
         attempts=gateway.attempts,
         token_limit_s=gateway.token_limit_s,
         drain_s=gateway.drain_s,
+        cors_origins=gateway.cors_origins,
+        open_health=gateway.open_health,
     )
 
 

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from cloud_ml.domain.services.routes import Backend, Route
 from cloud_ml.domain.services.spec import SOCKET
@@ -37,9 +38,11 @@ def replica(folder: Path, *flags: str) -> Iterator[None]:
 
 
 class gateway_before:  # noqa: N801 - reads like a function
-    """A gateway in a thread of its own; its port."""
+    """A gateway in a thread of its own; its port. It asks for no token unless it is told to."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, tokens: bool = False, **config: Any) -> None:
+        self._open_to_all = not tokens
+        self._config = GatewayConfig(str(folder), "test", "127.0.0.1", **config)
         with socket.create_server(("127.0.0.1", 0)) as probe:
             self._port = probe.getsockname()[1]
         self._folder = folder
@@ -53,8 +56,10 @@ class gateway_before:  # noqa: N801 - reads like a function
         return self._port
 
     async def _open(self) -> None:
-        self._gateway = Gateway(GatewayConfig(str(self._folder), "test", "127.0.0.1"), self._loop)
-        route = Route(self._port, "mine", "linear/v1", open=True, backends=(Backend("one", str(self._folder)),))
+        self._gateway = Gateway(self._config, self._loop)
+        route = Route(
+            self._port, "mine", "linear/v1", open=self._open_to_all, backends=(Backend("one", str(self._folder)),)
+        )
         await self._gateway.follow(Instruction({"service": route}))
 
     def __exit__(self, *_: object) -> None:

@@ -39,6 +39,8 @@ class GatewayConfig:
     attempts: int = 4
     token_limit_s: float = 366 * 24 * 3600.0
     drain_s: float = 60.0
+    cors_origins: str = ""
+    open_health: bool = False
 
 
 @dataclass(frozen=True)

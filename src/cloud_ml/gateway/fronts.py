@@ -14,6 +14,7 @@ from cloud_ml.gateway.calls import GrpcCall, RestCall, StreamCall, refuse
 from cloud_ml.gateway.releases import HEADER
 from cloud_ml.gateway.services import Service
 from cloud_ml.serving.http1.calls import HttpCall
+from cloud_ml.serving.http1.cors import PREFLIGHT, Cors
 from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.http_requests import HttpOverHttp2, HttpRequest, is_grpc
@@ -39,6 +40,14 @@ STREAMS = (
     STREAM_INFER,
 )
 """Methods that are passed on piece by piece."""
+HEALTH = (
+    b"/grpc.health.v1.Health/Check",
+    b"/inference.GRPCInferenceService/ServerLive",
+    b"/inference.GRPCInferenceService/ServerReady",
+)
+"""Methods of probes: see ``gateway.open_health``. A Watch is none, since it stays open."""
+HEALTH_PATHS = ("/v2/health/live", "/v2/health/ready", "/ping")
+"""Paths of probes."""
 _UNSAFE_PATH = re.compile(r"/v2/repository/.*/(load|unload)$")
 _HOP_BY_HOP = {
     "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "te", "trailer", "expect",
@@ -49,7 +58,19 @@ _HOP_BY_HOP = {
 class GrpcHead:
     """What the head of a request over HTTP/2 means; ``block`` is what the replica gets of it."""
 
-    __slots__ = ("asked", "block", "http", "infers", "refusal", "safe", "streams", "timeout", "timeout_s", "token")
+    __slots__ = (
+        "asked",
+        "block",
+        "health",
+        "http",
+        "infers",
+        "refusal",
+        "safe",
+        "streams",
+        "timeout",
+        "timeout_s",
+        "token",
+    )
 
     def __init__(self) -> None:
         self.http: HttpRequest[RestHead] | None = None  # of a request that is no gRPC
@@ -61,6 +82,7 @@ class GrpcHead:
         self.safe = True
         self.streams = False
         self.infers = False  # a stream that carries tensors
+        self.health = False
         self.refusal: Refusal | None = None
 
 
@@ -95,6 +117,7 @@ class GrpcFront:
                 head.safe = value not in UNSAFE
                 head.streams = value in STREAMS
                 head.infers = value == STREAM_INFER
+                head.health = value in HEALTH
             if name not in _KEPT_BACK:
                 parts.append(frames.field(name, value))
             elif name == b":authority":
@@ -105,11 +128,11 @@ class GrpcFront:
     def refused(self, head: GrpcHead) -> bool:
         """Whether ``serve`` refuses, whatever the body: see ``serving.http2.stream.Limits``."""
         if head.http is not None:
-            return head.http.meaning is None or self._service.refusal(head.http.meaning.token) is not None
+            return head.http.meaning is None or _refused(self._service, head.http.meaning)
         return self._refusal(head) is not None
 
     def _refusal(self, head: GrpcHead) -> Refusal | None:
-        return head.refusal or self._service.refusal(head.token)
+        return head.refusal or self._service.refusal(head.token, health=head.health)
 
     def length(self, head: GrpcHead, begun: memoryview) -> int:
         """See ``serving.http2.service.Service``: a message has its length before it, and a byte before that."""
@@ -171,7 +194,7 @@ class _Refused:
 class RestHead:
     """What the head of a request over HTTP/1.1 means; ``lines`` is what the replica gets of it."""
 
-    __slots__ = ("asked", "has_body", "lines", "safe", "token")
+    __slots__ = ("asked", "has_body", "health", "lines", "preflight", "safe", "token")
 
     def __init__(self, token: str, lines: bytes, *, safe: bool, has_body: bool, asked: str) -> None:
         self.asked = asked
@@ -179,14 +202,17 @@ class RestHead:
         self.lines = lines
         self.safe = safe
         self.has_body = has_body
+        self.health = False
+        self.preflight = False
 
 
 class RestFront:
-    """Takes requests over HTTP/1.1; see ``serving.http1.connection.Service``."""
+    """Takes requests over HTTP/1.1; see ``serving.http1.connection.Service``. ``cors``: pages that may call."""
 
-    def __init__(self, service: Service, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, service: Service, loop: asyncio.AbstractEventLoop, cors: Cors) -> None:
         self._service = service
         self._loop = loop
+        self._cors = cors
 
     def understand(self, head: Head) -> RestHead:
         """See ``serving.http1.connection.Service``. What a head means is remembered, whether its token opens is not."""
@@ -198,22 +224,30 @@ class RestFront:
             for name, value in head.fields.items()
             if name not in _HOP_BY_HOP and name not in listed
         ]
-        return RestHead(
+        path = head.target.partition("?")[0]
+        meaning = RestHead(
             bearer(head.fields.get("authorization", "")),
             "".join(lines).encode("latin-1"),
-            safe=_UNSAFE_PATH.search(head.target.partition("?")[0]) is None,
+            safe=_UNSAFE_PATH.search(path) is None,
             has_body=method not in ("GET", "OPTIONS"),
             asked=head.fields.get(HEADER, ""),
         )
+        head.answer_fields = self._cors.fields(head)
+        meaning.health = method == "GET" and path in HEALTH_PATHS
+        meaning.preflight = self._cors.is_preflight(head)
+        return meaning
 
     def refused(self, meaning: RestHead) -> bool:
         """Whether ``serve`` refuses, whatever the body: see ``serving.http1.connection.Limits``."""
-        return self._service.refusal(meaning.token) is not None
+        return _refused(self._service, meaning)
 
     def serve(self, call: HttpCall, meaning: RestHead, body: bytes) -> None:
         """See ``serving.http1.connection.Service``."""
+        if meaning.preflight:
+            call.reply(200, PREFLIGHT, b"")
+            return
         service = self._service
-        refusal = service.refusal(meaning.token)
+        refusal = service.refusal(meaning.token, health=meaning.health)
         if refusal is not None:
             refuse(call, refusal)
             return
@@ -230,6 +264,11 @@ class RestFront:
 def no_room(stream: int) -> tuple[bytes, ...]:
     """The frames that answer a request for which all bodies together leave no room."""
     return (frames.frame(frames.HEADERS, 0x5, stream, answers.grpc_block(answers.NO_ROOM, http_status=True)),)
+
+
+def _refused(service: Service, meaning: RestHead) -> bool:
+    """Whether a request is refused by its head."""
+    return not meaning.preflight and service.refusal(meaning.token, health=meaning.health) is not None
 
 
 def grpc_too_large(limit: int) -> Any:

@@ -20,6 +20,7 @@ from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.connection import Http1Connection
 from cloud_ml.serving.http1.connection import Limits as Http1Limits
+from cloud_ml.serving.http1.cors import Cors, parse_origins
 from cloud_ml.serving.http1.heads import Heads
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.http_requests import HttpOverHttp2
@@ -48,12 +49,13 @@ class Gateway:
         self._access = Access(config.token_limit_s)
         self._bounds = Bounds(
             config.waiting, config.waiting_s, config.in_flight, config.attempts, config.timeout_s,
-            config.message_limit_bytes,
+            config.message_limit_bytes, config.open_health,
         )  # fmt: skip
         self._limits = ClientLimits(body_bytes=config.message_limit_bytes)
         self._tls = tls
         self._bodies = Budget(config.bodies_bytes)
         self._bodies_of: dict[str, Budget] = {}
+        self._cors = Cors(parse_origins(config.cors_origins))
         self._services: dict[str, Service] = {}
         self._sockets: dict[int, socket.socket] = {}
         self._servers: dict[int, asyncio.AbstractServer] = {}
@@ -127,7 +129,7 @@ class Gateway:
     def _greeter(self, service: Service) -> Callable[[], Greeting]:
         config, turns = self._config, self._turns
         alive = self._alive[service.route.port] = Alive()
-        budget, rest = service.bodies, RestFront(service, self._loop)
+        budget, rest = service.bodies, RestFront(service, self._loop, self._cors)
         limits1 = Http1Limits(
             body_bytes=config.message_limit_bytes, answer_s=config.timeout_s, half_closed_s=_HALF_CLOSED_S,
             budget=budget, refused=rest.refused,

@@ -36,6 +36,7 @@ class Bounds:
     attempts: int
     timeout_s: float
     message_bytes: int = 64 << 20
+    open_health: bool = False
 
 
 class Service:
@@ -116,9 +117,9 @@ class Service:
 
     # --- calls in ---
 
-    def refusal(self, token: str) -> Refusal | None:
-        """Why a call with this token is not taken; ``None`` if it is."""
-        if self.route.open:
+    def refusal(self, token: str, *, health: bool = False) -> Refusal | None:
+        """Why a call with this token is not taken; ``None`` if it is. ``health``: it asks only whether it could be."""
+        if self.route.open or (health and self.bounds.open_health):
             return None
         return self._access.refusal(token, self.route.org, self.route.name)
 

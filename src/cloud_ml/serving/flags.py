@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.serving.errors import BadRequest
+from cloud_ml.serving.http1.cors import parse_origins
 from cloud_ml.serving.versions.batching_parameters import parse_batching_parameters
 from cloud_ml.serving.versions.keeper import Rules
 from cloud_ml.serving.versions.wanted import ModelConfig
@@ -119,6 +120,14 @@ def _batching_parameters(parser: argparse.ArgumentParser, told: argparse.Namespa
     except BadRequest as error:
         parser.error(f"{file}: {error.message}")
     return {"policy": parameters.policy, "threads": parameters.threads}
+
+
+def origins(text: str) -> frozenset[str]:
+    """The value of ``--cors_origins``."""
+    try:
+        return parse_origins(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def _seconds(text: str) -> float:

@@ -23,6 +23,10 @@ def main() -> None:
     parser.add_argument("--rest_api_port", type=int, help="a second port, for clients that want one of their own")
     parser.add_argument("--rest_api_timeout_in_ms", type=int, default=30_000, help="time for a call over HTTP/1.1")
     parser.add_argument(
+        "--cors_origins", type=flags.origins, default=frozenset(),
+        help="origins whose pages may call from a browser, with commas between, or * for all; none (default)",
+    )  # fmt: skip
+    parser.add_argument(
         "--tensorflow_engine", choices=["auto", "tensorflow"], default="auto",
         help="auto: onnxruntime runs SavedModels where it gives the same answers faster",
     )  # fmt: skip
@@ -37,6 +41,7 @@ def main() -> None:
         rest_port=told.rest_api_port,
         unix_socket=told.unix_socket,
         rest_timeout_s=told.rest_api_timeout_in_ms / 1000,
+        cors_origins=told.cors_origins,
         loading=LoadOptions(told.tensorflow_engine, told.conversion_cache, allow_code=told.allow_models_that_run_code),
         **flags.life_of(parser, told),
     )

@@ -16,6 +16,7 @@ from cloud_ml.serving.grpc.service import GrpcService
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.connection import NO_ROOM, Http1Connection
 from cloud_ml.serving.http1.connection import Limits as Http1Limits
+from cloud_ml.serving.http1.cors import Cors
 from cloud_ml.serving.http1.heads import Heads
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
@@ -116,7 +117,8 @@ class ModelServer:
             InvocationsDoor(self.table, keeper),
             MetricsDoor(self.table, refusals, self._alive),
         )
-        return HttpService(doors, refusals)
+        origins = self._settings.cors_origins
+        return HttpService(doors, refusals, Cors(origins) if origins else None)
 
     @staticmethod
     async def _unless(leave: asyncio.Event, work: Coroutine[None, None, None]) -> None:

@@ -15,9 +15,10 @@ class Settings:
     """Models by name, or a file that tells them; where to listen; bounds in bytes and seconds.
 
     ``allow_model_control`` lets callers change what is served; ``tls_file`` has keys and certificates for all ports.
-    With a ``unix_socket`` the server listens there and on no port. ``batching`` says whether calls of several clients
-    run together; None leaves that to what is known of each model. ``policy`` says how many. ``request_memory_bytes``
-    are for the bodies of all requests under way together.
+    ``cors_origins`` are origins of pages that may call from a browser. With a ``unix_socket`` the server listens there
+    and on no port. ``batching`` says whether calls of several clients run together; None leaves that to what is known
+    of each model. ``policy`` says how many. ``request_memory_bytes`` are for the bodies of all requests under way
+    together.
     """
 
     models: Mapping[str, ModelConfig] = field(default_factory=dict)
@@ -32,6 +33,7 @@ class Settings:
     rest_port: int | None = None
     unix_socket: Path | None = None
     rest_timeout_s: float = 30.0
+    cors_origins: frozenset[str] = frozenset()
     threads: int = 2
     max_message_bytes: int = 64 << 20
     request_memory_bytes: int = 1 << 30

@@ -66,6 +66,9 @@ _LEAST = {
 
 _PORTS = "ports and ranges of ports from 1 to 65535, such as 8600-8999"
 
+_ORIGIN = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
+"""As ``serving.http1.cors`` reads them."""
+
 
 def check(settings: Settings) -> None:
     """Look at each value.
@@ -106,6 +109,11 @@ def check(settings: Settings) -> None:
         raise common.refuse("gateway.ports", str(error), _PORTS) from None
     if not found:
         raise common.refuse("gateway.ports", settings.gateway.ports, _PORTS)
+    for origin in filter(None, (each.strip() for each in settings.gateway.cors_origins.split(","))):
+        if origin != "*" and _ORIGIN.fullmatch(origin) is None:
+            raise common.refuse(
+                "gateway.cors_origins", origin, "origins such as https://app.example.com, with commas between, or *"
+            )
 
 
 def _check_network(engine: EngineSettings) -> None:

@@ -346,6 +346,12 @@ class GatewaySettings:
     """How far ahead the end of a token may be."""
     drain_s: float = 60.0
     """How long a gateway that is replaced by another version goes on to answer what it has begun."""
+    cors_origins: str = ""
+    """Origins whose pages may call services from a browser, such as ``https://app.example.com``: several with commas
+    between, or ``*`` for all. Empty: none. Pages need a token as any caller."""
+    open_health: bool = False
+    """Whether probes may ask for health without a token: ``/v2/health/live``, ``/v2/health/ready``, ``/ping``, and over
+    gRPC ``Check``, ``ServerLive`` and ``ServerReady``. Who asks learns which model of a service is not ready."""
     target_in_flight: float = 8.0
     """Calls under way for each replica that autoscaling aims at."""
     scale_down_s: float = 60.0

@@ -16,6 +16,7 @@ from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.gateway.work_share import WorkShare
 from cloud_ml.serving.http1.connection import Limits
+from cloud_ml.serving.http1.cors import Cors
 from cloud_ml.serving.http1.heads import read_head
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.headers import malformed
@@ -269,7 +270,7 @@ def rest_head_over_http2(data: bytes) -> None:
     if malformed(fields):
         return
     nobody = cast("Any", None)
-    request = HttpOverHttp2(RestFront(nobody, nobody), Limits(), nobody, nobody).understand(fields)
+    request = HttpOverHttp2(RestFront(nobody, nobody, Cors(())), Limits(), nobody, nobody).understand(fields)
     if request.refusal is not None or request.meaning is None:
         return
     written = request.meaning.lines + b"Content-Length: 0\r\n\r\n"

@@ -14,6 +14,8 @@ from cloud_ml.auth import claims, fds, legacy, presigned, signature
 from cloud_ml.errors import InvalidRequest, Unauthenticated
 from cloud_ml.observability import requests
 from cloud_ml.sdk import places, retries
+from cloud_ml.serving.http1 import cors
+from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.rest import exposition
 from cloud_ml.serving.tallies import Histogram
 from fuzz.harness import pieces, target, text
@@ -189,3 +191,23 @@ def scraper_accept(data: bytes) -> None:
     lines = list(exposition.Exposition(openmetrics=chosen).histogram("sizes", "Sizes.", series))
     assert len(lines) == 7
     assert not any("\n" in line for line in lines)
+
+
+@target(
+    "serving.http1.cors",
+    seeds=["https://app.example.com,http://[::1]:80\nhttps://app.example.com", "*\nnull", "\nhttps://a", " http://a \nhttp://a\r"],
+    words=["https://", "http://", ",", "*", "[::1]", ":443", "\r\n", "null", "\n"],
+)  # fmt: skip
+def origins(data: bytes) -> None:
+    """A page may read an answer where its very origin is named, and no field is more than a line."""
+    listed, _, origin = data.decode("latin-1").partition("\n")
+    try:
+        named = cors.parse_origins(listed)
+    except ValueError:
+        return
+    asked = {"origin": origin, "access-control-request-method": "POST"}
+    head = Head("OPTIONS", "/", asked, old=False)
+    lines = cors.Cors(named).fields(head)
+    allowed = origin in named or cors.ANY in named
+    assert (b"Access-Control-Allow-Origin" in lines) == allowed == cors.Cors(named).is_preflight(head)
+    assert all(line.count(b"\r") == line.count(b"\n") == 0 for line in lines.split(b"\r\n"))

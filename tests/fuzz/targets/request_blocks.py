@@ -8,6 +8,7 @@ from hpack import Encoder
 
 from cloud_ml.gateway.fronts import GrpcFront, RestFront
 from cloud_ml.serving.http1.connection import Limits as Http1Limits
+from cloud_ml.serving.http1.cors import Cors
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.headers import Blocks
@@ -28,7 +29,9 @@ class Recorder:
 
     def __init__(self) -> None:
         nobody = cast("Any", None)
-        self._front = GrpcFront(nobody, nobody, HttpOverHttp2(RestFront(nobody, nobody), Http1Limits(), nobody, nobody))
+        self._front = GrpcFront(
+            nobody, nobody, HttpOverHttp2(RestFront(nobody, nobody, Cors(())), Http1Limits(), nobody, nobody)
+        )
         self.requests: list[tuple[int, Meaning, bytes]] = []
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> Meaning:

@@ -12,6 +12,7 @@ from cloud_ml.gateway.fronts import RestFront
 from cloud_ml.serving.http1.calls import TEXT, HttpCall
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.connection import Http1Connection, Limits
+from cloud_ml.serving.http1.cors import Cors
 from cloud_ml.serving.http1.heads import Head, Heads, read_head
 from cloud_ml.serving.turns import Turns
 from fuzz.harness import target
@@ -28,7 +29,7 @@ class Recorder:
     """A service that answers at once, and records what it was asked. It understands heads as the gateway does."""
 
     def __init__(self) -> None:
-        self._front = RestFront(cast("Any", None), cast("Any", None))
+        self._front = RestFront(cast("Any", None), cast("Any", None), Cors(()))
         self.requests: list[Request] = []
         self.meanings: list[Meaning] = []
 

@@ -62,6 +62,8 @@ class HttpCall:
         if len(body) >= connection.limits.compress_bytes and head.accepts:
             body = packed(body, head.accepts)
             fields += b"Content-Encoding: %b\r\nVary: Accept-Encoding\r\n" % head.accepts.encode()
+        if head.answer_fields:
+            fields += head.answer_fields
         if connection.leaving:
             self.close = True
         if self.close:

@@ -45,9 +45,15 @@ class HeadTooLarge(HeadFault):
 
 
 class Head:
-    """What a head says of its message. ``length`` is that of the body, ``CHUNKED`` or ``ELSEWHERE``."""
+    """What a head says of its message. ``length`` is that of the body, ``CHUNKED`` or ``ELSEWHERE``.
 
-    __slots__ = ("accepts", "close", "encoding", "expects", "fields", "length", "method", "old", "refusal", "target")
+    ``answer_fields`` are lines that stand in the head of every answer to it.
+    """
+
+    __slots__ = (
+        "accepts", "answer_fields", "close", "encoding", "expects", "fields", "length", "method", "old", "refusal",
+        "target",
+    )  # fmt: skip
 
     def __init__(self, method: str, target: str, fields: dict[str, str], *, old: bool) -> None:
         self.method = method
@@ -59,6 +65,7 @@ class Head:
         self.expects = False
         self.encoding = ""
         self.accepts = ""
+        self.answer_fields = b""
         self.refusal: HeadFault | None = None
         """Why the request is refused although it is clear where it ends."""
 

@@ -154,7 +154,7 @@ class Http2Call(HttpCall):
             (
                 b"\x88" if status == 200 else frames.literal(":status", str(status)),
                 _block_of_lines(self._clock.date),
-                _block_of_lines(fields),
+                _block_of_lines(fields + self.head.answer_fields),
                 frames.literal("content-length", str(len(body))),
             )
         )

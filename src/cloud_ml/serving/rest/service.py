@@ -7,6 +7,7 @@ from urllib.parse import unquote
 
 from cloud_ml.serving.errors import BadRequest, ModelNotFound, ServingError
 from cloud_ml.serving.http1.calls import HttpCall
+from cloud_ml.serving.http1.cors import PREFLIGHT, Cors
 from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.tallies import Refusals
 
@@ -30,14 +31,19 @@ class Door(Protocol):
 
 
 class HttpService:
-    """Serves what the doors know, and counts what it refuses."""
+    """Serves what the doors know, and counts what it refuses. ``cors`` are the origins whose pages may call."""
 
-    def __init__(self, doors: Sequence[Door], refusals: Refusals) -> None:
+    def __init__(self, doors: Sequence[Door], refusals: Refusals, cors: Cors | None = None) -> None:
         self._doors = doors
+        self._cors = cors
         self._refusals = refusals
 
     def understand(self, head: Head) -> Answer:
         """See ``http1.connection.Service``."""
+        if self._cors is not None:
+            head.answer_fields = self._cors.fields(head)
+            if self._cors.is_preflight(head):
+                return _preflight
         if head.target == "*":
             return _options_of_server
         if head.method not in ("GET", "HEAD", "POST"):
@@ -80,6 +86,10 @@ def _not_found(call: HttpCall, _body: bytes) -> None:
 def _options_of_server(call: HttpCall, _body: bytes) -> None:
     """``OPTIONS *``: RFC 9110, section 9.3.7."""
     call.reply(200, ALLOW, b"")
+
+
+def _preflight(call: HttpCall, _body: bytes) -> None:
+    call.reply(200, PREFLIGHT, b"")
 
 
 def _not_allowed(call: HttpCall, _body: bytes) -> None:
