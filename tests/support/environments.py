@@ -30,6 +30,7 @@ class OpenSandbox:
 
     commands: list[list[str]] = field(default_factory=list)
     isolated: bool = False
+    objection: str | None = None
 
     def run(
         self,
@@ -50,6 +51,9 @@ class OpenSandbox:
         self, function: Callable[[], None], *, folder: Path, inputs: Sequence[int], timeout_s: float, small: bool
     ) -> int | None:
         return confined_call.run(OPEN_FENCE, function, folder=folder, inputs=inputs, group=None, timeout_s=timeout_s)
+
+    def guard(self, folders: Sequence[Path]) -> Callable[[], str | None]:
+        return lambda: self.objection if folders else None
 
 
 def pack(folder: Path, target: Path, top: str = "trainer-1.0") -> Path:

@@ -138,6 +138,10 @@ class _NoSandbox(Sandbox):
     ) -> int | None:
         raise AssertionError(function)
 
+    def guard(self, folders: Sequence[Path]) -> Callable[[], str | None]:
+        del folders
+        return lambda: None  # what the operator has chosen
+
 
 def main() -> int:
     """Prepare what standard input asks for; the exit code is 0 when it is ready."""

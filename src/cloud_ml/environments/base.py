@@ -121,6 +121,13 @@ class Sandbox(Protocol):
         """
         ...
 
+    def guard(self, folders: Sequence[Path]) -> Callable[[], str | None]:
+        """What tells why a tool of the platform's own has to end that fills ``folders`` for a tenant; else ``None``.
+
+        It is to be asked several times a second.
+        """
+        ...
+
     @property
     def isolated(self) -> bool:
         """Whether processes see targets (True) or sources (False)."""

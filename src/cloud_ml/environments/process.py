@@ -9,19 +9,27 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 Output = Callable[[bytes], None]
+Guard = Callable[[], str | None]
+_GUARD_S = 0.25
 
 
 def run(
-    command: Sequence[str], *, environment: Mapping[str, str], timeout_s: float, output: Output, folder: str = "/"
+    command: Sequence[str],
+    *,
+    environment: Mapping[str, str],
+    timeout_s: float,
+    output: Output,
+    folder: str = "/",
+    guard: Guard = lambda: None,
 ) -> int:
     """Run ``command`` in ``folder`` with exactly ``environment`` and return its exit code.
 
     Standard output and standard error go to ``output`` in the order they come. After ``timeout_s``
-    seconds the tool and what it started are killed.
+    seconds the tool and what it started are killed, and as soon as ``guard``, which is asked now and then, says why.
 
     Raises:
         TimeoutError: It did not end in time.
-        OSError: It could not be started.
+        OSError: It could not be started, or ``guard`` has ended it.
     """
     import subprocess  # noqa: PLC0415 -- most preparations start no process at all
 
@@ -37,7 +45,7 @@ def run(
     assert process.stdout is not None
     with process.stdout as pipe:
         try:
-            _drain(pipe.fileno(), time.monotonic() + timeout_s, output)
+            _drain(pipe.fileno(), time.monotonic() + timeout_s, output, guard)
             return process.wait(timeout=timeout_s)
         except (TimeoutError, subprocess.TimeoutExpired):
             raise TimeoutError(f"{command[0]} did not end within {timeout_s:g} s") from None
@@ -47,11 +55,13 @@ def run(
                 process.wait()
 
 
-def _drain(descriptor: int, deadline: float, output: Output) -> None:
+def _drain(descriptor: int, deadline: float, output: Output, guard: Guard) -> None:
     poller = select.poll()
     poller.register(descriptor, select.POLLIN | select.POLLHUP)
     while (left := deadline - time.monotonic()) > 0:
-        if poller.poll(min(left, 60.0) * 1000):
+        if (why := guard()) is not None:
+            raise OSError(why)
+        if poller.poll(min(left, _GUARD_S) * 1000):
             chunk = os.read(descriptor, 65536)
             if not chunk:
                 return

@@ -61,7 +61,7 @@ class Stock:
     @cached_property
     def shared(self) -> Uv:
         """The uv for all: wheels only, nothing of their code runs."""
-        return Uv(self.uv, self.config, self.home / "uv-cache", self.timeout_s)
+        return Uv(self.uv, self.config, self.home / "uv-cache", self.timeout_s, guard=self.sandbox.guard)
 
     @cached_property
     def private(self) -> Uv:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -31,6 +31,8 @@ class Uv:
     cache: Path
     timeout_s: float
     sandbox: Sandbox | None = None
+    guard: Callable[[Sequence[Path]], process.Guard] = lambda _: lambda: None
+    """Makes what is asked whether a call without a sandbox has to end, of the folders that it fills."""
 
     def run(
         self,
@@ -59,7 +61,13 @@ class Uv:
         environment = self._environment(writes)
         try:
             if self.sandbox is None:
-                return process.run(command, environment=environment, timeout_s=self.timeout_s, output=output)
+                return process.run(
+                    command,
+                    environment=environment,
+                    timeout_s=self.timeout_s,
+                    output=output,
+                    guard=self.guard(writes),
+                )
             prefix = [interpreter.prefix] if interpreter.mounted else []
             return self.sandbox.run(
                 command,

@@ -24,6 +24,7 @@ from cloud_ml.environments.base import Bind
 from cloud_ml.settings import EngineSettings
 from support.gangs import gang_of, run, when
 from support.machine import end_engine
+from support.server import eventually
 
 pytestmark = pytest.mark.anyio
 
@@ -76,7 +77,10 @@ def test_a_build_that_fills_the_disk_is_ended(tmp_path: Path) -> None:
     assert code == -9
     assert b"DiskQuotaExceeded: 64M exceeded" in b"".join(words)
     assert measured([tmp_path], []) <= 64 * MIB + OVERSHOOT
+    guard = tools.guard([tmp_path])
+    assert eventually(guard, "the guard of a tool of the platform's own objects") == "DiskQuotaExceeded: 64M exceeded"
     (tmp_path / "f").unlink()
+    assert tools.guard([tmp_path])() is None
     assert tools.run(
         [PYTHON, "-c", "print('small')"],
         read_only=[], writable=[Bind(str(tmp_path), str(tmp_path))], environment={}, network=False, timeout_s=60,

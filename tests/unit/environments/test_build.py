@@ -201,6 +201,14 @@ def test_an_installation_that_fails(bench: Bench) -> None:
     assert [one for one in (bench.folder / "home" / "layers").iterdir() if one.is_dir()] == []
 
 
+def test_an_installation_that_takes_too_much_of_the_disk_is_ended(bench: Bench) -> None:
+    """Anybody can publish a wheel, and have the platform unpack it."""
+    bench.sandbox.objection = "DiskQuotaExceeded: 20G exceeded"
+    failure = bench.fails(bench.tree(task__dot__py="", requirements__dot__txt="six"))
+    assert failure.reason == "EnvironmentFailed"
+    assert "uv cannot be run: DiskQuotaExceeded: 20G exceeded" in failure.message
+
+
 def test_without_wheels_the_tenant_builds_for_itself(bench: Bench) -> None:
     bench.uv.need_build("ancient")
     trainer = bench.tree(task__dot__py="import ancient; print(ancient.__file__)", requirements__dot__txt="ancient")

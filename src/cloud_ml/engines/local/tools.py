@@ -107,6 +107,18 @@ class ToolSandbox:
             self._limit_group()
         return confined_call.run(self._fence, function, folder=folder, inputs=inputs, group=group, timeout_s=timeout_s)
 
+    def guard(self, folders: Sequence[Path]) -> Callable[[], str | None]:
+        """See ``environments.base.Sandbox``."""
+        watch = self._watch(folders) if self._watch and folders else None
+
+        def look() -> str | None:
+            if watch is None or time.monotonic() < watch.next_look:
+                return None
+            verdict = watch.look(lambda: ())
+            return verdict.message if verdict is not None else None
+
+        return look
+
     def _limit_group(self) -> None:
         if self._group is not None and self._limits is not None:
             self._group.limit(self._limits)
