@@ -46,7 +46,7 @@ from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.deploying import Deployments
 from cloud_ml.usecases.first_start import FirstStart, bootstrap
 from cloud_ml.usecases.identities import Identities
-from cloud_ml.usecases.limits import defaults_of
+from cloud_ml.usecases.limits import QuotaLimits, defaults_of
 
 logger = logging.getLogger(__name__)
 
@@ -200,7 +200,12 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             serving=settings.gateway,
             read=platform.read,
         ),
-        deploy=Deployments(store, system_clock, keep=settings.gateway.kept_releases).deploy,
+        deploy=Deployments(
+            store,
+            system_clock,
+            keep=settings.gateway.kept_releases,
+            quota_of=QuotaLimits(store, defaults_of(settings.quota)),
+        ).deploy,
         holder=f"{os.uname().nodename}:{data}",
         clock=system_clock,
         offload=platform.offload,

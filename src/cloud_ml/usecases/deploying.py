@@ -6,6 +6,7 @@ from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import exports
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.quotas import QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import MODEL_SERVICE, name_of
@@ -14,6 +15,7 @@ from cloud_ml.domain.services.status import ServiceStatus
 from cloud_ml.errors import AlreadyExists, CloudMlError, InvalidRequest, NotFound, TryAgain
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.state.base import StateStore
+from cloud_ml.usecases import admission, usage
 from cloud_ml.usecases.clock import Clock
 
 DEPLOYED, NOT_DEPLOYED = "Deployed", "NotDeployed"
@@ -48,8 +50,11 @@ def service_of(spec: JobSpec) -> ModelService | None:
 class Deployments:
     """Makes the services of jobs that have succeeded, each once, however often it is asked to."""
 
-    def __init__(self, store: StateStore, clock: Clock, *, keep: int = 5) -> None:
+    def __init__(
+        self, store: StateStore, clock: Clock, *, keep: int = 5, quota_of: QuotaOf = lambda _: QuotaSpec()
+    ) -> None:
         self._store = store
+        self._quota_of = quota_of
         self._keep = keep
         self._clock = clock
 
@@ -75,13 +80,15 @@ class Deployments:
 
     def _create_or_change(self, job: JobRecord, service: ModelService) -> None:
         now, name = self._clock(), name_of(service.model_name, service.model_version)
+        spec = specs.from_wire(service)
+        self._check_quota(job.key.org, name, spec)
         try:
             self._store.create(
                 MODEL_SERVICE,
                 org=job.key.org,
                 name=name,
                 owner=job.owner,
-                spec=specs.from_wire(service),
+                spec=spec,
                 status=ServiceStatus(),
                 now=now,
                 events=[Event(now, Reason.SUBMITTED, f"created by job {job.key.name}, which exported the model")],
@@ -101,3 +108,13 @@ class Deployments:
                 now=now,
                 events=[Event(now, "Updated", f"model_uri changed by job {job.key.name}, which exported the model")],
             )
+
+    def _check_quota(self, org: str, name: str, spec: specs.ServiceSpec) -> None:
+        """Refuse a service that its organisation could not make itself. One that is there already stays.
+
+        Raises:
+            QuotaExceeded: The quota has no room for it.
+        """
+        if self._store.find(MODEL_SERVICE, org, name) is None:
+            replica = specs.replica("replica", "", spec.made_of(spec.template))
+            admission.check_service_quota(replica, self._quota_of(org), len(usage.services(self._store, org)))

@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.quotas import Limits, QuotaSpec
 from cloud_ml.domain.records import EventType
 from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.domain.services.releases import changed
@@ -81,6 +82,23 @@ def test_a_service_is_made_once(served: Served) -> None:
     assert [one.message for one in served.store.events(service.key.uid)] == [
         "created by job train, which exported the model"
     ]
+
+
+def test_a_job_makes_no_service_that_the_quota_has_no_room_for(served: Served) -> None:
+    quota = QuotaSpec(model=Limits(count=1))
+    deployments = Deployments(served.store, served.clock, quota_of=lambda _: quota)
+    first = deployments.deploy(submit(served, "one", **WANTED, model_export_path=URI))
+    assert first is not None
+    assert first.reason == "Deployed"
+    more = WANTED | {"model_version": "v2"}
+    said = deployments.deploy(submit(served, "two", **more, model_export_path=URI))
+    assert said is not None
+    assert (said.reason, said.type) == ("NotDeployed", EventType.WARNING)
+    assert "the quota of model services: 1 of 1 are there" in said.message
+    assert len(services(served)) == 1
+    again = deployments.deploy(submit(served, "three", **WANTED, model_export_path="fds://cloudml/better"))
+    assert again is not None
+    assert again.reason == "Deployed", "what is there already is changed"
 
 
 def test_the_next_job_brings_the_next_model(served: Served) -> None:
