@@ -52,7 +52,9 @@ def split(body: bytes, told: str | None) -> Asked:
 def _without_lists(text: bytes) -> tuple[bytes, list[bytes]]:
     """The document with a number in place of each flat list called data. Nothing is left out where one is not flat.
 
-    Between quotes, a quote has a backslash before it: what looks like the key is the key.
+    Between quotes, a quote has a backslash before it: what looks like the key is the key. A key that is written with
+    an escape for a letter does not look like it, and could have a number that is taken for that of a list. Nothing is
+    left out then.
     """
     parts: list[bytes] = []
     lists: list[bytes] = []
@@ -68,7 +70,8 @@ def _without_lists(text: bytes) -> tuple[bytes, list[bytes]]:
         lists.append(text[start:end])
         at = end
     parts.append(text[at:])
-    return b"".join(parts), lists
+    short = b"".join(parts)
+    return (text, []) if b"\\u00" in short else (short, lists)
 
 
 def tensors(signature: Signature, asked: Asked) -> tuple[tuple[Shape, ...], list[Values]]:
@@ -82,7 +85,7 @@ def tensors(signature: Signature, asked: Asked) -> tuple[tuple[Shape, ...], list
         raise BadRequest(f"'inputs' is no list of objects: {signature}")
     named: dict[str, tuple[Shape, Values]] = {}
     specs = {spec.name: spec for spec in signature.inputs}
-    at = 0
+    at = lists_read = 0
     for each in given:
         name = each.get("name")
         if type(name) is not str or name in named:
@@ -97,12 +100,16 @@ def tensors(signature: Signature, asked: Asked) -> tuple[tuple[Shape, ...], list
             check_parameters(f"input {name!r}", told)
         size = told.get("binary_data_size")
         if size is None:
+            lists_read += 1
             named[name] = shape, _listed(each.get("data"), asked.lists, spec, signature, shape)
             continue
         if type(size) is not int or not 0 <= size <= len(asked.rest) - at or "data" in each:
             raise BadRequest(f"input {name!r} has binary_data_size {size!r}; {len(asked.rest) - at} bytes are left")
         named[name] = shape, raw_tensors.read(asked.rest[at : at + size], spec, shape)
         at += size
+    if lists_read < len(asked.lists):  # the same key twice, or elsewhere: all of the body is JSON
+        for text in asked.lists:
+            _list_of(text)
     if at != len(asked.rest):
         raise BadRequest(f"{len(asked.rest) - at} bytes after the tensors belong to none")
     signature.check_names(named)
@@ -133,7 +140,7 @@ def _listed(data: Any, lists: list[bytes], spec: TensorSpec, signature: Signatur
         if flat is not None:
             _check_count(flat.size, count, shape, spec, signature)
             return flat.reshape(shape)
-        data = json_documents.document(b'{"data":%b}' % lists[data])["data"]
+        data = _list_of(lists[data])
     if type(data) is not list:
         raise BadRequest(f"{where} has no list of data and no binary_data_size: {signature}")
     told, values = json_documents.tensor(data, spec, signature, where)
@@ -145,6 +152,10 @@ def _listed(data: Any, lists: list[bytes], spec: TensorSpec, signature: Signatur
         if len(told) != 1:
             raise BadRequest(f"{where} has data of shape {list(told)}, its shape is {list(shape)}: {signature}")
     return json_documents.shaped(shape, values, spec.dtype)
+
+
+def _list_of(text: bytes) -> Any:
+    return json_documents.document(b'{"data":%b}' % text)["data"]
 
 
 def _check_count(size: int, count: int, shape: Shape, spec: TensorSpec, signature: Signature) -> None:
