@@ -193,14 +193,15 @@ class CloudMlClient(ModelServices):
         """Every change of every job of the organisation as it happens, for as long as one iterates; nothing is polled.
 
         Who is slow is told the newest state of what changed, not each step. Cut connections are made anew, and
-        nothing is lost over them.
+        nothing is lost over them. After the server's database was restored from a backup, every job is told as it
+        stands then; jobs that the backup does not have are not told.
 
         Args:
             after: Begin behind this revision (of a change, or of a list), up to a week ago; otherwise now.
         """
         from cloud_ml.sdk.watching import follow_changes
 
-        return follow_changes(lambda at: self._jobs.watch(after=at), after=after)
+        return follow_changes(lambda at: self._jobs.watch(after=at), after=after, relist=self._jobs.relisted)
 
     def train_job_events(self, name: str, *, after: int = 0) -> list[JobEvent]:
         """What happened to a job, in order; only what came after the event with the id ``after``.

@@ -13,6 +13,7 @@
     │   ├── AlreadyExists           already_exists    the name is taken
     │   ├── Conflict                conflict          not possible in the present state
     │   │   └── PreconditionFailed  precondition_failed  If-Match names another version
+    │   ├── StartAgain              start_again       what was to be gone on with is of a database that was replaced
     │   └── TooLarge                too_large         a body, a file or an archive is over its limit
     ├── TryAgain                    asking again later may succeed
     │   ├── StaleRevision           stale_revision    somebody wrote in between
@@ -141,6 +142,12 @@ class PreconditionFailed(Conflict):
     """The resource has another version than the one that ``If-Match`` names."""
 
     code = "precondition_failed"
+
+
+class StartAgain(RequestError):
+    """What was to be gone on with is of a database that was replaced by a backup: list anew, and go on from there."""
+
+    code = "start_again"
 
 
 class TooLarge(RequestError):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import os
-import shlex
+import queue
 import subprocess
+import threading
+import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -13,8 +16,11 @@ from click.testing import CliRunner, Result
 
 from cloud_ml.cli.main import cli
 from cloud_ml.errors import NotFound
+from cloud_ml.models.job import JobChange
 from cloud_ml.models.train_job import TrainJob
+from cloud_ml.state.epochs import epoch_of
 from cloud_ml.state.sql.migrations import HEAD
+from cloud_ml.state.sql.store import SqlStateStore
 from support.postgres import Postgres, binaries
 from support.server import RealServer, trainer
 
@@ -50,6 +56,42 @@ def test_a_backup_of_a_running_server_brings_back_what_was_there(
     assert client.get_train_job("old").wait(60).phase == "Succeeded"
 
 
+def test_who_watches_while_the_database_is_restored_is_told_everything_anew(
+    serve: Callable[..., RealServer], tmp_path: Path
+) -> None:
+    server, copy = serve(), tmp_path / "monday.db"
+    client, source = server.client(), str(trainer(tmp_path / "source", "print('hello')"))
+    client.submit_train_job(TrainJob("old", "trainer.task", source, save_mode=True))
+    assert maintain(server.data, "backup", str(copy)).exit_code == 0
+    watching, told = threading.Event(), queue.Queue[JobChange]()
+
+    def watch() -> None:
+        with closing(server.client().watch_train_jobs()) as changes:
+            watching.set()
+            for change in changes:
+                told.put(change)
+                if change.name == "newest":
+                    return
+
+    watcher = threading.Thread(target=watch)
+    watcher.start()
+    assert watching.wait(10)
+    while told.empty():  # the stream begins with the first that it tells
+        client.submit_train_job(TrainJob(f"new-{time.monotonic_ns()}", "trainer.task", source, save_mode=True))
+        time.sleep(0.05)
+    server.terminate()
+    assert maintain(server.data, "restore", str(copy)).exit_code == 0
+    server.start()
+    while (change := told.get(timeout=30)).name != "old":
+        assert epoch_of(change.revision) == 0
+    assert epoch_of(change.revision) == 1
+    assert change.job is not None
+    server.client().submit_train_job(TrainJob("newest", "trainer.task", source, save_mode=True))
+    assert told.get(timeout=30).name == "newest"
+    watcher.join(10)
+    assert not watcher.is_alive()
+
+
 @pytest.mark.xdist_group("postgresql")
 def test_postgresql_is_migrated_checked_dumped_and_loaded(postgres: Postgres, tmp_path: Path) -> None:
     dump, first, second = tmp_path / "dump", postgres.make(), postgres.make()
@@ -60,7 +102,7 @@ def test_postgresql_is_migrated_checked_dumped_and_loaded(postgres: Postgres, tm
     def run_what_is_told(url: str, *words: str) -> None:
         command = told(url, *words).partition("Run: ")[2].rpartition(" (code")[0]
         programs = f"{binaries()}{os.pathsep}{os.environ['PATH']}"
-        subprocess.run(shlex.split(command), check=True, env={**os.environ, "PATH": programs})
+        subprocess.run(["sh", "-c", command], check=True, env={**os.environ, "PATH": programs})
 
     assert "none of Cloud ML's tables" in told(first, "check")
     assert f"went from no schema to {HEAD}" in told(first, "migrate")
@@ -68,3 +110,8 @@ def test_postgresql_is_migrated_checked_dumped_and_loaded(postgres: Postgres, tm
     run_what_is_told(second, "restore", str(dump))
     assert f"has the schema {HEAD} already" in told(second, "migrate")
     assert "fsync of its server are off" in told(second, "check"), "these tests do not wait for the disk"
+    epochs = []
+    for url in (first, second):
+        with closing(SqlStateStore.open(url, create=False)) as store:
+            epochs.append(epoch_of(store.revision()))
+    assert epochs == [0, 1], "who has watched the database of before is told to start again"

@@ -6,15 +6,16 @@ import json
 import os
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.transport import AsyncTransport
+from cloud_ml.errors import NotFound
 from cloud_ml.models import codec
-from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, JobTasks
+from cloud_ml.models.job import Job, JobChange, JobEvent, JobEvents, JobPage, JobSummary, JobTasks
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.failures import CarriedOut, GoneByNow
 from cloud_ml.sdk.filters import JobFilters
@@ -116,6 +117,19 @@ class AsyncJobCalls:
         """Changes of one job, or of all, as server-sent events; see ``watching.follow_changes``."""
         path = f"{_PATH}/-/watch" if name is None else f"{_job_path(name)}/watch"
         return await self.transport.send(watching(path, after))
+
+    async def relisted(self) -> AsyncGenerator[JobChange]:
+        """Every job as it stands, for who watches all and has to start again; see ``watching.Relist``."""
+        revision: int | None = None
+        async with aclosing(self.pages()) as pages:
+            async for page in pages:
+                if revision is None:
+                    revision = page.revision
+                    yield JobChange(revision=revision, uid="", name="", org="", job=None)
+                for line in page.items:
+                    with suppress(NotFound):  # gone since the list was made, of which the stream will tell
+                        job = await self.get(line.uid)
+                        yield JobChange(revision=revision, uid=job.uid, name=job.name, org=job.org, job=job)
 
     async def watch_events(self, name: str, *, after: int | None = None) -> AsyncAnswer:
         """What is said about a job, as server-sent events; see ``watching.follow_events``."""

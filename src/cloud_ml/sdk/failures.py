@@ -45,6 +45,7 @@ _BY_CODE: dict[str, type[errors.CloudMlError]] = {
         errors.AlreadyExists,
         errors.Conflict,
         errors.PreconditionFailed,
+        errors.StartAgain,
         errors.TooLarge,
         errors.TryAgain,
         errors.StaleRevision,

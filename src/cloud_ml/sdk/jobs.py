@@ -7,13 +7,14 @@ import json
 import os
 import sys
 from collections.abc import Generator
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from cloud_ml.errors import NotFound
 from cloud_ml.models import codec
-from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, JobTasks
+from cloud_ml.models.job import Job, JobChange, JobEvent, JobEvents, JobPage, JobSummary, JobTasks
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.failures import CarriedOut, GoneByNow
@@ -114,6 +115,19 @@ class JobCalls:
         """Changes of one job, or of all, as server-sent events; see ``watching.follow_changes``."""
         path = f"{_PATH}/-/watch" if name is None else f"{_job_path(name)}/watch"
         return self.transport.send(watching(path, after))
+
+    def relisted(self) -> Generator[JobChange]:
+        """Every job as it stands, for who watches all and has to start again; see ``watching.Relist``."""
+        revision: int | None = None
+        with closing(self.pages()) as pages:
+            for page in pages:
+                if revision is None:
+                    revision = page.revision
+                    yield JobChange(revision=revision, uid="", name="", org="", job=None)
+                for line in page.items:
+                    with suppress(NotFound):  # gone since the list was made, of which the stream will tell
+                        job = self.get(line.uid)
+                        yield JobChange(revision=revision, uid=job.uid, name=job.name, org=job.org, job=job)
 
     def watch_events(self, name: str, *, after: int | None = None) -> Answer:
         """What is said about a job, as server-sent events; see ``watching.follow_events``."""

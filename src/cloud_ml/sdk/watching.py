@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Generator, Iterable
 from contextlib import AbstractContextManager, closing
 from typing import TypeVar
 
-from cloud_ml.errors import TooMany, TransportError, TryAgain
+from cloud_ml.errors import StartAgain, TooMany, TransportError, TryAgain
 from cloud_ml.models.job import JobChange, JobEvent
 from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.patience import PATIENCE
@@ -18,19 +18,44 @@ from cloud_ml.sdk.retries import RetryPolicy
 T = TypeVar("T")
 Open = Callable[[int | None], AbstractContextManager[Iterable[bytes]]]
 """Opens the stream behind an event, or where it begins."""
+Relist = Callable[[], Generator[JobChange]]
+"""Everything as it stands, each at the revision from which to watch on; the first without a ``uid`` says only that."""
 
 
 def follow_changes(
     open_stream: Open,
     *,
     after: int | None = None,
+    relist: Relist | None = None,
     patience: RetryPolicy = PATIENCE,
     sleep: Callable[[float], None] = pause,
 ) -> Generator[JobChange]:
-    """Yield change after change, for as long as the caller wants; ``after`` is a revision. See ``follow_stream``."""
-    stream = follow_stream(open_stream, JobChange, ("job", "gone"), after=after, patience=patience, sleep=sleep)
-    with closing(stream) as changes:
-        yield from changes
+    """Yield change after change, for as long as the caller wants; ``after`` is a revision. See ``follow_stream``.
+
+    When the server's database was replaced by a backup, what was seen is void: then everything is told as it stands
+    now, by ``relist`` or else by the stream itself, and changes from there on.
+    """
+    refusals = 0
+    while True:
+        stream = follow_stream(open_stream, JobChange, ("job", "gone"), after=after, patience=patience, sleep=sleep)
+        try:
+            with closing(stream) as changes:
+                for change in changes:
+                    refusals = 0
+                    yield change
+        except StartAgain:
+            refusals += 1
+            if refusals >= patience.attempts:
+                raise
+        else:
+            return
+        after = None
+        if relist is not None:
+            with closing(relist()) as listed:
+                for change in listed:
+                    after = change.revision
+                    if change.uid:
+                        yield change
 
 
 def follow_events(

@@ -92,7 +92,9 @@ class ChangeHub:
     async def newer(
         self, uid: str, revision: int, read: Callable[[], Record[S, T]], *, timeout_s: float
     ) -> Record[S, T]:
-        """The record once its revision is above ``revision``, or as it stands after ``timeout_s``.
+        """The record once its revision is another one than ``revision``, or as it stands after ``timeout_s``.
+
+        It is a lower one where the database was restored from a backup.
 
         Raises whatever ``read`` does, which looks at one record.
         """
@@ -101,7 +103,7 @@ class ChangeHub:
             while True:
                 record = await self._read(read)
                 left = deadline - asyncio.get_running_loop().time()
-                if record.revision > revision or left <= 0 or self.closed:
+                if record.revision != revision or left <= 0 or self.closed:
                     return record
                 await watch.wait(left)
 

@@ -16,8 +16,9 @@ from dataclasses import dataclass
 from cloud_ml import beats
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.errors import CloudMlError
+from cloud_ml.errors import CloudMlError, StartAgain
 from cloud_ml.state.base import StateStore
+from cloud_ml.state.epochs import epoch_of
 from cloud_ml.usecases.changes import threadsafe
 from cloud_ml.usecases.offload import Offload
 
@@ -40,6 +41,28 @@ class Sighting:
     org: str
     name: str
     job: JobRecord | None
+
+
+def check_epoch(after: int, newest: int, *, known: int | None = None) -> None:
+    """Refuse to go on behind a revision of a database that was replaced by a backup since.
+
+    Args:
+        after: The revision that a watcher has seen.
+        newest: The store's.
+        known: That of the one record that is watched: what is not newer is no news of another history.
+
+    Raises:
+        StartAgain: It is of another epoch, or of the future.
+    """
+    if known is not None and after <= known:
+        return
+    if epoch_of(after) != epoch_of(newest) or after > newest:
+        raise StartAgain(
+            f"the database was restored from a backup since revision {after}",
+            field="after",
+            value=after,
+            hint="List anew, and watch from the revision of the list.",
+        )
 
 
 class JobFeed:

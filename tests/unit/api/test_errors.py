@@ -20,6 +20,7 @@ STATUSES = {
     "already_exists": 409,
     "conflict": 409,
     "precondition_failed": 412,
+    "start_again": 410,
     "too_large": 413,
     "too_many": 429,
     "damaged": 500,

@@ -164,7 +164,7 @@ async def test_a_long_poll_ends_when_the_server_goes_down(served: Served) -> Non
 
 async def test_a_long_poll_ends_when_the_job_is_gone(served: Served) -> None:
     job = await served.submitted(job_name="linear")
-    target = f"/api/v1/jobs/linear?wait=30&revision={job['revision'] + 1}"
+    target = f"/api/v1/jobs/linear?wait=30&revision={job['revision']}"
     waiting = asyncio.ensure_future(served.member.call("GET", target))
     while job["uid"] not in served.platform.hub._watches:
         await asyncio.sleep(0)

@@ -262,3 +262,54 @@ async def test_a_stream_ends_with_the_right_to_it(served: Served, path: str, cha
                 pass
 
         await asyncio.wait_for(end(), 5)
+
+
+EPOCH = 1 << 36
+
+
+def restored(served: Served) -> None:
+    """The database goes on in the next epoch, as after a restore."""
+    served.store._revision += EPOCH
+
+
+@pytest.mark.parametrize("header", [True, False])
+async def test_a_watcher_of_a_replaced_database_is_told_to_start_again(served: Served, header: bool) -> None:
+    job = await served.submitted(job_name="linear")
+    seen = served.store.revision()
+    restored(served)
+    for after in (seen, served.store.revision() + 1, seen + 7 * EPOCH):
+        for path in ("-", "linear"):
+            if path == "linear" and after == job["revision"]:
+                continue
+            target = f"/api/v1/jobs/{path}/watch" + ("" if header else f"?after={after}")
+            headers = {"Last-Event-ID": str(after)} if header else {}
+            answer = await served.member.call("GET", target, headers=headers)
+            told = answer.json()
+            assert (answer.status, told["code"], told["value"]) == (410, "start_again", after), path
+    listed = (await served.member.call("GET", "/api/v1/jobs")).json()["revision"]
+    async with served.member.open(f"/api/v1/jobs/-/watch?after={listed}") as exchange:
+        stream = events(exchange)
+        assert (await following(stream))[:2] == ("ready", listed)
+
+
+async def test_a_job_of_an_earlier_epoch_is_watched_and_gone_on_with(served: Served) -> None:
+    job = await served.submitted(job_name="linear")
+    restored(served)
+    async with served.member.open("/api/v1/jobs/linear/watch") as exchange:
+        kind, number, told = await following(events(exchange))
+    assert (kind, told["job"]["revision"]) == ("job", job["revision"])
+    assert number == served.store.revision(), "the place to go on from is of this epoch"
+    for after in (number, job["revision"]):
+        async with served.member.open(f"/api/v1/jobs/linear/watch?after={after}") as exchange:
+            stream = events(exchange)
+            assert (await following(stream))[0] == "ready"
+            served.move(job["uid"], Phase.STARTING if after == number else Phase.RUNNING)
+            assert (await following(stream))[0] == "job"
+
+
+async def test_a_wait_for_a_revision_that_is_void_ends_at_once(served: Served) -> None:
+    job = await served.submitted(job_name="linear")
+    answer = await asyncio.wait_for(
+        served.member.call("GET", f"/api/v1/jobs/linear?wait=20&revision={job['revision'] + 100}"), 5
+    )
+    assert answer.json()["revision"] == job["revision"]

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cloud_ml.errors import Forbidden, TransportError
+from cloud_ml.errors import Forbidden, StartAgain, TransportError
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobChange, JobEvent
 from cloud_ml.sdk.pieces import EventReader, ServerEvent
@@ -92,3 +92,51 @@ def test_what_is_said_is_told_once_over_cuts_until_the_stream_says_that_it_ends(
     found = list(follow_events(play, after=0, patience=PATIENCE, sleep=lambda _: None))
     assert [event.message for event in found] == ["1", "2", "3"]
     assert play.opened == [0, 2, 2]
+
+
+class Refused(Play):
+    """A play whose server was restored: the first attempts to go on are refused."""
+
+    def __init__(self, streams: list[tuple[bytes, Exception | None]], refusals: int) -> None:
+        super().__init__(streams)
+        self.refusals = refusals
+
+    @contextmanager
+    def __call__(self, after: int | None) -> Iterator[Iterable[bytes]]:
+        if after is not None and after < 100 and self.refusals:
+            self.refusals -= 1
+            self.opened.append(after)
+            raise StartAgain("restored")
+        with super().__call__(after) as chunks:
+            yield chunks
+
+
+def test_after_a_restore_everything_is_told_anew_and_watched_from_there() -> None:
+    cut = TransportError("cut")
+    play = Refused([(message(8), cut), (message(105), None), (b"", Forbidden("enough"))], refusals=1)
+
+    def relist() -> Iterator[JobChange]:
+        yield JobChange(revision=104, uid="", name="", org="")
+        yield JobChange(revision=104, uid="a", name="a", org="o")
+
+    changes = follow_changes(play, relist=relist, patience=PATIENCE, sleep=lambda _: None)  # type: ignore[arg-type]
+    assert [next(changes).revision for _ in range(3)] == [8, 104, 105]
+    assert play.opened == [None, 8, 104]
+
+
+def test_after_a_restore_one_job_is_told_as_it_stands() -> None:
+    play = Refused([(message(8), TransportError("cut")), (message(105), None)], refusals=1)
+    changes = follow_changes(play, patience=PATIENCE, sleep=lambda _: None)
+    assert [next(changes).revision for _ in range(2)] == [8, 105]
+    assert play.opened == [None, 8, None]
+
+
+def test_a_server_that_always_refuses_is_believed() -> None:
+    play = Refused([], refusals=99)
+
+    def relist() -> Iterator[JobChange]:
+        yield JobChange(revision=1, uid="", name="", org="")
+
+    with pytest.raises(StartAgain):
+        next(follow_changes(play, after=1, relist=relist, patience=PATIENCE, sleep=lambda _: None))  # type: ignore[arg-type]
+    assert play.opened == [1, 1, 1]

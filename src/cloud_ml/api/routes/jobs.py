@@ -103,7 +103,7 @@ async def describe(
 ) -> Response:
     """A job by name or uid.
 
-    With ``wait``, the answer comes as soon as the job's revision is above ``revision`` (or above the
+    With ``wait``, the answer comes as soon as the job's revision is another one than ``revision`` (or than the
     present one), at the latest after so many seconds, as the job stands then.
     """
     check_wait(here, wait)

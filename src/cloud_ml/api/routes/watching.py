@@ -16,8 +16,9 @@ from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.sse import After, LastEventId
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.models.job import JobChange
+from cloud_ml.state.epochs import epoch_of
 from cloud_ml.usecases import views
-from cloud_ml.usecases.feed import Sighting
+from cloud_ml.usecases.feed import Sighting, check_epoch
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED)
 
@@ -29,13 +30,16 @@ async def watch_jobs(
     """Changes of all jobs, as server-sent events.
 
     Each event is a ``JobChange`` under the id of its revision. The stream begins behind ``Last-Event-ID``, else
-    behind ``after`` (the ``revision`` of a list), else now. It ends after an hour and when the server stops: ask
+    behind ``after`` (the ``revision`` of a list), else now. After a restore of the database, revisions of before are
+    refused (410): list anew. It ends after an hour and when the server stops: ask
     again from the last id. Who is slow is told the newest state of what changed, not each step.
     """
     scope = await here.offload(here.identities.scope, call.caller, org_id)
     start = sse.place(last_event_id, after)
+    newest = await here.offload(here.store.revision)
     if start is None:
-        start = await here.offload(here.store.revision)
+        start = newest
+    check_epoch(start, newest)
     seen = here.feed.watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
     return streams.events(_messages(seen, start, here.settings.stream_limit_s))
 
@@ -52,16 +56,19 @@ async def watch_job(
 ) -> Response:
     """How a job stands, and then each change of it, as server-sent events; ends when it is gone."""
 
-    def find() -> JobRecord:
-        return here.jobs.find(here.identities.scope(call.caller, org_id), name)
+    def find() -> tuple[int, JobRecord]:
+        newest = here.store.revision()  # before the job: whatever happens to it later is told
+        return newest, here.jobs.find(here.identities.scope(call.caller, org_id), name)
 
-    job = await here.offload(find)
+    newest, job = await here.offload(find)
+    at = job.revision if epoch_of(job.revision) == epoch_of(newest) else newest
     start = sse.place(last_event_id, after)
+    if start is not None:
+        check_epoch(start, max(newest, job.revision), known=job.revision)
     seen = here.feed.watch(
-        job.key.org, uid=job.key.uid, after=job.revision if start is None else start,
-        heartbeat_s=here.settings.heartbeat_s,
-    )  # fmt: skip
-    first = Sighting(job.revision, job.key.uid, job.key.org, job.key.name, job) if start is None else None
+        job.key.org, uid=job.key.uid, after=at if start is None else start, heartbeat_s=here.settings.heartbeat_s
+    )
+    first = Sighting(at, job.key.uid, job.key.org, job.key.name, job) if start is None else None
     messages = _messages(seen, start or 0, here.settings.stream_limit_s, first=first, to_the_end=True)
     return streams.events(messages)
 

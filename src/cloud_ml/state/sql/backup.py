@@ -10,11 +10,13 @@ from collections.abc import Callable
 from contextlib import closing
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import quote
 
 from sqlalchemy import URL
 
 from cloud_ml import failpoints
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound
+from cloud_ml.state import epochs
 from cloud_ml.state.sql import migrations
 from cloud_ml.state.sql.dialects import dialect_of, drafts, sqlite
 
@@ -49,7 +51,7 @@ def restore(source: Path, url: str, *, now: datetime) -> Path | None:
     """Put a copy of the backup ``source`` in the place of the SQLite database at ``url``, which nobody has open.
 
     It is checked before anything is moved. Whoever is interrupted in between finds the database
-    missing, never half of it, and may restore again.
+    missing, never half of it, and may restore again. Its revisions go on in a new epoch.
 
     Returns:
         Where the replaced database was moved, or ``None`` if there was none.
@@ -72,6 +74,7 @@ def restore(source: Path, url: str, *, now: datetime) -> Path | None:
             with sqlite.translated(source):
                 version = sqlite.check(draft, pages=True, name=str(source))
             migrations.check_not_newer(version, name=str(source))
+            _begin_epoch(draft, replaced=target)
             _give(draft, to_owner_of=target.parent)
             sqlite.sync(draft)
             failpoints.here("state.restore.before")
@@ -82,6 +85,27 @@ def restore(source: Path, url: str, *, now: datetime) -> Path | None:
             sqlite.sync(target.parent)
             failpoints.here("state.restore.after")
     return aside
+
+
+def _begin_epoch(draft: Path, *, replaced: Path) -> None:
+    """Have a restored database go on with revisions that the replaced one cannot have given out."""
+    with closing(sqlite3.connect(draft)) as database, database:
+        revision, event = database.execute("SELECT revision, event FROM counters").fetchone()
+        epoch = epochs.next_epoch(revision, event, *_counters_of(replaced))
+        values = (epochs.moved_to(epoch, revision), epochs.moved_to(epoch, event))
+        database.execute("UPDATE counters SET revision = ?, event = ?", values)
+
+
+def _counters_of(path: Path) -> tuple[int, ...]:
+    """The counters of a database that is about to be replaced; nothing where it cannot be read."""
+    if not path.exists():
+        return ()
+    try:
+        with closing(sqlite3.connect(f"file:{quote(str(path))}?mode=ro", uri=True)) as database:
+            found: tuple[int, ...] = database.execute("SELECT revision, event FROM counters").fetchone() or ()
+            return found
+    except sqlite3.Error:
+        return ()
 
 
 def _fetch(source: Path, draft: Path) -> None:
@@ -134,9 +158,11 @@ def _dump_command(url: URL, target: Path) -> str:
 
 
 def _load_command(url: URL, source: Path) -> str:
-    """Into a database without our tables: what is there is not overwritten."""
-    words = ["pg_restore", "--single-transaction", "--no-owner", f"--dbname={_without_password(url)}", str(source)]
-    return shlex.join(words)
+    """Into a database without our tables: what is there is not overwritten. Then its new epoch begins."""
+    database = f"--dbname={_without_password(url)}"
+    load = ["pg_restore", "--single-transaction", "--no-owner", database, str(source)]
+    begin = ["psql", database, f"--command={epochs.NEXT_EPOCH}"]
+    return f"{shlex.join(load)} && {shlex.join(begin)}"
 
 
 def _without_password(url: URL) -> str:

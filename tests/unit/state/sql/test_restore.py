@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.errors import Conflict, Damaged, InvalidRequest, NotFound
+from cloud_ml.state.epochs import NEXT_EPOCH, epoch_of
 from cloud_ml.state.sql.backup import backup, restore
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.testing.state.samples import WISH, make
@@ -125,6 +126,35 @@ def test_for_postgresql_its_own_programs_are_named_without_the_password(given: s
     )
     assert load.value.hint == (
         "Run: pg_restore --single-transaction --no-owner '--dbname=postgresql://ann@db/state?sslmode=require' "
-        "'/backups/a b'"
+        "'/backups/a b' && psql '--dbname=postgresql://ann@db/state?sslmode=require' "
+        f"'--command={NEXT_EPOCH}'"
     )
     assert "hunter2" not in str(dump.value.document()) + str(load.value.document())
+
+
+def revision(url: str) -> int:
+    store = SqlStateStore.open(url, create=False)
+    found = store.revision()
+    make(store, f"after-{found}")
+    assert store.revision() > found
+    store.close()
+    return found
+
+
+@pytest.mark.parametrize("replaced", ["whole", "damaged", "absent"])
+def test_each_restore_begins_an_epoch_of_its_own(copy: Path, url: str, path: Path, replaced: str) -> None:
+    """Also of the same backup: revisions of before are never given out again, and can be told from those of now."""
+    before = revision(url)
+    assert epoch_of(before) == 0
+    if replaced == "damaged":
+        path.write_bytes(b"no database")
+    elif replaced == "absent":
+        path.unlink()
+    restore(copy, url, now=NOW)
+    first = revision(url)
+    assert epoch_of(first) == 1
+    assert first > before
+    restore(copy, url, now=NOW)
+    second = revision(url)
+    assert epoch_of(second) == 2
+    assert revision(url) > second
