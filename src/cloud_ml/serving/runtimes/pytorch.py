@@ -1,11 +1,14 @@
 """PyTorch's exported programs and TorchScript."""
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.independence import torch_graph
+from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.signatures import Signature, TensorSpec
@@ -20,6 +23,7 @@ class TorchModel:
         self._run: Callable[..., Any] | None = run
         self._torch = torch
         self.signatures: Mapping[str, Signature] = signatures
+        self.evidence: Mapping[str, Evidence] = {}
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
         assert self._run is not None
@@ -51,11 +55,14 @@ class ExportedProgramRuntime:
             torch.set_num_threads(1)
             program = torch.export.load(folder / "model.pt2")
             signatures = told.read(folder) or {DEFAULT_SIGNATURE: _described(program)}
-            return TorchModel(program.module(), signatures)
+            model = TorchModel(program.module(), signatures)
         except ModelFailed:
             raise
         except Exception as error:
             raise ModelFailed(f"PyTorch cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+        found = proven("graph", "every operator of the graph keeps rows apart", partial(torch_graph.check, program))
+        model.evidence = dict.fromkeys(signatures, found)
+        return model
 
 
 class TorchScriptRuntime:
