@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from cloud_ml.gateway.answer_body import AnswerBody
+from cloud_ml.serving.budget import COUNTED, Budget
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.frames import ConnectionFault
 from cloud_ml.serving.http2.stream import Received, Stream
@@ -30,20 +31,21 @@ class Caller(Protocol):
     def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
         """The answer is whole: blocks of headers that need no table, and what of the body was not passed on yet."""
 
-    def failed(self, *, refused: bool, too_large: bool = False) -> None:
+    def failed(self, *, refused: bool, too_large: bool = False, no_room: bool = False) -> None:
         """There will be no answer; ``refused``: the replica has surely not begun to work on it."""
 
 
 class ReplicaCall:
     """A call that has its stream."""
 
-    __slots__ = ("asked", "body", "caller", "head", "interim", "silent_s", "stream", "unacknowledged")
+    __slots__ = ("asked", "body", "caller", "head", "held", "interim", "silent_s", "stream", "unacknowledged")
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
         self.stream: Stream[None] = Stream(None)
         self.head: bytes | None = None
         self.body = AnswerBody()
+        self.held = 0  # bytes of it that count in the budget
         self.interim = 0
         self.silent_s = 0
         self.unacknowledged = 0
@@ -51,10 +53,11 @@ class ReplicaCall:
 
 
 class CallTable:
-    """Numbers of streams, and what is known of each."""
+    """Numbers of streams, and what is known of each. ``bodies`` counts the answers until they are passed on."""
 
-    def __init__(self, window: int) -> None:
+    def __init__(self, window: int, bodies: Budget) -> None:
         self._window = window
+        self._bodies = bodies
         self._calls: dict[int, ReplicaCall] = {}
         self._numbers: dict[int, int] = {}
         self._queue: OrderedDict[int, tuple[bytes, Received, Caller]] = OrderedDict()
@@ -87,12 +90,27 @@ class CallTable:
     def end(self, number: int, *, for_both: bool) -> ReplicaCall:
         """The call has ended; unless ``for_both``, the replica may not know it yet and still send something."""
         call = self._calls.pop(number)
+        self._release(call)
         self._numbers.pop(id(call.caller), None)
         if not for_both:
             self._ended[number] = 0
             if len(self._ended) > _REMEMBERED:
                 del self._ended[next(iter(self._ended))]
         return call
+
+    def add_piece(self, call: ReplicaCall, data: bytes) -> bool:
+        """A piece of an answer came; False where all bodies together leave no room for it."""
+        call.body.add(data)
+        if call.body.size < COUNTED:
+            return True
+        self._bodies.add(call.body.size - call.held)
+        call.held = call.body.size
+        return not self._bodies.full
+
+    def _release(self, call: ReplicaCall) -> None:
+        if call.held:
+            self._bodies.add(-call.held)
+            call.held = 0
 
     def check_known(self, number: int) -> None:
         """See that a stream was opened.
@@ -139,4 +157,6 @@ class CallTable:
         """Forget everything; who had a stream, and who waited for one."""
         calls, queue = self._calls, self._queue
         self._calls, self._queue, self._numbers = {}, OrderedDict(), {}
+        for call in calls.values():
+            self._release(call)
         return [call.caller for call in calls.values()], [each[2] for each in queue.values()]

@@ -76,13 +76,18 @@ class Call(abc.ABC):
         """The number of the release that has the call; 0 where it is not known."""
         return self.replica.backend.release if self.replica is not None else 0
 
-    def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False) -> None:
+    def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False, no_room: bool = False) -> None:
         """The replica gave no answer: try another one, where that may be."""
-        self.service.failed(self, refused=refused, final=_final(too_large=too_large, broken=broken))
+        final = _final(too_large=too_large, broken=broken, no_room=no_room)
+        self.service.failed(self, refused=refused, final=final)
 
 
-def _final(*, too_large: bool, broken: bool) -> Refusal | None:
-    return answers.TOO_LARGE if too_large else answers.BROKEN if broken else None
+def _final(*, too_large: bool, broken: bool, no_room: bool) -> Refusal | None:
+    if too_large:
+        return answers.TOO_LARGE
+    if no_room:
+        return answers.NO_ROOM
+    return answers.BROKEN if broken else None
 
 
 class _Http2Call(Call):
@@ -246,8 +251,8 @@ class StreamCall(_Http2Call):
         self.service.done(self)
         self._connection.finish(self._stream, trailers if self._begun else head + grpc_mark(self.release))
 
-    def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False) -> None:
-        super().failed(refused=refused and not self._number, too_large=too_large, broken=broken)
+    def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False, no_room: bool = False) -> None:
+        super().failed(refused=refused and not self._number, too_large=too_large, broken=broken, no_room=no_room)
 
 
 class RestCall(Call):

@@ -137,7 +137,7 @@ class Gateway:
         grpc = GrpcFront(service, self._loop, HttpOverHttp2(rest, limits1, self._clock, self._loop))
         limits2 = Http2Limits(
             config.message_limit_bytes, grpc_too_large(config.message_limit_bytes),
-            budget=budget, no_room=no_room, refused=grpc.refused,
+            budget=budget, no_room=no_room, refused=grpc.refused, unread_budget=budget,
         )  # fmt: skip
         heads = Heads(rest.understand)
         return lambda: Greeting(

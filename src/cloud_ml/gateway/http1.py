@@ -13,6 +13,7 @@ from typing import Protocol, cast
 from cloud_ml.gateway.answer_body import AnswerBody
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.work_share import WorkShare
+from cloud_ml.serving.budget import COUNTED, Budget
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [\x20-\x7e\x80-\xff]*)?")
 _FIELD = re.compile(
@@ -30,7 +31,7 @@ class Caller(Protocol):
     def answered(self, status: int, fields: bytes, body: bytes) -> None:
         """The answer is whole; ``fields`` are lines to pass on."""
 
-    def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False) -> None:
+    def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False, no_room: bool = False) -> None:
         """There will be no answer; ``refused``: the replica has surely not begun to work on it."""
 
 
@@ -43,6 +44,7 @@ class Http1Client(asyncio.Protocol):
         gone: Called once when the connection is lost.
         share: The work for the replica in a turn.
         report: Called with a reason when the connection is closed because the replica broke a rule or a bound.
+        bodies: What bodies may take.
     """
 
     def __init__(
@@ -50,14 +52,18 @@ class Http1Client(asyncio.Protocol):
         limits: ClientLimits,
         free: Callable[[Http1Client], None],
         gone: Callable[[Http1Client], None],
+        *,
         share: WorkShare,
         report: Callable[[str], None],
+        bodies: Budget,
     ) -> None:
         self._limits = limits
         self._free = free
         self._gone: Callable[[Http1Client], None] | None = gone
         self._share = share
         self._report = report
+        self._bodies = bodies
+        self._held = 0  # bytes of the answer that count there
         self._transport: asyncio.Transport | None = None
         self._caller: Caller | None = None
         self._rest = b""  # of a head
@@ -110,7 +116,13 @@ class Http1Client(asyncio.Protocol):
         if self._silent_s > most:
             self._break(f"an answer that paused for {most} s")
 
+    def _hold(self, size: int) -> None:
+        self._bodies.add(size - self._held)
+        self._held = size
+
     def _end(self, tell: Callable[[Caller], None]) -> None:
+        if self._held:
+            self._hold(0)
         caller, self._caller = self._caller, None
         gone, self._gone = self._gone, None
         self.close()
@@ -202,6 +214,11 @@ class Http1Client(asyncio.Protocol):
         extra = len(data) - self._missing
         self._body.add(data[: self._missing] if extra > 0 else data)
         self._missing -= len(data)
+        if self._body.size >= COUNTED:
+            self._hold(self._body.size)
+            if self._bodies.full:
+                self._end(lambda caller: caller.failed(refused=False, no_room=True))
+                return
         if self._missing > 0:
             return
         status, fields, last = self._head
@@ -223,6 +240,8 @@ class Http1Client(asyncio.Protocol):
 
     def _forget_answer(self) -> None:
         self._head, self._body, self._missing = None, AnswerBody(), -1
+        if self._held:
+            self._hold(0)
         self._head_bytes = self._interim = self._silent_s = 0
 
 

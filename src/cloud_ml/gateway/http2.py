@@ -13,6 +13,7 @@ from cloud_ml.gateway.answer_heads import translated
 from cloud_ml.gateway.call_table import Caller, CallTable, ReplicaCall
 from cloud_ml.gateway.client_limits import ClientLimits, ControlFrameBudget
 from cloud_ml.gateway.work_share import WorkShare
+from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.frames import ConnectionFault
 from cloud_ml.serving.http2.headers import Blocks, Split
@@ -43,6 +44,7 @@ class Http2Client(asyncio.Protocol):
         gone: Called once when no further call can be made here.
         share: The work for the replica in a turn.
         report: Called with a reason when the connection is closed because the replica broke a rule or a bound.
+        bodies: What bodies may take.
     """
 
     def __init__(
@@ -50,8 +52,10 @@ class Http2Client(asyncio.Protocol):
         limits: ClientLimits,
         turns: Turns,
         gone: Callable[[Http2Client], None],
+        *,
         share: WorkShare,
         report: Callable[[str], None],
+        bodies: Budget,
     ) -> None:
         self._limits = limits
         self._outgoing = Outgoing(turns)
@@ -60,7 +64,7 @@ class Http2Client(asyncio.Protocol):
         self._report = report
         self._transport: asyncio.Transport | None = None
         self._heads = Blocks(lambda fields: translated(fields, limits.fields), limits.head_bytes)
-        self._calls = CallTable(limits.window)
+        self._calls = CallTable(limits.window, bodies)
         self._control = ControlFrameBudget(limits.control_frames)
         self._most = 100  # until the replica says another number
         self._rest = b""
@@ -434,10 +438,11 @@ class Http2Client(asyncio.Protocol):
             self._share.spend(_PASSED_ON)
             call.caller.piece(payload)
             return
-        call.body.add(payload)
-        if call.body.size > self._limits.body_bytes:
+        room = self._calls.add_piece(call, payload)
+        too_large = call.body.size > self._limits.body_bytes
+        if too_large or not room:
             self._give_up(number)
-            call.caller.failed(refused=False, too_large=True)
+            call.caller.failed(refused=False, too_large=too_large, no_room=not room)
             self._go_on()
 
     def _acknowledge(self, number: int, call: ReplicaCall, size: int) -> None:

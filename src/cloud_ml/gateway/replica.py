@@ -7,7 +7,7 @@ import contextlib
 from collections import deque
 from collections.abc import Callable, Coroutine
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, TypedDict
 
 from cloud_ml.domain.services.routes import Backend
 from cloud_ml.errors import Unavailable
@@ -16,6 +16,7 @@ from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.gateway.work_share import WorkShare
+from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.turns import Turns
 
 _SHUN_S, _SHUN_LONGEST_S = 0.05, 1.0
@@ -33,6 +34,14 @@ class Errand(Protocol):
         """There is no connection."""
 
 
+class _Shared(TypedDict):
+    """What all connections to a replica have in common."""
+
+    share: WorkShare
+    report: Callable[[str], None]
+    bodies: Budget
+
+
 class Replica:
     """Connects when something is to be sent; remembers for a moment that nobody answered, or that rules were broken.
 
@@ -43,6 +52,7 @@ class Replica:
         loop: The loop.
         share: The work for replicas of this service in a turn of the loop.
         report: Called with a reason when a connection is closed because the replica broke a rule or a bound.
+        bodies: What bodies may take.
     """
 
     def __init__(
@@ -54,6 +64,7 @@ class Replica:
         *,
         share: WorkShare,
         report: Callable[[Replica, str], None],
+        bodies: Budget,
     ) -> None:
         self.backend = backend
         self.in_flight = 0
@@ -62,8 +73,8 @@ class Replica:
         self._limits = limits
         self._turns = turns
         self._loop = loop
-        self._share = share
         self._report = report
+        self._shared: _Shared = {"share": share, "report": self._misbehaved, "bodies": bodies}
         self._grpc: Http2Client | None = None
         self._draining: set[Http2Client] = set()
         self._idle: list[Http1Client] = []
@@ -162,7 +173,7 @@ class Replica:
     async def _connect_grpc(self) -> None:
         client: Http2Client | None = None
         try:
-            client = Http2Client(self._limits, self._turns, self._left_grpc, self._share, self._misbehaved)
+            client = Http2Client(self._limits, self._turns, self._left_grpc, **self._shared)
             made = client
             await self._open(lambda: made)
         except (Unavailable, OSError):
@@ -187,7 +198,7 @@ class Replica:
 
     async def _connect_http(self, errand: Errand) -> None:
         try:
-            client = Http1Client(self._limits, self._free, self._lost_http, self._share, self._misbehaved)
+            client = Http1Client(self._limits, self._free, self._lost_http, **self._shared)
             await self._open(lambda: client)
         except (Unavailable, OSError):
             self._shun()

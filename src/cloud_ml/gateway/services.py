@@ -98,7 +98,8 @@ class Service:
             found = self._replicas.get(uid)
             if found is None:
                 self._replicas[uid] = Replica(
-                    backend, self._limits, self._turns, self._loop, share=self._share, report=self._report
+                    backend, self._limits, self._turns, self._loop,
+                    share=self._share, report=self._report, bodies=self.bodies,
                 )  # fmt: skip
             else:
                 found.backend = backend

@@ -15,6 +15,7 @@ from cloud_ml.gateway.fronts import GrpcFront, RestFront
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.gateway.work_share import WorkShare
+from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.http1.connection import Limits
 from cloud_ml.serving.http1.cors import Cors
 from cloud_ml.serving.http1.heads import read_head
@@ -184,7 +185,9 @@ def replica_frames(data: bytes) -> None:
 def _replica_frames(pieces: list[bytes]) -> None:
     ground = cast("Any", _Ground())
     share, reasons = _CountedShare(ground), cast("list[str]", [])
-    client = Http2Client(LIMITS, Turns(ground), lambda _: None, share, reasons.append)
+    client = Http2Client(
+        LIMITS, Turns(ground), lambda _: None, share=share, report=reasons.append, bodies=(bodies := Budget())
+    )
     client.connection_made(ground)
     callers = [_Caller(), _Caller()]
     for caller in callers:
@@ -192,6 +195,7 @@ def _replica_frames(pieces: list[bytes]) -> None:
     fed = _feed(ground, client, pieces)
     client.connection_lost(None)
     assert [len(caller.told) for caller in callers] == [1, 1]
+    assert bodies.held == 0
     _bounded(share, ground, callers, fed)
 
 
@@ -213,12 +217,15 @@ def replica_head(data: bytes) -> None:
 def _replica_head(pieces: list[bytes]) -> Any:
     ground, caller = cast("Any", _Ground()), _Caller()
     share, reasons = _CountedShare(ground), cast("list[str]", [])
-    client = Http1Client(LIMITS, lambda _: None, lambda _: None, share, reasons.append)
+    client = Http1Client(
+        LIMITS, lambda _: None, lambda _: None, share=share, report=reasons.append, bodies=(bodies := Budget())
+    )
     client.connection_made(ground)
     client.call(b"GET / HTTP/1.1\r\n\r\n", b"", cast("Any", caller))
     fed = _feed(ground, client, pieces)
     client.connection_lost(None)
     assert len(caller.told) == 1
+    assert bodies.held == 0
     if isinstance(caller.told[0], tuple):
         assert b"\r\n\r\n" not in caller.told[0][1]
         assert all(b"\r" not in line and b"\n" not in line for line in caller.told[0][1].split(b"\r\n"))

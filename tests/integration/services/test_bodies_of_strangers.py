@@ -195,6 +195,30 @@ def test_a_whole_request_that_waits_counts_as_well(scene: Scene) -> None:
         gateway.tell({}, drop=("waits",))
 
 
+def test_answers_that_callers_do_not_read_count_as_well(scene: Scene) -> None:
+    """A tenant whose callers and replica work together cannot fill memory with answers."""
+    gateway, port = scene
+    gateway.forget_peak()
+    before = gateway.memory()
+    closed = frames.settings({frames.INITIAL_WINDOW_SIZE: 0})
+    head = http2_head(TOKEN).replace(frames.settings({}), closed, 1)
+    body = frames.frame(frames.DATA, 0, 1, bytes(MIB)) * 7 + frames.frame(frames.DATA, 1, 1, bytes(MIB))
+    senders = []
+    try:
+        while not senders or b"grpc-status\x018" not in senders[-1].answer:
+            assert len(senders) < CONNECTIONS
+            senders.append(Sender(port, head, body))
+            send_all(senders[-1:], lambda each: each.over or b"application/grpc" in each.answer)
+        assert len(senders) > 4
+        assert gateway.memory("VmHWM") - before < 2.5 * ORGANISATION_BYTES
+    finally:
+        for each in senders:
+            each.socket.close()
+    deadline = time.monotonic() + 20
+    while call(port, bytes(16 * MIB)) != 200:
+        assert time.monotonic() < deadline
+
+
 def call(port: int, body: bytes = b"{}") -> int:
     """The status of a call with a token."""
     with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:

@@ -18,6 +18,7 @@ import pytest
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.gateway.work_share import WorkShare
+from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.turns import Turns
 
@@ -27,6 +28,11 @@ HEAD = b"".join(
     for name, value in ((":method", "POST"), (":scheme", "http"), (":path", "/a/B"), (":authority", "replica"))
 )
 Answer = Callable[[h2.connection.H2Connection, int, bytes], None]
+
+
+def shared(share: WorkShare, report: Callable[[str], None] = lambda _: None) -> Any:
+    """What a client has in common with the others of its replica."""
+    return {"share": share, "report": report, "bodies": Budget()}
 
 
 class Caller:
@@ -44,7 +50,7 @@ class Caller:
         assert size == sum(map(len, body))
         self.answer.set_result((head, b"".join(body), trailers))
 
-    def failed(self, *, refused: bool, too_large: bool = False) -> None:
+    def failed(self, *, refused: bool, too_large: bool = False, no_room: bool = False) -> None:
         self.answer.set_result({"refused": refused, "too_large": too_large})
 
 
@@ -114,7 +120,7 @@ async def connected(peer: Peer, limits: ClientLimits) -> AsyncIterator[Http2Clie
     """A connection to a peer, which ends with the block."""
     loop = asyncio.get_running_loop()
     async with await asyncio.start_server(peer.serve, "127.0.0.1", 0) as server:
-        client = Http2Client(limits, Turns(loop), lambda _: None, WorkShare(limits.turn_units, loop), lambda _: None)
+        client = Http2Client(limits, Turns(loop), lambda _: None, **shared(WorkShare(limits.turn_units, loop)))
         await loop.create_connection(lambda: client, "127.0.0.1", server.sockets[0].getsockname()[1])
         yield client
         client.leave()
@@ -222,7 +228,7 @@ async def test_a_replica_that_does_not_read_is_not_read_from() -> None:
     peer, ours = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
     limits = ClientLimits(control_frames=10**9, unread_s=3)
-    client = Http2Client(limits, Turns(loop), lambda _: None, WorkShare(10**9, loop), reasons.append)
+    client = Http2Client(limits, Turns(loop), lambda _: None, **shared(WorkShare(10**9, loop), reasons.append))
     transport, _ = await loop.create_connection(lambda: client, sock=ours)
     peer.setblocking(False)
     ping = frames.frame(frames.PING, 0, 0, bytes(8))
@@ -248,7 +254,7 @@ async def test_answers_are_read_while_a_replica_waits_with_reading_until_they_ar
     loop = asyncio.get_running_loop()
     peer, ours = socket.socketpair()
     ours.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
-    client = Http2Client(ClientLimits(), Turns(loop), lambda _: None, WorkShare(10**9, loop), lambda _: None)
+    client = Http2Client(ClientLimits(), Turns(loop), lambda _: None, **shared(WorkShare(10**9, loop)))
     transport, _ = await loop.create_connection(lambda: client, sock=ours)
     peer.setblocking(False)
     await loop.sock_sendall(peer, frames.settings({4: 8 << 20}) + frames.window_update(0, 8 << 20))
@@ -272,7 +278,7 @@ async def test_answers_are_read_while_a_replica_waits_with_reading_until_they_ar
 async def test_many_calls_are_cancelled_in_linear_time() -> None:
     loop = asyncio.get_running_loop()
     limits = ClientLimits()
-    client = Http2Client(limits, Turns(loop), lambda _: None, WorkShare(limits.turn_units, loop), lambda _: None)
+    client = Http2Client(limits, Turns(loop), lambda _: None, **shared(WorkShare(limits.turn_units, loop)))
     client.connection_made(cast("Any", _NoTransport()))
     callers = [Caller() for _ in range(20_000)]
     for caller in callers:

@@ -27,7 +27,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
 
     def __init__(self, service: Service[H], limits: Limits, turns: Turns) -> None:
         self._limits = limits
-        self._outgoing = Outgoing(turns)
+        self._outgoing = Outgoing(turns, limits.unread_budget)
         self._patience = Patience(limits)
         self._requests = Requests(service, limits, self._outgoing, self._patience)
         self._bodies = self._requests.bodies

@@ -4,6 +4,7 @@ import asyncio
 from functools import lru_cache
 from typing import Any
 
+from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.frames import ConnectionFault, StreamFault
 from cloud_ml.serving.http2.stream import Received, Stream
@@ -38,10 +39,14 @@ class _Waiting:
 
 
 class Outgoing:
-    """Collects frames during a turn and writes them at its end. Answers that do not fit wait for their windows."""
+    """Collects frames during a turn and writes them at its end. Answers that do not fit wait for their windows.
 
-    def __init__(self, turns: Turns) -> None:
+    What waits counts in ``budget``, where there is one.
+    """
+
+    def __init__(self, turns: Turns, budget: Budget | None = None) -> None:
         self._turns = turns
+        self._budget = budget
         self._transport: asyncio.Transport | None = None
         self._parts: list[bytes] = []
         self._window = frames.DEFAULT_WINDOW
@@ -69,7 +74,12 @@ class Outgoing:
         self._transport = None
         self._parts.clear()
         self._waiting.clear()
-        self.held = 0
+        self._hold(-self.held)
+
+    def _hold(self, size: int) -> None:
+        self.held += size
+        if self._budget is not None:
+            self._budget.add(size)
 
     def hang_up(self) -> None:
         """Write what was collected, and close."""
@@ -107,7 +117,7 @@ class Outgoing:
             return
         put += (_lead_of(len(head), frames.HEADERS, 0x4), stream_id, head)
         self._waiting[number] = _Waiting(stream, memoryview(b"".join(pieces)), trailers)
-        self.held += size
+        self._hold(size)
         self._try(number)
 
     def message(self, number: int, stream: Stream[Any], head: bytes, body: Received) -> None:
@@ -121,7 +131,7 @@ class Outgoing:
             self.send(frames.frame(frames.DATA, frames.END_STREAM, number, body))
             return
         self._waiting[number] = _Waiting(stream, memoryview(body), b"")
-        self.held += size
+        self._hold(size)
         self._try(number)
 
     def begin(self, number: int, head: bytes) -> None:
@@ -135,7 +145,7 @@ class Outgoing:
             self._waiting[number] = _Waiting(stream, memoryview(data), None)
         else:
             waiting.later += data
-        self.held += len(data)
+        self._hold(len(data))
         self._try(number)
 
     def finish(self, number: int, trailers: bytes) -> None:
@@ -186,7 +196,7 @@ class Outgoing:
         waiting = self._waiting.pop(number, None)
         if waiting is None:
             return False
-        self.held -= waiting.size
+        self._hold(-waiting.size)
         return True
 
     def settings(self, number: int, flags: int, payload: bytes) -> None:
@@ -233,7 +243,7 @@ class Outgoing:
             waiting.advance(size)
             self._window -= size
             waiting.stream.credit -= size
-            self.held -= size
+            self._hold(-size)
             self.moved = True
         if waiting.trailers:
             self.send(frames.frame(frames.HEADERS, 0x5, number, waiting.trailers))

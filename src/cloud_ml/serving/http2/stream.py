@@ -30,7 +30,7 @@ class Limits:
     full (else ``too_large`` does). ``refused`` judges the meaning of a head: the service refuses the request, and it is
     served without its body. ``resets`` bounds frames that are free for the peer: see ``Patience``. ``body_s`` is how
     long a request may take to become whole, ``unread_s`` how long an answer may lie without progress, ``idle_s`` how
-    long a connection may ask nothing.
+    long a connection may ask nothing. ``unread_budget`` counts answers that wait for their peers to read.
     """
 
     body_bytes: int
@@ -47,6 +47,7 @@ class Limits:
     unread_s: int = 60
     idle_s: int = 3_600
     budget: Budget = field(default_factory=Budget)
+    unread_budget: Budget | None = None
     no_room: Callable[[int], tuple[bytes, ...]] | None = None
     refused: Callable[[Any], bool] | None = None
 
