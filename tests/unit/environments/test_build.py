@@ -136,6 +136,22 @@ def test_a_wheel_needs_no_build(bench: Bench) -> None:
     assert "six==1.0" in prepared.lock
 
 
+@pytest.mark.parametrize("content", ["good", "damaged"])
+def test_where_no_process_can_be_confined_a_wheel_is_read_in_the_sandbox(bench: Bench, content: str) -> None:
+    bench.sandbox.forks = False
+    wheel = bench.folder / "trainer-1.0-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        archive.writestr("trainer/__init__.py", "")
+        archive.writestr("trainer/task.py", "print('wheel')")
+        archive.writestr("trainer-1.0.dist-info/METADATA", "Name: trainer\nVersion: 1.0\n")
+    if content == "damaged":
+        wheel.write_bytes(wheel.read_bytes()[:-30])
+        assert bench.fails(wheel).reason == "TrainerInvalid"
+    else:
+        assert bench.output(bench.prepare(wheel, "trainer.task"), "-m", "trainer.task") == "wheel\n"
+    assert len(bench.sandbox.commands) == 1
+
+
 def test_a_wheel_is_compiled_once_for_all_jobs(bench: Bench) -> None:
     wheel = bench.folder / "trainer-1.0-py3-none-any.whl"
     with zipfile.ZipFile(wheel, "w") as archive:
