@@ -108,6 +108,16 @@ def test_where_nobody_enforces_the_limit_passing_it_ends_the_task(tmp_path: Path
     assert verdict.reason is Reason.OUT_OF_MEMORY
 
 
+def test_a_build_that_was_killed_for_its_memory_is_not_the_jobs_end(tmp_path: Path) -> None:
+    killed = replace(CALM, oom_kills=2)
+    config = LocalConfig("1", str(tmp_path), "", "", "", "")
+    plan = ProcessPlan("master", 0, ("x",), memory_bytes=100 * MIB)
+    after_a_build = Limiter(config, plan, 0, Scripted(iter([killed] * 9)), tmp_path, built=True)
+    assert after_a_build.judge(Exit(1), "x").reason is Reason.NON_ZERO_EXIT
+    worse = Limiter(config, plan, 0, Scripted(iter([killed, replace(CALM, oom_kills=3)])), tmp_path, built=True)
+    assert worse.judge(Exit(1), "x").reason is Reason.OUT_OF_MEMORY
+
+
 def test_a_kill_inside_a_task_that_ends_well_is_its_own_business(tmp_path: Path) -> None:
     limits = limiter(Scripted(iter([replace(CALM, oom_kills=1)])), tmp_path)
     assert limits.judge(Exit(0), "master-0").reason is Reason.COMPLETED

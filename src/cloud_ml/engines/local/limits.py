@@ -43,6 +43,7 @@ class Limiter:
         group: The control group, or the tree of processes that is watched where there is none.
         folder: Where usage is noted.
         used: Whether the group has used what is not of this process.
+        built: Whether tools ran in the group before, which may have been killed for their memory.
 
     Raises:
         OSError: The limits cannot be set.
@@ -57,6 +58,7 @@ class Limiter:
         folder: Path,
         *,
         used: bool = False,
+        built: bool = False,
     ) -> None:
         self._asked = plan.memory_bytes or config.default_memory_bytes or None
         self._limit = self._asked + base_memory if self._asked else None
@@ -72,6 +74,8 @@ class Limiter:
         self.next_look = self._last_at + min(self._period_s, _CLOSE_PERIOD_S)
         self._before_s = 0.0
         self._killed_before = 0
+        if built:
+            self._killed_before = group.sample().oom_kills
         if used:
             self._last = group.sample()
             self._before_s, self._killed_before = self._last.cpu_seconds, self._last.oom_kills

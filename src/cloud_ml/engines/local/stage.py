@@ -91,6 +91,7 @@ class Stage:
         self._zygote = ahead.zygote
         self._expect = ahead.expect
         self._leases = Leases()
+        self._tools: ToolSandbox | None = None
         self._own_network = None if ahead.networks is None else (ahead.networks, str(gang.tenant))
         self.attempt_folder = ledger.attempt_folder(gang.key)
         shelves = ledger.venvs / str(gang.tenant)
@@ -129,6 +130,11 @@ class Stage:
         """The interpreter that waits for this process, if it is just what the process needs."""
         return self._zygote if plan is self._gang.processes[0] and staged.order is not None else None
 
+    @property
+    def built(self) -> bool:
+        """Whether tools ran in the first control group before the job."""
+        return self._tools is not None and self._tools.limited
+
     def leave_zygote(self) -> None:
         """Do without the interpreter that waits."""
         if self._zygote is not None:
@@ -151,6 +157,7 @@ class Stage:
             raise EnvironmentFailed(plan.trainer.reason, plan.trainer.problem)
         if plan.trainer is None and plan.framework is None:
             return self._bare()
+        tools = self._tools = self._tool_sandbox()
         prepared = prepare(
             EnvironmentRequest(
                 tenant=str(self._gang.tenant),
@@ -164,15 +171,7 @@ class Stage:
             venv=self._venv,
             uv=Path(self._config.uv),
             catalog=Catalog.load(Path(self._config.runtimes_dir), tuple(self._config.pythons)),
-            sandbox=ToolSandbox(
-                self.fence,
-                self._exposure,
-                self._group,
-                self._etc,
-                self._tools_network,
-                limits=self._tool_limits,
-                watch=self._watch_tool,
-            ),
+            sandbox=tools,
             log=self.log,
             python=Path(self._config.python),
             pythons=self._config.pythons,
@@ -189,6 +188,17 @@ class Stage:
         if self._config.zygotes.most and prepared.preload:
             self._expect(order.hint(self._gang), staged.order)
         return staged
+
+    def _tool_sandbox(self) -> ToolSandbox:
+        return ToolSandbox(
+            self.fence,
+            self._exposure,
+            self._group,
+            self._etc,
+            self._tools_network,
+            limits=self._tool_limits,
+            watch=self._watch_tool,
+        )
 
     def writer(self, name: str) -> LogWriter:
         """The log of a process; opened anew for each of its commands."""

@@ -179,8 +179,9 @@ class Supervisor:
 
     def _limiter(self, stage: Stage, staged: Staged, plan: ProcessPlan, group: Group) -> Limiter:
         folder, used = stage.attempt_folder, stage.zygote(staged, plan) is not None
+        built = stage.built and bool(self._groups) and group is self._groups[0]
         try:
-            return Limiter(self._config, plan, staged.base_memory, group, folder, used=used)
+            return Limiter(self._config, plan, staged.base_memory, group, folder, used=used, built=built)
         except OSError:
             if not used:
                 raise

@@ -45,6 +45,8 @@ class ToolSandbox:
         self._own_network = own_network
         self._limits = limits
         self._watch = watch
+        self.limited = False
+        """Whether a tool ran within the limits of the group."""
 
     @property
     def isolated(self) -> bool:
@@ -122,6 +124,7 @@ class ToolSandbox:
     def _limit_group(self) -> None:
         if self._group is not None and self._limits is not None:
             self._group.limit(self._limits)
+            self.limited = True
 
     def _folder(self, writable: Sequence[Bind]) -> str:
         if not writable:
