@@ -27,6 +27,11 @@ def environment(*packages: str) -> Path:
     return folder / "bin" / "python"
 
 
+def client_environment(*packages: str) -> Path:
+    """The Python of an environment with these packages and nothing of ours, or a skip."""
+    return _made(sys.executable, packages) / "bin" / "python"
+
+
 def older_environment(version: str, *packages: str) -> Path:
     """The Python of an environment of another version, without anything of ours, or a skip."""
     if (interpreter := find_interpreter((version,))) is None:
