@@ -16,7 +16,7 @@ HERE = Path(__file__).parent / "models"
 pytestmark = [pytest.mark.runtimes, pytest.mark.timeout(1500)]
 
 
-@pytest.mark.parametrize("framework", ["pytorch", "sklearn"])
+@pytest.mark.parametrize("framework", ["pytorch", "sklearn", "tensorflow"])
 def test_only_rows_that_are_apart_are_proven(framework: str) -> None:
     script = HERE / f"check_independence_{framework}.py"
     made = subprocess.run(

@@ -1,6 +1,7 @@
 """Keras's own file, by whatever Keras runs on (TensorFlow, JAX or PyTorch)."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +9,8 @@ import numpy as np
 
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.independence import keras_layers
+from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.signatures import Signature, TensorSpec
@@ -21,6 +24,8 @@ class KerasModel:
         self._single = len(model.inputs) == 1
         self._names = [each.name for each in model.inputs]
         self.signatures: Mapping[str, Signature] = signatures
+        found = proven("graph", "every layer keeps rows apart", partial(keras_layers.check, model))
+        self.evidence: Mapping[str, Evidence] = dict.fromkeys(signatures, found)
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
         by_name = dict(zip([spec.inner for spec in signature.inputs], inputs, strict=True))

@@ -1,0 +1,137 @@
+"""Layers of Keras that keep rows apart when they predict, by their exact types. What is not here is not trusted.
+
+Keras's layers never see the first dimension as anything else than the rows, unless they are told so by an axis.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from cloud_ml.serving.independence.facts import Mixes, names
+
+_PLAIN = names(
+    """
+    InputLayer Dense EinsumDense Embedding Conv1D Conv2D Conv3D DepthwiseConv1D DepthwiseConv2D SeparableConv1D
+    SeparableConv2D Conv1DTranspose Conv2DTranspose Conv3DTranspose MaxPooling1D MaxPooling2D MaxPooling3D
+    AveragePooling1D AveragePooling2D AveragePooling3D GlobalMaxPooling1D GlobalMaxPooling2D GlobalMaxPooling3D
+    GlobalAveragePooling1D GlobalAveragePooling2D GlobalAveragePooling3D Flatten Reshape Permute RepeatVector
+    Dropout SpatialDropout1D SpatialDropout2D SpatialDropout3D GaussianNoise GaussianDropout AlphaDropout
+    ActivityRegularization Activation ReLU LeakyReLU PReLU ELU ZeroPadding1D ZeroPadding2D ZeroPadding3D Cropping1D
+    Cropping2D Cropping3D UpSampling1D UpSampling2D UpSampling3D Rescaling LSTM GRU SimpleRNN Identity
+    """
+)
+_WITH_AXIS = names("Softmax BatchNormalization LayerNormalization UnitNormalization Concatenate GroupNormalization")
+_MERGES = names("Add Subtract Multiply Average Maximum Minimum")
+_WRAPPERS = {"Bidirectional": ("forward_layer", "backward_layer"), "TimeDistributed": ("layer",)}
+_ACTIVATIONS = names(
+    """
+    linear relu relu6 leaky_relu elu selu celu gelu sigmoid hard_sigmoid tanh silu hard_silu softplus softsign
+    exponential softmax log_softmax mish hard_tanh tanh_shrink soft_shrink hard_shrink
+    """
+)
+_DEEPEST = 32
+
+
+def check(model: Any) -> None:
+    """Look at every layer of a functional or sequential model.
+
+    Raises:
+        Mixes: with the first layer that is not known to keep rows apart, and why.
+    """
+    _model(model, 0)
+
+
+def _model(model: Any, depth: int) -> None:
+    if depth > _DEEPEST:
+        raise Mixes("models lie deeper in each other than is looked at")
+    if type(model).__name__ not in ("Functional", "Sequential") or not _own(model):
+        raise Mixes(f"model {type(model).__qualname__} has code of its own")
+    parts = model.operations if type(model).__name__ == "Functional" else model.layers
+    for part in parts:
+        _layer(part, depth + 1)
+
+
+def _own(thing: Any) -> bool:
+    """Whether it is of a class of Keras itself."""
+    return type(thing).__module__.partition(".")[0] == "keras"
+
+
+def _layer(layer: Any, depth: int) -> None:
+    kind, told = type(layer).__name__, f"layer {type(layer).__name__} {getattr(layer, 'name', '')!r}"
+    if kind in ("Functional", "Sequential"):
+        _model(layer, depth)
+        return
+    check_layer: Callable[[Any], None] | None = _check_of(kind) if _own(layer) else None
+    if check_layer is None:
+        raise Mixes(f"{told} is not known to keep rows apart")
+    try:
+        check_layer(layer)
+        for name in ("activation", "recurrent_activation"):
+            _activation(getattr(layer, name, None))
+    except Mixes as reason:
+        raise Mixes(f"{told}: {reason}") from None
+    for name in _WRAPPERS.get(kind, ()):
+        _layer(getattr(layer, name), depth + 1)
+
+
+def _check_of(kind: str) -> Callable[[Any], None] | None:
+    if kind in _PLAIN:
+        return _plain
+    if kind in _WITH_AXIS:
+        return _with_axis
+    if kind in _MERGES:
+        return _merge
+    if kind == "MultiHeadAttention":
+        return _attention
+    return _plain if kind in _WRAPPERS else None
+
+
+def _plain(layer: Any) -> None:
+    if getattr(layer, "stateful", False):
+        raise Mixes("it keeps a state from call to call")
+    equation = getattr(layer, "equation", None)
+    if equation is not None and not _keeps_first(str(equation)):
+        raise Mixes(f"its equation is {equation!r}")
+
+
+def _keeps_first(equation: str) -> bool:
+    """Whether the first letter of the input is the first of the output, and stands for nothing else."""
+    sides = equation.replace(" ", "").split("->")
+    given = sides[0].split(",")
+    if len(sides) != 2 or len(given) != 2 or not given[0]:
+        return False
+    letters = given[0].removeprefix("...")[:1] if given[0].startswith("...") else given[0][0]
+    if given[0].startswith("..."):
+        return sides[1].startswith("...")
+    return sides[1][:1] == letters and given[0].count(letters) == 1 and letters not in given[1]
+
+
+def _ranks(layer: Any) -> list[int]:
+    given = layer.input
+    tensors = given if isinstance(given, list | tuple) else [given]
+    return [len(tensor.shape) for tensor in tensors]
+
+
+def _with_axis(layer: Any) -> None:
+    axes = layer.axis if isinstance(layer.axis, list | tuple) else [layer.axis]
+    for rank in _ranks(layer):
+        if any(axis % rank == 0 for axis in axes):
+            raise Mixes("its axis is that of the rows")
+
+
+def _merge(layer: Any) -> None:
+    if len(set(_ranks(layer))) > 1:
+        raise Mixes("tensors of different ranks are aligned by their last dimension")
+
+
+def _attention(layer: Any) -> None:
+    axes = getattr(layer, "_attention_axes", None)
+    if axes is None or 0 in axes or any(axis < 0 for axis in axes):
+        raise Mixes("rows may attend to each other")
+
+
+def _activation(function: Any) -> None:
+    if function is None or (_own(function) and type(function).__name__ in _PLAIN | {"Softmax"}):
+        return
+    module, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")
+    if not module.startswith("keras.src.activations") or name not in _ACTIVATIONS:
+        raise Mixes(f"its activation {name or type(function).__name__!r} is not known to keep rows apart")

@@ -1,0 +1,113 @@
+"""Build small models of Keras, and tell as JSON which of them are proven to keep their rows apart, and why not."""
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+os.environ["TF_CPP_MIN_LOG_LEVEL"] = "3"
+
+import keras
+import tensorflow as tf
+from keras import layers, ops
+
+from cloud_ml.serving.independence import keras_layers, probe, tensorflow_file, tensorflow_graph
+from cloud_ml.serving.independence.facts import Mixes
+from cloud_ml.serving.runtimes.keras import KerasModel, _described
+from cloud_ml.serving.runtimes.tensorflow import described
+
+
+@keras.saving.register_keras_serializable()
+class Centred(layers.Layer):
+    def call(self, x):
+        return x - ops.mean(x, axis=0, keepdims=True)
+
+
+def functional(shape, build, dtype="float32"):
+    given = keras.Input(shape, dtype=dtype)
+    return keras.Model(given, build(given))
+
+
+def transformer(x):
+    x = layers.Embedding(50, 16)(x)
+    x = layers.LayerNormalization()(x + layers.MultiHeadAttention(2, 8)(x, x))
+    x = layers.Dense(32, activation="gelu")(x)
+    return layers.Dense(3)(layers.GlobalAveragePooling1D()(x))
+
+
+def merged(x):
+    x = layers.Embedding(50, 16)(x)
+    x = layers.LayerNormalization()(layers.Add()([x, layers.MultiHeadAttention(2, 8)(x, x)]))
+    return layers.Dense(3, activation="softmax")(layers.GlobalAveragePooling1D()(x))
+
+
+APART = {
+    "network": functional(
+        (4,), lambda x: layers.Dense(2, activation="softmax")(layers.Dropout(0.1)(layers.Dense(8)(x)))
+    ),
+    "convolutions": keras.Sequential(
+        [
+            keras.Input((8, 8, 3)),
+            layers.Conv2D(4, 3),
+            layers.BatchNormalization(),
+            layers.ReLU(),
+            layers.MaxPooling2D(),
+            layers.GlobalAveragePooling2D(),
+            layers.Dense(2),
+        ]
+    ),
+    "transformer": functional((7,), merged, "int32"),
+    "recurrent": keras.Sequential([keras.Input((7, 3)), layers.Bidirectional(layers.LSTM(4)), layers.Dense(2)]),
+    "nested": keras.Sequential(
+        [keras.Input((4,)), keras.Sequential([keras.Input((4,)), layers.Dense(2)]), layers.Dense(2)]
+    ),
+}
+MIXES = {
+    "own layer": functional((4,), Centred()),
+    "own layer in a nested model": keras.Sequential(
+        [keras.Input((4,)), keras.Sequential([keras.Input((4,)), Centred()])]
+    ),
+    "operation": functional((4,), lambda x: x - ops.mean(x, axis=0, keepdims=True)),
+    "softmax": functional((4,), layers.Softmax(axis=0)),
+    "normalisation": functional((4,), layers.UnitNormalization(axis=0)),
+    "lambda": functional((4,), layers.Lambda(lambda x: x - tf.reduce_mean(x, 0))),
+    "activation": functional((4,), layers.Dense(3, activation=lambda x: x - tf.reduce_mean(x, 0))),
+    "state": keras.Sequential([keras.Input((7, 3), batch_size=2), layers.LSTM(4, stateful=True)]),
+}
+
+
+def reason(model):
+    try:
+        keras_layers.check(model)
+    except Mixes as told:
+        return str(told)
+    loaded = KerasModel(model, {"serving_default": _described(model)})
+    return probe.difference(loaded, loaded.signatures["serving_default"])
+
+
+def saved(model, folder):
+    """Why the SavedModel of a model is not proven."""
+    model.export(folder, verbose=False)
+    signature = described.signatures(Path(folder))["serving_default"]
+    try:
+        tensorflow_graph.check(tensorflow_file.read(Path(folder) / "saved_model.pb"), signature)
+    except Mixes as told:
+        return str(told)
+    return ""
+
+
+def main():
+    keras.utils.set_random_seed(0)
+    told = {f"apart: {name}": reason(model) for name, model in APART.items()}
+    told |= {f"mixes: {name}": reason(model) for name, model in MIXES.items()}
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("network", "convolutions", "transformer"):
+            told[f"apart: {name}, saved"] = saved(APART[name], f"{folder}/{name}")
+        told["apart: transformer by operations, saved"] = saved(functional((7,), transformer, "int32"), f"{folder}/t")
+        for name in ("own layer", "operation", "softmax", "lambda", "activation"):
+            told[f"mixes: {name}, saved"] = saved(MIXES[name], f"{folder}/{name.replace(' ', '_')}")
+    print(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
