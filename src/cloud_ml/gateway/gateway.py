@@ -132,7 +132,7 @@ class Gateway:
         budget, rest = service.bodies, RestFront(service, self._loop, self._cors)
         limits1 = Http1Limits(
             body_bytes=config.message_limit_bytes, answer_s=config.timeout_s, half_closed_s=_HALF_CLOSED_S,
-            budget=budget, refused=rest.refused,
+            budget=budget, refused=rest.refused, unread_budget=budget,
         )  # fmt: skip
         grpc = GrpcFront(service, self._loop, HttpOverHttp2(rest, limits1, self._clock, self._loop))
         limits2 = Http2Limits(

@@ -195,20 +195,40 @@ def test_a_whole_request_that_waits_counts_as_well(scene: Scene) -> None:
         gateway.tell({}, drop=("waits",))
 
 
-def test_answers_that_callers_do_not_read_count_as_well(scene: Scene) -> None:
+def unread_http1(port: int) -> Sender:
+    """A caller that asks for 8 MiB and reads little of it."""
+    head = http1_head(TOKEN).replace(b"Content-Length: %d" % MESSAGE_BYTES, b"Content-Length: %d" % (8 * MIB))
+    sender = Sender(port, head, bytes(8 * MIB))
+    send_all([sender], lambda each: each.over or b"\r\n\r\n" in each.answer)
+    return sender
+
+
+def unread_grpc(port: int) -> Sender:
+    """The same, with a window of nothing."""
+    closed = frames.settings({frames.INITIAL_WINDOW_SIZE: 0})
+    body = frames.frame(frames.DATA, 0, 1, bytes(MIB)) * 7 + frames.frame(frames.DATA, 1, 1, bytes(MIB))
+    sender = Sender(port, http2_head(TOKEN).replace(frames.settings({}), closed, 1), body)
+    send_all([sender], lambda each: each.over or b"application/grpc" in each.answer)
+    return sender
+
+
+@pytest.mark.parametrize(
+    ("ask", "refusal"),
+    [(unread_http1, b"HTTP/1.1 503"), (unread_grpc, b"grpc-status\x018")],
+    ids=["http1", "grpc"],
+)
+def test_answers_that_callers_do_not_read_count_as_well(
+    scene: Scene, ask: Callable[[int], Sender], refusal: bytes
+) -> None:
     """A tenant whose callers and replica work together cannot fill memory with answers."""
     gateway, port = scene
     gateway.forget_peak()
     before = gateway.memory()
-    closed = frames.settings({frames.INITIAL_WINDOW_SIZE: 0})
-    head = http2_head(TOKEN).replace(frames.settings({}), closed, 1)
-    body = frames.frame(frames.DATA, 0, 1, bytes(MIB)) * 7 + frames.frame(frames.DATA, 1, 1, bytes(MIB))
-    senders = []
+    senders: list[Sender] = []
     try:
-        while not senders or b"grpc-status\x018" not in senders[-1].answer:
+        while not senders or refusal not in senders[-1].answer:
             assert len(senders) < CONNECTIONS
-            senders.append(Sender(port, head, body))
-            send_all(senders[-1:], lambda each: each.over or b"application/grpc" in each.answer)
+            senders.append(ask(port))
         assert len(senders) > 4
         assert gateway.memory("VmHWM") - before < 2.5 * ORGANISATION_BYTES
     finally:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import orjson
 
+from cloud_ml.serving.budget import COUNTED
 from cloud_ml.serving.errors import ServingError
 
 if TYPE_CHECKING:
@@ -76,6 +77,8 @@ class HttpCall:
             body = b""
         self.answer = b"".join((_LINES[status], connection.date, fields, length, body))
         self.done = True
+        if connection.limits.unread_budget is not None and size >= COUNTED:
+            connection.count_unread(size)
         connection.answered()
 
     def fail(self, error: ServingError) -> None:

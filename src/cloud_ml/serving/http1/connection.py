@@ -48,6 +48,7 @@ class Limits:
     side of the connection is answered for ``half_closed_s``: most such peers have left. All bodies that are not
     answered share ``budget``. ``refused`` judges what a head means: the service refuses the request, so that
     it is served without its body, and the connection ends.
+    ``unread_budget`` counts answers that wait for their peers to read.
     """
 
     body_bytes: int = 64 << 20
@@ -62,6 +63,7 @@ class Limits:
     linger_s: float = 2.0
     half_closed_s: float = 60.0
     budget: Budget = field(default_factory=Budget)
+    unread_budget: Budget | None = None
     refused: Callable[[Any], bool] | None = None
 
 
@@ -82,6 +84,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._parts: list[bytes] = []
         self._came = 0  # bytes of that body
         self._counted = 0  # in the budget
+        self._unread = 0  # bytes of answers that the peer has not read, in theirs
         self._missing = 0
         self._weight = 0  # bytes of the bodies that are not answered
         self._chunks: Chunks | None = None
@@ -104,6 +107,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self.open = False
         self._count(-self._counted)
         self._came = 0
+        self.count_unread(-self._unread)
         self._calls.clear()
         self._parts.clear()
         self._rest = b""
@@ -123,6 +127,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     def resume_writing(self) -> None:
         self._full = False
+        self._recount_unread()
         self._go_on()
 
     @property
@@ -138,6 +143,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     def tick(self, now: float) -> None:
         """Cut who is too slow: called every second."""
+        self._recount_unread()
         limits, quiet = self.limits, now - self._since
         if self._ended and not self._calls:
             late = quiet > limits.linger_s
@@ -320,6 +326,19 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         if self.limits.budget.full:
             raise HeadFault(503, NO_ROOM)
 
+    def count_unread(self, size: int) -> None:
+        """So many bytes of answers wait for the peer, or, below zero, do so no more."""
+        self._unread += size
+        if self.limits.unread_budget is not None:
+            self.limits.unread_budget.add(size)
+
+    def _recount_unread(self) -> None:
+        """Count what still waits: answers behind others, and what the transport has."""
+        if not self._unread or self._armed or self._transport is None:
+            return
+        behind = sum(len(call.answer) for call in self._calls if call.done)
+        self.count_unread(behind + self._transport.get_write_buffer_size() - self._unread)
+
     def _drop_body(self) -> None:
         """Nothing is read of a body any more."""
         self._count(-self._came)
@@ -415,6 +434,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         if parts:
             self._since = self._clock.now
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+            if self._unread:
+                self._recount_unread()
         if close or (self.leaving and not self._rest):
             self._finish()
         elif self._held:
