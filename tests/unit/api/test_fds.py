@@ -226,3 +226,16 @@ async def test_a_fault_of_ours_is_answered_like_everywhere(served: Served, monke
 
 async def test_other_methods_are_refused(served: Served) -> None:
     assert (await send(served.member, "PATCH", "/cloudml")).status == 405
+
+
+async def test_a_range_is_of_the_version_that_if_range_names(served: Served) -> None:
+    await put(served)
+    etag = (await send(served.member, "HEAD", OBJECT)).headers["etag"]
+    for named, status, body in ((etag, 206, b"789"), (f"W/{etag}", 200, b"0123456789"), ('"x"', 200, b"0123456789")):
+        answer = await send(served.member, "GET", OBJECT, headers={"Range": "bytes=7-", "If-Range": named})
+        assert (answer.status, answer.body) == (status, body), named
+    await put(served, body=b"another version")
+    answer = await send(served.member, "GET", OBJECT, headers={"Range": "bytes=7-", "If-Range": etag})
+    assert (answer.status, answer.body) == (200, b"another version")
+    answer = await send(served.member, "GET", OBJECT, headers={"If-Match": etag})
+    assert answer.status == 412
