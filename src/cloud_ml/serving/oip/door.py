@@ -14,6 +14,7 @@ from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.oip import model_documents, statistics
 from cloud_ml.serving.oip.infer import Infer
 from cloud_ml.serving.oip.model_documents import Document
+from cloud_ml.serving.oip.templates import Templates
 from cloud_ml.serving.rest.service import Answer, decoded
 from cloud_ml.serving.table import Choice, ModelTable
 from cloud_ml.serving.versions.keeper import Done, Keeper
@@ -30,6 +31,7 @@ class OpenInferenceDoor:
         self._table = table
         self._keeper = keeper
         self._control = control
+        self._templates = Templates()
         self._plain: dict[tuple[str, str], Answer] = {
             ("GET", "/v2"): self._server,
             ("GET", "/v2/health/live"): self._live,
@@ -58,7 +60,7 @@ class OpenInferenceDoor:
         choice = Choice(decoded(name), int(number) if number else None)
         if verb == "infer":
             length = head.fields.get("inference-header-content-length")
-            return Infer(self._table, choice, length) if method == "POST" else None
+            return Infer(self._table, choice, length, self._templates) if method == "POST" else None
         if method != "GET":
             return None
         if verb == "ready":

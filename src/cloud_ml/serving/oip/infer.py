@@ -1,70 +1,112 @@
 """``/v2/models/{m}/infer``."""
 
-from typing import Any
-
 import orjson
 
+from cloud_ml.serving import dtypes
 from cloud_ml.serving.batching import Outcome, Request
 from cloud_ml.serving.codecs import json_answers, raw_tensors
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.http1.calls import JSON, HttpCall
 from cloud_ml.serving.loaded import LoadedVersion
-from cloud_ml.serving.oip import requests
+from cloud_ml.serving.oip import requests, templates
 from cloud_ml.serving.oip.requests import Wanted
+from cloud_ml.serving.oip.templates import Plan, Templates
 from cloud_ml.serving.runtimes.base import Array
-from cloud_ml.serving.signatures import Signature, TensorSpec
+from cloud_ml.serving.signatures import Shape, Signature, TensorSpec
 from cloud_ml.serving.table import Choice, ModelTable
+
+MAX_SHAPES = 64
+"""Shapes of outputs whose description is kept."""
 
 
 class InferAnswer:
-    """How one request is answered."""
+    """How requests that want the same outputs are answered."""
 
-    __slots__ = ("_id", "_signature", "_version", "_wanted")
+    __slots__ = ("_described", "_lead", "_signature", "_wanted")
 
-    def __init__(self, version: LoadedVersion, signature: Signature, wanted: list[Wanted], asked_id: str) -> None:
-        self._version = version
+    def __init__(self, version: LoadedVersion, signature: Signature, wanted: list[Wanted]) -> None:
+        lead = {"model_name": version.name, "model_version": str(version.number)}
+        self._lead = orjson.dumps(lead)[:-1]
         self._signature = signature
         self._wanted = wanted
-        self._id = asked_id
+        self._described: dict[tuple[int, Shape], bytes] = {}
 
     def send(self, call: HttpCall, outcome: Outcome, first: int, rows: int) -> None:
-        """See ``batching.Form``."""
+        """See ``batching.Form``: for a request without an id."""
+        self.write(call, outcome, first, rows, b"")
+
+    def write(self, call: HttpCall, outcome: Outcome, first: int, rows: int, told_id: bytes) -> None:
+        """The same; ``told_id`` is the member of the document that repeats the id."""
         told, raw = [], []
         for place, binary in self._wanted:
             array, spec = outcome.arrays[place], self._signature.outputs[place]
-            if self._signature.batched:
-                array = array[first : first + rows]
+            shape = (rows, *array.shape[1:]) if self._signature.batched else array.shape
             if binary:
-                raw.append(raw_tensors.write(array, spec))
-                told.append(_described(spec, array, b'"parameters":{"binary_data_size":%d}' % len(raw[-1])))
+                raw.append(raw_tensors.write(self._rows(array, first, rows), spec))
+                values = b'"parameters":{"binary_data_size":%d}' % len(raw[-1])
+            elif self._signature.batched and spec.dtype is not dtypes.STRING:
+                values = b'"data":[%b]' % _flat(outcome, place, spec, first, rows)
             else:
-                told.append(_described(spec, array, b'"data":' + json_answers.text(array.reshape(-1), spec)))
-        lead: dict[str, Any] = {"model_name": self._version.name, "model_version": str(self._version.number)}
-        if self._id:
-            lead["id"] = self._id
-        text = b'%b,"outputs":[%b]}' % (orjson.dumps(lead)[:-1], b",".join(told))
+                values = b'"data":' + json_answers.text(self._rows(array, first, rows).reshape(-1), spec)
+            told.append((self._described.get((place, shape)) or self._describe(place, shape)) + values)
+        text = b'%b%b,"outputs":[%b}]}' % (self._lead, told_id, b"},".join(told))
         if raw:
             fields = b"Content-Type: application/octet-stream\r\nInference-Header-Content-Length: %d\r\n" % len(text)
             call.reply(200, fields, b"".join((text, *raw)))
         else:
             call.reply(200, JSON, text)
 
+    def _rows(self, array: Array, first: int, rows: int) -> Array:
+        return array[first : first + rows] if self._signature.batched else array
 
-def _described(spec: TensorSpec, array: Array, values: bytes) -> bytes:
-    lead = {"name": spec.name, "datatype": spec.dtype.oip, "shape": array.shape}
-    return orjson.dumps(lead)[:-1] + b"," + values + b"}"
+    def _describe(self, place: int, shape: Shape) -> bytes:
+        """All of an output that comes before its values."""
+        spec = self._signature.outputs[place]
+        if len(self._described) >= MAX_SHAPES:
+            self._described.clear()
+        lead = {"name": spec.name, "datatype": spec.dtype.oip, "shape": shape}
+        made = self._described[place, shape] = orjson.dumps(lead)[:-1] + b","
+        return made
+
+
+class _Named:
+    """The same for a request that has an id, which its answer repeats."""
+
+    __slots__ = ("_answer", "_id")
+
+    def __init__(self, answer: InferAnswer, asked_id: str) -> None:
+        self._answer = answer
+        self._id = b',"id":' + orjson.dumps(asked_id)
+
+    def send(self, call: HttpCall, outcome: Outcome, first: int, rows: int) -> None:
+        self._answer.write(call, outcome, first, rows, self._id)
+
+
+def _flat(outcome: Outcome, place: int, spec: TensorSpec, first: int, rows: int) -> bytes:
+    """The numbers of some rows, one after the other: those of a batch are written when the first of them is wanted."""
+    texts = outcome.texts.get(place)
+    if texts is None:
+        texts = outcome.texts[place] = json_answers.rows(outcome.arrays[place], spec)
+    text = texts[first] if rows == 1 else b",".join(texts[first : first + rows])
+    return text.translate(None, b"[]") if text[:1] == b"[" else text
 
 
 class Infer:
     """Answers requests to one model or version."""
 
-    def __init__(self, table: ModelTable, choice: Choice, length: str | None) -> None:
+    def __init__(self, table: ModelTable, choice: Choice, length: str | None, known: Templates) -> None:
         self._table = table
+        self._templates = known
         self._choice = choice
         self._length = length
 
     def __call__(self, call: HttpCall, body: bytes) -> None:
         """See ``rest.service.Answer``."""
+        known = templates.cut(body) if self._length is None and len(body) < templates.LARGEST else None
+        if known is not None:
+            template = self._templates.find(self._table.generation, self._choice, known.around)
+            if template is not None and template.run(call, known):
+                return
         version = self._table.find(*self._choice)
         asked = requests.split(body, self._length)
         asked_id, told = asked.document.get("id", ""), requests.parameters_of(asked.document)
@@ -76,8 +118,16 @@ class Infer:
         signature, wanted = requests.outputs(signature, asked)
         shapes, tensors = requests.tensors(signature, asked)
         signature, rows, tails = version.arrange(signature, shapes)
-        patience = told.get("timeout")
-        if type(patience) is int and patience > 0:
-            call.within(patience / 1e6)
-        answer = InferAnswer(version, signature, wanted, asked_id)
-        version.submit(signature, Request(call, answer, tensors, rows, call.deadline), tails)
+        timeout = told.get("timeout")
+        call_s = timeout / 1e6 if type(timeout) is int and timeout > 0 else 0.0
+        if call_s:
+            call.within(call_s)
+        answer = InferAnswer(version, signature, wanted)
+
+        def named(given: str) -> InferAnswer | _Named:
+            return _Named(answer, given) if given else answer
+
+        plan = Plan(version.batcher(signature).submit, named, rows, tails, call_s)
+        if known is not None:
+            self._templates.learn(self._choice, known, signature, shapes, plan)
+        plan.submit(Request(call, named(asked_id), tensors, rows, call.deadline), tails)
