@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.errors import Conflict, NotFound, OutOfSpace
+from cloud_ml.errors import Conflict, NotFound, OutOfSpace, PreconditionFailed
 from cloud_ml.objects.local import LocalObjectStore
 
 BUCKET = "data"
@@ -233,3 +233,29 @@ def test_a_copy_of_holes_takes_no_room(store: LocalObjectStore) -> None:
     assert status.st_size == 8 + (1 << 24) + (1 << 20)
     assert status.st_blocks * 512 < 1 << 20
     assert store.get(BUCKET, "a") == b"begin" + bytes(1 << 24) + b"end" + bytes(1 << 20)
+
+
+@pytest.mark.parametrize("writes", [1, 2])
+def test_a_deletion_of_one_version_never_takes_a_newer_one(
+    store: LocalObjectStore, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, writes: int
+) -> None:
+    """A writer replaces the object between the look at it and its removal, and maybe again before it is put back."""
+    old, rename, link = store.put(BUCKET, "a", b"old").etag, os.rename, os.link
+
+    def late_rename(*paths: Any, **folders: Any) -> None:
+        monkeypatch.setattr(os, "rename", rename)
+        store.put(BUCKET, "a", b"new")
+        rename(*paths, **folders)
+
+    def late_link(*paths: Any, **folders: Any) -> None:
+        monkeypatch.setattr(os, "link", link)
+        if writes == 2:
+            store.put(BUCKET, "a", b"newest")
+        link(*paths, **folders)
+
+    monkeypatch.setattr(os, "rename", late_rename)
+    monkeypatch.setattr(os, "link", late_link)
+    with pytest.raises(PreconditionFailed):
+        store.delete(BUCKET, "a", etag=old)
+    assert store.get(BUCKET, "a") == (b"new" if writes == 1 else b"newest")
+    assert uploads(tmp_path) == []
