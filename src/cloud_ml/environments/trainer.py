@@ -174,7 +174,10 @@ class Workshop:
 
 def _ending(code: int) -> str:
     if code == -signal.SIGKILL:
-        return "was killed: it needs more memory or time than it may take (engine.tool_memory, engine.tool_timeout_s)"
+        return (
+            "was killed: it took more memory, disk or time than it may (engine.tool_memory, engine.tool_disk, "
+            "engine.tool_timeout_s)"
+        )
     return f"ended with exit code {code}"
 
 
