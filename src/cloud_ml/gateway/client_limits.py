@@ -37,7 +37,7 @@ class ClientLimits:
     """How long a replica may take to send its first SETTINGS."""
     head_s: int = 30
     """How long a head or a frame that has begun may take to become whole."""
-    stalled_s: int = 60
+    stalled_s: float = 60
     """How long an answer that has begun may pause. Streams of messages may pause for ever."""
     unread_s: int = 60
     """How long a replica may leave requests unread."""

@@ -32,6 +32,10 @@ class GatewayConfig:
     message_limit_bytes: int = 64 << 20
     bodies_bytes: int = 1 << 30
     organisation_bodies_bytes: int = 256 << 20
+    answer_head_bytes: int = 16_384
+    interim_answers: int = 16
+    control_frames: int = 1_000
+    answer_pause_s: float = 60.0
     timeout_s: float = 300.0
     waiting: int = 1000
     waiting_s: float = 10.0

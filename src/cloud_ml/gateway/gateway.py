@@ -51,7 +51,10 @@ class Gateway:
             config.waiting, config.waiting_s, config.in_flight, config.attempts, config.timeout_s,
             config.message_limit_bytes, config.open_health,
         )  # fmt: skip
-        self._limits = ClientLimits(body_bytes=config.message_limit_bytes)
+        self._limits = ClientLimits(
+            body_bytes=config.message_limit_bytes, head_bytes=config.answer_head_bytes,
+            interim=config.interim_answers, control_frames=config.control_frames, stalled_s=config.answer_pause_s,
+        )  # fmt: skip
         self._tls = tls
         self._bodies = Budget(config.bodies_bytes)
         self._bodies_of: dict[str, Budget] = {}

@@ -114,7 +114,7 @@ class Http1Client(asyncio.Protocol):
         self._silent_s += 1
         most = self._limits.stalled_s if self._head is not None else self._limits.head_s
         if self._silent_s > most:
-            self._break(f"an answer that paused for {most} s")
+            self._break(f"an answer that paused for {most:g} s")
 
     def _hold(self, size: int) -> None:
         self._bodies.add(size - self._held)

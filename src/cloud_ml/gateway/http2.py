@@ -157,7 +157,7 @@ class Http2Client(asyncio.Protocol):
                 continue
             call.silent_s += 1
             if call.silent_s > self._limits.stalled_s:
-                self._report(f"an answer that paused for {self._limits.stalled_s} s")
+                self._report(f"an answer that paused for {self._limits.stalled_s:g} s")
                 self._give_up(number)
                 call.caller.failed(refused=False)
 

@@ -332,6 +332,16 @@ class GatewaySettings:
     ``RESOURCE_EXHAUSTED`` over gRPC."""
     organisation_bodies_bytes: int = 256 * MIB
     """The share of it that the services of one organisation may have."""
+    answer_head_bytes: int = 16_384
+    """Largest head of a replica's answer; over HTTP/1.1 together with interim answers. A replica that sends more is
+    hung up on, as for the next three, and gets no call for a moment."""
+    interim_answers: int = 16
+    """Most interim answers (1xx) before an answer of a replica."""
+    control_frames: int = 1_000
+    """Most frames without an answer (PING, SETTINGS, WINDOW_UPDATE, empty DATA) from a replica over HTTP/2. Half are
+    forgiven each second, and calls allow more."""
+    answer_pause_s: float = 60.0
+    """How long a replica's answer that has begun may pause. Streams may pause for ever."""
     timeout_s: float = 300.0
     """How long a call may take that brings no deadline."""
     waiting: int = 1000

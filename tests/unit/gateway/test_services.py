@@ -122,6 +122,6 @@ async def test_an_answer_that_begins_and_pauses(tmp_path: Path) -> None:
                 await asyncio.sleep(0.001)
             await asyncio.sleep(0.01)  # the beginning of the answer arrives
             limits = here.limits
-            for second in range(limits.stalled_s + limits.head_s):
+            for second in range(int(limits.stalled_s) + limits.head_s):
                 here.service.tick(float(second - 1_000))
             assert await call.found == 502
