@@ -66,7 +66,7 @@ class HttpOverHttp2(Generic[M]):
         try:
             head.fields.update(_joined(fields))
             negotiate(head)
-            request.length = int(head.fields.get("content-length", "0"))
+            request.length = _length(head)
         except HeadFault as fault:
             request.refusal = fault
             return request
@@ -89,6 +89,18 @@ class HttpOverHttp2(Generic[M]):
                 call.fail(error)
                 return
         self._service.serve(call, request.meaning, content)
+
+
+def _length(head: Head) -> int:
+    """Bytes of the body as the head tells them; 0 where it does not.
+
+    Raises:
+        HeadFault: it tells no number.
+    """
+    text = head.fields.get("content-length", "0")
+    if not (text.isascii() and text.isdigit() and len(text) <= 18):
+        raise HeadFault(400, "content-length is no number")
+    return int(text)
 
 
 def _joined(fields: Fields) -> dict[str, str]:
