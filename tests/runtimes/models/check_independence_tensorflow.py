@@ -15,6 +15,7 @@ from cloud_ml.serving.independence import keras_layers, probe, tensorflow_file, 
 from cloud_ml.serving.independence.facts import Mixes
 from cloud_ml.serving.runtimes.keras import KerasModel, _described
 from cloud_ml.serving.runtimes.tensorflow import described
+from cloud_ml.serving.runtimes.tflite import TfliteModel
 
 
 @keras.saving.register_keras_serializable()
@@ -96,6 +97,15 @@ def saved(model, folder):
     return ""
 
 
+def lite(model, folder):
+    """Why the model of TensorFlow Lite is not proven, or how its rows differ."""
+    file = Path(folder) / "model.tflite"
+    file.write_bytes(tf.lite.TFLiteConverter.from_keras_model(model).convert())
+    loaded = TfliteModel(tf.lite.Interpreter(model_path=str(file), num_threads=1))
+    found = loaded.evidence["serving_default"]
+    return probe.difference(loaded, loaded.signatures["serving_default"]) if found.independent else found.reason
+
+
 def main():
     keras.utils.set_random_seed(0)
     told = {f"apart: {name}": reason(model) for name, model in APART.items()}
@@ -106,6 +116,10 @@ def main():
         told["apart: transformer by operations, saved"] = saved(functional((7,), transformer, "int32"), f"{folder}/t")
         for name in ("own layer", "operation", "softmax", "lambda", "activation"):
             told[f"mixes: {name}, saved"] = saved(MIXES[name], f"{folder}/{name.replace(' ', '_')}")
+        for name in ("network", "convolutions"):
+            told[f"apart: {name}, lite"] = lite(APART[name], folder)
+        for name in ("own layer", "operation", "softmax"):
+            told[f"mixes: {name}, lite"] = lite(MIXES[name], folder)
     print(json.dumps(told))
 
 

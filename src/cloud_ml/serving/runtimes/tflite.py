@@ -8,6 +8,8 @@ import numpy as np
 
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.independence import tflite_graph
+from cloud_ml.serving.independence.evidence import proven
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
@@ -23,6 +25,11 @@ class TfliteModel:
         sides = [tuple(_spec(each) for each in side) for side in (self._given, self._made)]
         signature = Signature(DEFAULT_SIGNATURE, sides[0], sides[1])
         self.signatures: Mapping[str, Signature] = {DEFAULT_SIGNATURE: signature}
+        self.evidence = {DEFAULT_SIGNATURE: proven("graph", "every operator keeps rows apart", self._check)}
+
+    def _check(self) -> None:
+        self._interpreter.allocate_tensors()
+        tflite_graph.check(self._interpreter)
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
         shapes = [each.shape for each in inputs]
