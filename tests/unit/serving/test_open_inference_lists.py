@@ -32,6 +32,13 @@ def test_a_number_is_not_taken_for_a_list_of_another_input(number: str) -> None:
         requests.tensors(SIGNATURE, requests.split(body(f'"d\\u0061ta":{number}'), None))
 
 
+def test_a_digit_behind_a_list_is_no_json() -> None:
+    ones = ",".join(["1"] * COUNT)
+    for behind in ("0", "7", ".5", "e1"):
+        with pytest.raises(BadRequest, match="no JSON"):
+            requests.split(body(f'"data":[{ones}]{behind}'), None)
+
+
 def test_what_nobody_reads_is_json_as_well() -> None:
     ones = ",".join(["1"] * COUNT)
     shapes, _ = requests.tensors(SIGNATURE, requests.split(body(f'"data":[2,3],"data":[{ones}]'), None))

@@ -66,7 +66,7 @@ def _without_lists(text: bytes) -> tuple[bytes, list[bytes]]:
             return text, []
         if text.find(b"[", start + 1, end) >= 0 or text.find(b'"', start, end) >= 0:
             return text, []
-        parts += (text[at:start], str(len(lists)).encode())
+        parts += (text[at:start], b"%d " % len(lists))  # with a space: a digit behind the list belongs to no number
         lists.append(text[start:end])
         at = end
     parts.append(text[at:])
