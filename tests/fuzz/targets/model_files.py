@@ -7,6 +7,7 @@ import json
 from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.signatures import Signature
+from cloud_ml.serving.versions.batching_parameters import parse_batching_parameters
 from cloud_ml.serving.versions.folders import Interest, look
 from cloud_ml.serving.versions.wanted import Every, parse_config
 from cloud_ml.serving.versions.warmup import DOCUMENTS, RECORDS, warm_up
@@ -90,3 +91,21 @@ def model_config_text(data: bytes) -> None:
     except ServingError:
         return
     assert all(name == each.name and each.base.is_absolute() for name, each in found.items())
+
+
+@target(
+    "serving.versions.batching_parameters",
+    seeds=["max_batch_size { value: 8 } allowed_batch_sizes: 4 allowed_batch_sizes: 8", "num_batch_threads { value: -1 }", "\ufeff{"],
+    words=["max_batch_size", "{", "}", "value:", "allowed_batch_sizes:", "max_enqueued_batches", "99999999999999999999", "true"],
+)  # fmt: skip
+def batching_parameters_text(data: bytes) -> None:
+    """Refused; or sizes and numbers of threads that a server can have."""
+    try:
+        policy, threads = parse_batching_parameters(data.decode("utf-8", "replace"))
+    except ServingError as error:
+        assert error.message  # noqa: PT017
+        return
+    assert policy.max_batch_rows > 0
+    assert threads > 0
+    assert policy.max_queue > 0
+    assert all(0 < size <= policy.max_batch_rows for size in policy.allowed_rows)
