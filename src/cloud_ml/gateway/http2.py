@@ -26,13 +26,16 @@ _DEAR = 10
 
 _UNREAD_REPLIES = 65_536
 """Bytes of replies to control frames that may wait for a replica that does not read; then nothing is read from it."""
+_COSTLY = (frames.HEADERS, frames.CONTINUATION, frames.SETTINGS)
+_PADDING = 512
+"""Bytes that a frame of HEADERS may have beside its block."""
 _PASSED_ON = 4
 """Units of a piece that is passed on by itself."""
 
 
 def frame_units(kind: int, size: int) -> int:
-    """The work of a frame: fields of a head cost most."""
-    return 1 + (size >> 4 if kind in (frames.HEADERS, frames.CONTINUATION) else size >> 12)
+    """The work of a frame: fields of a head and settings cost most."""
+    return 1 + (size >> 4 if kind in _COSTLY else size >> 12)
 
 
 class Http2Client(asyncio.Protocol):
@@ -290,6 +293,8 @@ class Http2Client(asyncio.Protocol):
     def _expect(self, size: int, kind: int, flags: int) -> None:
         if size > self._limits.frame_bytes:
             raise ConnectionFault(frames.FRAME_SIZE_ERROR, f"a frame of {size} bytes")
+        if kind != frames.DATA and size > self._limits.head_bytes + _PADDING:
+            raise ConnectionFault(frames.ENHANCE_YOUR_CALM, f"a frame of {size} bytes that is no data")
         if not self._settled and (kind != frames.SETTINGS or flags & frames.ACK):
             raise ConnectionFault(frames.PROTOCOL_ERROR, "not HTTP/2")
         if self._split.open and kind != frames.CONTINUATION:
