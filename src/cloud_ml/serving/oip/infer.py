@@ -1,5 +1,7 @@
 """``/v2/models/{m}/infer``."""
 
+from functools import partial
+
 import orjson
 
 from cloud_ml.serving import dtypes
@@ -82,6 +84,10 @@ class _Named:
         self._answer.write(call, outcome, first, rows, self._id)
 
 
+def _form(answer: InferAnswer, asked_id: str) -> InferAnswer | _Named:
+    return _Named(answer, asked_id) if asked_id else answer
+
+
 def _flat(outcome: Outcome, place: int, spec: TensorSpec, first: int, rows: int) -> bytes:
     """The numbers of some rows, one after the other: those of a batch are written when the first of them is wanted."""
     texts = outcome.texts.get(place)
@@ -123,11 +129,7 @@ class Infer:
         if call_s:
             call.within(call_s)
         answer = InferAnswer(version, signature, wanted)
-
-        def named(given: str) -> InferAnswer | _Named:
-            return _Named(answer, given) if given else answer
-
-        plan = Plan(version.batcher(signature).submit, named, rows, tails, call_s)
         if known is not None:
+            plan = Plan(version.batcher(signature).submit, partial(_form, answer), rows, tails, call_s)
             self._templates.learn(self._choice, known, signature, shapes, plan)
-        plan.submit(Request(call, named(asked_id), tensors, rows, call.deadline), tails)
+        version.submit(signature, Request(call, _form(answer, asked_id), tensors, rows, call.deadline), tails)
