@@ -42,7 +42,7 @@ def ask(world: World, bodies: list[bytes]) -> list[tuple[int, Any]]:
 
 
 def expected(body: bytes) -> Any:
-    """The answer to a good request; None where it is none, or is not known to be one."""
+    """The answer to a good request; None where it is none, or readers differ: in numbers beyond float64 for one."""
     try:
         asked = json.loads(body, object_pairs_hook=_once)
     except (ValueError, RecursionError, _Twice):
@@ -75,7 +75,7 @@ def _columns(inputs: dict[str, Any], value: Any, *, rows: bool) -> dict[str, Any
         if not kinds <= ({int} if dtype is np.int32 else {int, float}):
             raise TypeError
         array = np.array(column, np.float64 if dtype is np.float32 else np.int64)
-        if array.ndim != 2 or array.shape[1] != width or not len(array):
+        if array.ndim != 2 or array.shape[1] != width or not len(array) or not np.isfinite(array).all():
             raise ValueError
         if dtype is np.int32 and not (array == array.astype(dtype)).all():
             raise OverflowError
