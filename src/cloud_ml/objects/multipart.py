@@ -63,29 +63,20 @@ class Received:
     sha256: str = hashlib.sha256().hexdigest()
 
 
-class PartWriter(abc.ABC):
-    """A part on its way in. Leaving the ``with`` block without ``commit`` leaves no trace."""
+class UploadWriter(abc.ABC):
+    """Bytes on their way into an upload. Leaving the ``with`` block without ``commit`` leaves no trace of them."""
 
     @abc.abstractmethod
     def write(self, chunk: bytes) -> None:
         """Add bytes.
 
         Raises:
-            OutOfSpace: The disk is full; the part is lost, the upload is not.
-        """
-
-    @abc.abstractmethod
-    def commit(self) -> Part:
-        """Keep the part, durably, in place of an older one with its number.
-
-        Raises:
-            NotFound: The upload is over.
-            OutOfSpace: The disk is full.
+            OutOfSpace: The disk is full; what was written here is lost, the upload is not.
         """
 
     @abc.abstractmethod
     def abort(self) -> None:
-        """Forget the part; harmless after ``commit``."""
+        """Forget what was written here; harmless after ``commit``."""
 
     def __enter__(self) -> Self:
         return self
@@ -96,21 +87,26 @@ class PartWriter(abc.ABC):
         self.abort()
 
 
-class SegmentWriter(abc.ABC):
-    """A segment on its way to the end of an upload. Leaving the ``with`` block without ``commit`` leaves no trace."""
+class PartWriter(UploadWriter):
+    """A part on its way in."""
+
+    @abc.abstractmethod
+    def commit(self) -> Part:
+        """Keep the part, durably, in place of an older one with its number.
+
+        Raises:
+            NotFound: The upload is over.
+            OutOfSpace: The disk is full.
+        """
+
+
+class SegmentWriter(UploadWriter):
+    """A segment on its way to the end of an upload."""
 
     @property
     @abc.abstractmethod
     def sha256(self) -> str:
         """The digest of the whole upload so far, with what was written here."""
-
-    @abc.abstractmethod
-    def write(self, chunk: bytes) -> None:
-        """Add bytes.
-
-        Raises:
-            OutOfSpace: The disk is full; the segment is lost, the upload is not.
-        """
 
     @abc.abstractmethod
     def commit(self) -> Received:
@@ -122,18 +118,6 @@ class SegmentWriter(abc.ABC):
         Raises:
             NotFound: The upload is over.
         """
-
-    @abc.abstractmethod
-    def abort(self) -> None:
-        """Forget the segment; harmless after ``commit``."""
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.abort()
 
 
 class MultipartUploads(abc.ABC):

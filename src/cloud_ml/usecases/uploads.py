@@ -23,7 +23,7 @@ from cloud_ml.models.storage import (
     UploadPart,
 )
 from cloud_ml.objects.base import ObjectStore
-from cloud_ml.objects.multipart import PARTS, Declared, Multipart, Part, PartWriter, SegmentWriter
+from cloud_ml.objects.multipart import PARTS, Declared, Multipart, Part, PartWriter, SegmentWriter, UploadWriter
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
@@ -38,7 +38,7 @@ _RESUME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 class _Incoming(AbstractContextManager["_Incoming"]):
     """Bytes on their way into an upload; leaving the ``with`` block without ``finish`` leaves no trace. Blocking."""
 
-    def __init__(self, writer: PartWriter | SegmentWriter, store: StateStore, limit: int, share: Share) -> None:
+    def __init__(self, writer: UploadWriter, store: StateStore, limit: int, share: Share) -> None:
         self._share = share
         self._writes = writer
         self._store = store
