@@ -107,15 +107,19 @@ async def receive(here: Platform, call: UploadCall, under_way: Sink[T]) -> T:
         return under_way.finish(call.once)
 
     pieces = _Pieces(here.offload, keep)
+    finishing: asyncio.Task[T] | None = None
     here.metrics.uploads.add()
     try:
         async with contextlib.aclosing(call.chunks()) as chunks:
             async for chunk in chunks:
                 await pieces.add(chunk)
-        return await here.offload.long(call.caller.org, finish, await pieces.rest())
+        finishing = asyncio.create_task(here.offload.long(call.caller.org, finish, await pieces.rest()))
+        return await asyncio.shield(finishing)
     finally:
         here.metrics.uploads.add(amount=-1)
         await pieces.settle()
+        if finishing is not None:
+            await asyncio.wait({finishing})  # nothing is closed under a thread that works with it
         await here.offload(under_way.abort)
 
 

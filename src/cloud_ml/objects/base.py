@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import IO, TYPE_CHECKING, Protocol, Self, runtime_checkable
 
 from cloud_ml.errors import CloudMlError, PreconditionFailed
 from cloud_ml.models.common import check_key, refuse
@@ -214,6 +214,10 @@ class ObjectStore(abc.ABC):
             Conflict: The key is a folder of other objects, or one of its folders is an object. If
                 that only comes about during the upload, ``commit`` raises it.
         """
+
+    @abc.abstractmethod
+    def spool(self) -> IO[bytes]:
+        """A file without a name for bytes on their way, on the disk of the objects; it goes when it is closed."""
 
     def commit_all(self, writers: Sequence[ObjectWriter]) -> Sequence[ObjectInfo | CloudMlError]:
         """Commit uploads of this store, each for itself.

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import itertools
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import IO
 
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models.common import check_bucket, refuse
@@ -117,6 +119,10 @@ class MemoryObjectStore(ObjectStore):
             objects = self._bucket(bucket)
             _check_place(objects, key)
         return _MemoryWriter(self, bucket, key, only_if_absent, objects)
+
+    def spool(self) -> IO[bytes]:
+        """Memory."""
+        return io.BytesIO()
 
     def list(
         self, bucket: str, prefix: str = "", *, delimiter: bool = False, after: str = "", limit: int = 1000

@@ -135,6 +135,8 @@ class MemoryMultipartUploads(MultipartUploads):
     def keep_segment(self, upload: _Upload, content: bytes) -> Received:
         """Keep what was appended; for the writer of a segment."""
         found = self._find(upload.about.bucket, upload.about.id)
+        if found is not upload:  # another one began under its id
+            raise no_upload(upload.about.id)
         with self._lock:
             found.appended += content
             found.about = replace(found.about, touched=self._clock())

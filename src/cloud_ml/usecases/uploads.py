@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import hmac
 import logging
@@ -11,7 +12,7 @@ from contextlib import AbstractContextManager
 from datetime import timedelta
 from types import TracebackType
 
-from cloud_ml.errors import Conflict, Unauthenticated
+from cloud_ml.errors import Conflict, NotFound, Unauthenticated
 from cloud_ml.models import common
 from cloud_ml.models.storage import (
     BeginUpload,
@@ -177,7 +178,11 @@ class Uploads:
     def all(self, org: str, bucket: str) -> UploadPage:
         """The uploads to a bucket that are under way, without their parts."""
         self._storage.check_own(org, bucket)
-        return UploadPage(items=[self._document(one, with_parts=False) for one in self._multipart.all(bucket)])
+        found: list[UploadInParts] = []
+        for one in self._multipart.all(bucket):
+            with contextlib.suppress(NotFound):  # it ended at this moment
+                found.append(self._document(one, with_parts=False))
+        return UploadPage(items=found)
 
     def part(self, org: str, bucket: str, upload: str, number: int, *, key: str | None = None) -> PartUpload:
         """Begin to take in a part.

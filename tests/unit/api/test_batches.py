@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import hashlib
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cloud_ml.errors import NotFound
 from cloud_ml.models.batches import Entry, EntryReader
 from cloud_ml.settings import StorageSettings
 from support.platform import Caller, Served
@@ -92,3 +94,43 @@ async def test_a_batch_has_its_limits(served: Served) -> None:
     assert await read(served.member, "large", "small") == {"large": "too_large", "small": bytes(4)}
     answer = await served.member.call("POST", READ, {"keys": ["a", "b", "c"]})
     assert (answer.status, answer.json()["field"]) == (400, "keys")
+
+
+async def test_a_batch_never_reaches_the_next_owner_of_the_buckets_name(served: Served) -> None:
+    """The bucket is removed and made again by somebody else while the body is on its way."""
+    storage, batches_ = served.platform.storage, served.platform.batches
+    await served.member.call("PUT", "/api/v1/storage/shared-name")
+    upload = batches_.upload(served.member.identity.org, "shared-name")
+    body = body_of({"trainer.whl": b"evil"})
+    upload.write(body[:-1])
+    assert (await served.member.call("DELETE", "/api/v1/storage/shared-name")).status == 200
+    assert (await served.stranger.call("PUT", "/api/v1/storage/shared-name")).status == 201
+    assert (await served.stranger.call("PUT", "/api/v1/storage/shared-name/trainer.whl", body=b"good")).status == 201
+    upload.write(body[-1:])
+    with pytest.raises(NotFound):
+        upload.finish(None)
+    upload.abort()
+    assert served.platform.objects.get("shared-name", "trainer.whl") == b"good"
+    assert storage.owns(served.stranger.identity.org, "shared-name")
+
+
+async def test_a_read_of_many_ends_with_the_right_to_the_bucket(served: Served) -> None:
+    await served.member.call("PUT", "/api/v1/storage/shared-name")
+    await served.member.call("PUT", "/api/v1/storage/shared-name/a", body=bytes(300_000))
+    pieces = served.platform.batches.read(served.member.identity.org, "shared-name", ["a", "secret"])
+    assert len(next(pieces)) > 300_000
+    await served.member.call("DELETE", "/api/v1/storage/shared-name/a")
+    await served.member.call("DELETE", "/api/v1/storage/shared-name")
+    await served.stranger.call("PUT", "/api/v1/storage/shared-name")
+    await served.stranger.call("PUT", "/api/v1/storage/shared-name/secret", body=b"a secret")
+    assert b"a secret" not in b"".join(pieces)
+
+
+async def test_a_batch_holds_few_descriptors(served: Served) -> None:
+    upload = served.platform.batches.upload(served.member.identity.org, "cloudml")
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    upload.write(body_of({f"{number}": b"" for number in range(200)}))
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+    assert len(upload.finish(None).items) == 200
+    upload.abort()
+    assert len(served.platform.objects.list("cloudml").objects) == 200

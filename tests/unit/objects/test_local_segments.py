@@ -111,3 +111,16 @@ def test_a_digest_that_is_known_is_not_computed_again(
     append(store, 3, b"def")
     store.multipart.join(BUCKET, ID)
     assert read == []
+
+
+def test_a_segment_that_breaks_off_takes_no_room(store: LocalObjectStore, root: Path) -> None:
+    with store.multipart.append(BUCKET, ID, 3) as segment:
+        segment.write(bytes(range(256)) * 4096)
+    assert content_of(root).stat().st_size == 3
+
+
+def test_a_file_that_lost_bytes_is_not_filled_with_zeros(store: LocalObjectStore, root: Path) -> None:
+    """Although this process knows the digest of what was received."""
+    os.truncate(content_of(root), 1)
+    with pytest.raises(Conflict, match="damaged"):
+        store.multipart.join(BUCKET, ID)

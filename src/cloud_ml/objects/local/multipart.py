@@ -13,6 +13,7 @@ import hashlib
 import json
 import os
 import re
+import secrets
 import shutil
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -21,7 +22,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from cloud_ml import failpoints
-from cloud_ml.errors import Conflict, NotFound
+from cloud_ml.errors import Conflict, NotFound, Unavailable
 from cloud_ml.objects.base import ObjectInfo, check_object_key
 from cloud_ml.objects.local import tree
 from cloud_ml.objects.local.segments import LocalSegmentWriter, RunningDigests, SegmentFile, open_locked
@@ -48,6 +49,7 @@ _PART = re.compile(r"(\d{5})\.([0-9a-f]{64})")
 _ABOUT = "about"
 _BLOCK = 1 << 20
 _BEGINNING_S = 3600.0
+_TRIES = 100
 
 WriterOf = Callable[[str, str, bool, Content | None], LocalWriter]
 
@@ -75,21 +77,28 @@ class LocalMultipartUploads(MultipartUploads):
         about = json.dumps({"bucket": bucket, "key": key, **asdict(declared)})
         place = self.folder / upload
         with tree.translated(bucket, key):
-            place.mkdir(mode=0o700, exist_ok=True)
             draft = self._drafts.begin()
             try:
                 os.write(draft.descriptor, about.encode())
                 os.fsync(draft.descriptor)
-                with contextlib.suppress(FileExistsError):
-                    os.link(self._drafts.path(draft.name), place / _ABOUT)
-                _sync(place)
-                _sync(self.folder)
+                self._link_about(self._drafts.path(draft.name), place)
             finally:
                 self._drafts.discard(draft)
         found = self._read(upload)
         if found is None or (found.bucket, found.key, found.declared) != (bucket, key, declared):
             raise Conflict(f"the upload {upload} is one of another object", field="upload", value=upload)
         return found
+
+    def _link_about(self, draft: Path, place: Path) -> None:
+        for _ in range(_TRIES):
+            place.mkdir(mode=0o700, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # an upload of this id ended at this moment
+                with contextlib.suppress(FileExistsError):
+                    os.link(draft, place / _ABOUT)
+                _sync(place)
+                _sync(self.folder)
+                return
+        raise Unavailable("uploads of this object end all the time", hint="try again")
 
     def get(self, bucket: str, upload: str) -> Multipart:
         """An upload."""
@@ -212,14 +221,17 @@ class LocalMultipartUploads(MultipartUploads):
             self._remove(upload)
             raise
 
-    def _keep_segment(self, upload: str, received: Received) -> None:
-        """Note that a segment is complete.
+    def _keep_segment(self, upload: str, received: Received, descriptor: int) -> None:
+        """Note that a segment is complete, which lies in the open file.
 
         Raises:
-            NotFound: The upload is over.
+            NotFound: The upload is over. Another one of its id may have begun.
         """
         with self.locked(upload):
-            self._segments(upload).mark(received)
+            file = self._segments(upload)
+            if not file.holds(descriptor):
+                raise no_upload(upload)
+            file.mark(received)
 
     def _segments(self, upload: str) -> SegmentFile:
         return SegmentFile(self.folder / upload, upload, self._digests)
@@ -250,7 +262,10 @@ class LocalMultipartUploads(MultipartUploads):
     def _remove(self, upload: str) -> None:
         place = self.folder / upload
         (place / _ABOUT).unlink(missing_ok=True)  # first: without it there is no upload any more
-        shutil.rmtree(place, ignore_errors=True)
+        aside = self.folder / f"{upload}.{secrets.token_hex(8)}"  # one that begins under this id has its own folder
+        with contextlib.suppress(OSError):
+            place.rename(aside)
+        shutil.rmtree(aside, ignore_errors=True)
         self._digests.forget(upload)
 
     def _read(self, upload: str) -> Multipart | None:

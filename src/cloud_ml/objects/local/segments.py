@@ -34,7 +34,8 @@ _WRITE_BACK_BYTES = 8 << 20
 _STATES = 1024
 """Running digests that are remembered; each takes some 200 bytes."""
 
-KeepSegment = Callable[[str, Received], None]
+KeepSegment = Callable[[str, Received, int], None]
+"""Notes what an upload has received; the last argument is the open file that holds it."""
 
 
 class RunningDigests:
@@ -86,6 +87,14 @@ class SegmentFile:
         else:
             now.touch(mode=0o600)
 
+    def holds(self, descriptor: int) -> bool:
+        """Whether an open file is this upload's still: another upload of the same id has another file."""
+        ours = os.fstat(descriptor)
+        with contextlib.suppress(FileNotFoundError):
+            there = self.path.stat(follow_symlinks=False)
+            return ours.st_nlink == 1 and (there.st_dev, there.st_ino) == (ours.st_dev, ours.st_ino)
+        return False
+
     def verified(self, descriptor: int, received: Received) -> _Hash:
         """The state of SHA-256 behind what was received, which is proven to be in the open file.
 
@@ -93,7 +102,7 @@ class SegmentFile:
             Conflict: The file was damaged, as by a power failure. It begins again then.
         """
         known = self._digests.find(self._upload, received)
-        if known is not None:
+        if known is not None and os.fstat(descriptor).st_size >= received.size:
             return known
         state, position = hashlib.sha256(), 0
         while position < received.size:
@@ -137,6 +146,7 @@ class LocalSegmentWriter(SegmentWriter):
         self._id = upload
         self._digests = digests
         self._keep = keep
+        self._offset, self._kept = offset, True  # until the file is ours, it is left as it is
         with tree.translated(upload):
             self._descriptor = open_locked(file.path, upload, create=True)
             try:
@@ -149,6 +159,7 @@ class LocalSegmentWriter(SegmentWriter):
                 self.abort()
                 raise
         self._size = self._flushed = offset
+        self._kept = False
 
     @property
     def sha256(self) -> str:
@@ -179,7 +190,8 @@ class LocalSegmentWriter(SegmentWriter):
         received = Received(self._size, self.sha256)
         try:
             failpoints.here("objects.segment.before")
-            self._keep(self._id, received)
+            self._keep(self._id, received, self._descriptor)
+            self._kept = True
             self._digests.remember(self._id, self._state)
             failpoints.here("objects.segment.after")
             return received
@@ -188,8 +200,12 @@ class LocalSegmentWriter(SegmentWriter):
 
     def abort(self) -> None:
         descriptor, self._descriptor = self._descriptor, -1
-        if descriptor >= 0:
-            os.close(descriptor)
+        if descriptor < 0:
+            return
+        if not self._kept:
+            with contextlib.suppress(OSError):  # else bytes that count for nobody would stay on the disk
+                os.ftruncate(descriptor, self._offset)
+        os.close(descriptor)
 
 
 def open_locked(path: Path, upload: str, *, create: bool = False) -> int:

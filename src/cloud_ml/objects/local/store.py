@@ -6,10 +6,12 @@ import contextlib
 import itertools
 import os
 import secrets
+import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from pathlib import Path
+from typing import IO
 
 from cloud_ml import failpoints
 from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, NotFound
@@ -145,6 +147,11 @@ class LocalObjectStore(ObjectStore):
     def writer(self, bucket: str, key: str, *, only_if_absent: bool = False) -> ObjectWriter:
         """Begin an upload."""
         return self._begin(bucket, key, only_if_absent)
+
+    def spool(self) -> IO[bytes]:
+        """A file without a name, beside unfinished uploads."""
+        with tree.translated("the batch"):
+            return tempfile.TemporaryFile(dir=self._uploads.folder)
 
     def commit_all(self, writers: Sequence[ObjectWriter]) -> Sequence[ObjectInfo | CloudMlError]:
         """Commit uploads together, which costs the disk little more than one of them."""

@@ -107,6 +107,12 @@ def commit_all(writers: Sequence[LocalWriter]) -> Sequence[ObjectInfo | CloudMlE
                         found[place] = step(writer)
                     except CloudMlError as error:
                         found[place] = error
+                    except OSError as error:
+                        if len(writers) == 1:
+                            raise
+                        found[place] = Unavailable(
+                            f"{writer.key} was not stored: {error.strerror}", hint="send it again"
+                        )
         with tree.translated("the bucket"):
             folders.sync()
         failpoints.here("objects.place.after")
@@ -174,6 +180,11 @@ class LocalWriter(ObjectWriter):
         except OutOfSpace:
             self.abort()
             raise
+
+    @property
+    def key(self) -> str:
+        """The key of the object that it is to be."""
+        return self._key
 
     @property
     def sha256(self) -> str:

@@ -137,3 +137,16 @@ class SegmentContract:
             with pytest.raises(NotFound):
                 late.commit()
         assert list(store.multipart.all()) == []
+
+    def test_a_segment_of_an_upload_that_began_again_is_refused(self, store: ObjectStore) -> None:
+        store.multipart.begin(SEGMENTED, BUCKET, "a", Declared())
+        with store.multipart.append(BUCKET, SEGMENTED, 0) as late:
+            late.write(b"of the first")
+            store.multipart.drop(BUCKET, SEGMENTED)
+            store.multipart.begin(SEGMENTED, BUCKET, "a", Declared())
+            with pytest.raises(NotFound):
+                late.commit()
+        assert store.multipart.received(BUCKET, SEGMENTED).size == 0
+        append(store, 0, b"of the second")
+        store.multipart.join(BUCKET, SEGMENTED)
+        assert store.get(BUCKET, "a") == b"of the second"
