@@ -6,11 +6,12 @@ import contextlib
 import hashlib
 import json
 import os
+import random
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
+from cloud_ml.errors import CloudMlError, InvalidRequest, TooLarge, TransportError
 from cloud_ml.models import batches, codec
 from cloud_ml.models.storage import BatchOutcomes, ReadObjects, StoredObject
 from cloud_ml.sdk.answers import Answer
@@ -22,6 +23,8 @@ from cloud_ml.sdk.transport import Transport
 
 SMALL_BYTES = 128 << 10
 """Files up to this size go together with others."""
+LARGEST_BYTES = 1 << 20
+"""More than that is neither sent nor taken as one of many: a file may have grown since somebody looked."""
 BATCH_FILES = 128
 BATCH_BYTES = 4 << 20
 
@@ -45,9 +48,13 @@ def send_files(transport: Transport, bucket: str, files: Sequence[BucketFile]) -
     sent: list[tuple[int, str]] = []
     for place, file in enumerate(files):
         try:
-            content = file.path.read_bytes()
+            with file.path.open("rb") as source:
+                content = source.read(LARGEST_BYTES + 1)
         except OSError as error:
             found[place] = unreadable(file.path, error)
+            continue
+        if len(content) > LARGEST_BYTES:
+            found[place] = TooLarge(f"{file.path} is too large to go with others", field="file", hint="send it alone")
             continue
         sha256 = hashlib.sha256(content).hexdigest()
         body += [batches.Entry(file.key, len(content), sha256).line(), content]
@@ -90,6 +97,22 @@ def fetch_files(transport: Transport, bucket: str, files: Sequence[BucketFile]) 
     Raises:
         CloudMlError: As ``Transport.send``; files that were written already are complete.
     """
+    found: list[int | CloudMlError] = []
+    failures = 0
+    while len(found) < len(files):
+        known = len(found)
+        try:
+            _fetch(transport, bucket, files[known:], found)
+        except TransportError:  # what has come is complete; the rest is asked for again
+            failures = failures + 1 if len(found) == known else 1
+            if failures >= transport.retry.attempts:
+                raise
+            transport.sleep(transport.retry.backoff(failures, random.random()))  # noqa: S311 - guards nothing
+    return found
+
+
+def _fetch(transport: Transport, bucket: str, files: Sequence[BucketFile], found: list[int | CloudMlError]) -> None:
+    """Ask once, and add to ``found`` what becomes of each file."""
     wanted = json.dumps(codec.encode(ReadObjects(keys=[file.key for file in files]))).encode()
     request = Request(
         "POST",
@@ -99,15 +122,15 @@ def fetch_files(transport: Transport, bucket: str, files: Sequence[BucketFile]) 
         read_timeout_s=UPLOAD_TIMEOUT_S,
         same_twice=True,
     )
-    found: list[int | CloudMlError] = []
+    come = 0
     with transport.send(request) as answer:
         for (entry, content), file in zip(_objects(answer), files, strict=False):
             if entry.key != file.key:
                 raise _garbled()
             found.append(_written(file.path, entry, content))
-    if len(found) != len(files):
+            come += 1
+    if come != len(files):
         raise _garbled()
-    return found
 
 
 def _objects(answer: Answer) -> Iterator[tuple[batches.Entry, bytes]]:
@@ -121,6 +144,8 @@ def _objects(answer: Answer) -> Iterator[tuple[batches.Entry, bytes]]:
                     continue
                 if entry is not None:
                     yield entry, b"".join(content)
+                if read.size > LARGEST_BYTES:
+                    raise _garbled()
                 entry, content = read, []
         reader.end()
     except InvalidRequest:

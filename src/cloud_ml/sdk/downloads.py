@@ -21,6 +21,7 @@ from cloud_ml.sdk.transfers import digest_of
 from cloud_ml.sdk.transport import Transport
 
 _BLOCK = 1 << 20
+_VERSION_BYTES = 1024
 _MOST_NAME_BYTES, _SHOWN_BYTES = 200, 160
 _CHANGES = 5
 """How often an object may be replaced while it is fetched before we give up."""
@@ -50,7 +51,7 @@ def fetch(transport: Transport, path: str, target: Path, *, progress: Progress |
 
 def _fetch_version(transport: Transport, path: str, target: Path, progress: Progress | None) -> int:
     # With something to go on with, the version is asked for first: a body would be on its way for nothing.
-    asked_only = _version_of(target).is_file()
+    asked_only = _read_version(target) is not None
     answer = transport.send(Request("HEAD", path)) if asked_only else _get(transport, path)
     etag, length = answer.headers.get("etag", ""), answer.headers.get("content-length", "")
     total = int(length) if length.isdigit() else None
@@ -58,6 +59,8 @@ def _fetch_version(transport: Transport, path: str, target: Path, progress: Prog
         stack.enter_context(contextlib.closing(answer))
         file, draft = stack.enter_context(_draft(target, etag))
         digest, done = stack.enter_context(contextlib.closing(BackgroundDigest())), 0
+        if total is not None and os.fstat(file.fileno()).st_size > total:  # what is no beginning of it
+            file.truncate(0)
         while block := file.read(_BLOCK):
             digest.update(block)
             done += len(block)
@@ -134,9 +137,9 @@ def _draft(target: Path, etag: str) -> Iterator[tuple[IO[bytes], Path]]:
     if file is None:  # no version to go on with, or another process fetches the same
         draft = _beside(target, f"{os.urandom(8).hex()}.part")
         file = draft.open("x+b")
-    elif not version.is_file() or version.read_text("utf-8", "replace") != etag:
+    elif _read_version(target) != etag:
         file.truncate()
-        version.write_text(etag, "utf-8")
+        _write_version(version, etag)
     try:
         with file:
             yield file, draft
@@ -148,6 +151,24 @@ def _draft(target: Path, etag: str) -> Iterator[tuple[IO[bytes], Path]]:
             if kept:
                 version.unlink(missing_ok=True)
         raise
+
+
+def _read_version(target: Path) -> str | None:
+    """Of which version the draft is; ``None`` where there is none, or a link stands in its place."""
+    try:
+        descriptor = os.open(_version_of(target), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read(_VERSION_BYTES).decode("utf-8", "replace")
+
+
+def _write_version(version: Path, etag: str) -> None:
+    """Note it in a new file, which takes the place of whatever stood there: a link is not followed."""
+    fresh = version.with_name(f".{os.urandom(8).hex()}.cloudml-version")
+    with fresh.open("x", encoding="utf-8") as file:
+        file.write(etag)
+    fresh.replace(version)
 
 
 def _draft_of(target: Path) -> Path:

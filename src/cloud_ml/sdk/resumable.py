@@ -68,35 +68,30 @@ def send_file(
     before = file_status(source)
     sending = _Sending(transport, source, before, where, transfers.part_size_for(before.st_size), progress)
     resume = _resume_token(source, before)
-    for left in reversed(range(_BEGINNINGS)):
-        try:
-            sha256 = _send_beginning_anew(sending, resume)
-            if has_changed(source, before) or expected not in (None, sha256):
-                raise changed(source)
-        except InvalidRequest:  # nobody goes on with it: a file that has changed has another token
-            if sending.path:
-                give_up(transport, sending.path)
-            raise
-        said = CompleteUpload(sha256=sha256, only_if_absent=only_if_absent)
-        try:
-            return complete(transport, sending.path, said, where, before.st_size)
-        except NotFound as error:  # another process has ended it, and something else stands under the key by now
-            if not left or error.field == "bucket":
-                raise
-            resume = secrets.token_hex(16)
+    try:
+        for left in reversed(range(_BEGINNINGS)):
+            try:
+                return _send_and_complete(sending, resume, expected, only_if_absent=only_if_absent)
+            except (NotFound, _Differs) as error:  # another process has ended it, or it holds something else
+                if not left or error.field == "bucket":
+                    raise
+                resume = secrets.token_hex(16)
+            except Conflict as error:
+                if not left or error.field != "upload":  # it was damaged, as by a power failure, and begins again
+                    raise
+    except InvalidRequest:  # nobody goes on with it: a file that has changed has another token
+        if sending.path:
+            give_up(transport, sending.path)
+        raise
     raise AssertionError("unreachable")
 
 
-def _send_beginning_anew(sending: _Sending, resume: str) -> str:
-    """Send a file, begin again where the upload is over or holds something else, and return the file's digest."""
-    for left in reversed(range(_BEGINNINGS)):
-        try:
-            return sending.send(resume)
-        except (NotFound, _Differs) as error:
-            if not left or error.field == "bucket":
-                raise
-            resume = secrets.token_hex(16)
-    raise AssertionError("unreachable")
+def _send_and_complete(sending: _Sending, resume: str, expected: str | None, *, only_if_absent: bool) -> StoredObject:
+    sha256 = sending.send(resume)
+    if has_changed(sending.source, sending.before) or expected not in (None, sha256):
+        raise changed(sending.source)
+    said = CompleteUpload(sha256=sha256, only_if_absent=only_if_absent)
+    return complete(sending.transport, sending.path, said, sending.where, sending.before.st_size)
 
 
 class _Differs(Conflict):
@@ -140,11 +135,11 @@ class _Sending:
                     received = self._append(received.size, end, digests.at(end))
                 except (Conflict, Unavailable):  # an answer was lost, or somebody else sends the same file
                     received = self._received()
-                    stalls = stalls + 1 if received == known else 0
-                    if stalls > _STALLS:
-                        raise
-                    if stalls:
-                        self.transport.sleep(self.transport.retry.backoff(stalls, random.random()))  # noqa: S311
+                stalls = stalls + 1 if received.size <= known.size else 0
+                if stalls > _STALLS:
+                    raise Conflict(f"the server receives nothing more of {self.source}", hint="Try again later.")
+                if stalls:
+                    self.transport.sleep(self.transport.retry.backoff(stalls, random.random()))  # noqa: S311
 
     def _append(self, start: int, end: int, sha256: str) -> ReceivedBytes:
         body = FileBody(self.source, end - start, UNSIGNED_PAYLOAD, self._shifted(start), start)

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -183,3 +184,25 @@ def test_settings_of_transfers_are_checked(run: Run, tmp_path: Path) -> None:
     (tmp_path / "x").write_text("x")
     ended = run("storage", "cp", str(tmp_path / "x"), "fds://cloudml/", env={"CLOUDML_TRANSFER_PARALLEL": "many"})
     assert (ended.exit_code, "CLOUDML_TRANSFER_PARALLEL" in ended.stderr) == (1, True)
+
+
+def test_a_planted_link_is_not_written_through(run: Run, api: FakeApi, tmp_path: Path) -> None:
+    """Whoever may write to the folder of a download names no file of ours for it to write to."""
+    victim = tmp_path / "victim"
+    victim.write_text("precious")
+    folder = tmp_path / "shared"
+    folder.mkdir()
+    (folder / ".large.cloudml-version").symlink_to(victim)
+    api.objects["fds://cloudml/large"] = bytes(300_000)
+    assert run("storage", "cp", "fds://cloudml/large", str(folder / "large")).exit_code == 0
+    assert victim.read_text() == "precious"
+
+
+def test_a_draft_that_is_longer_than_the_object_begins_anew(run: Run, api: FakeApi, tmp_path: Path) -> None:
+    content = bytes(range(250)) * 1000
+    api.objects["fds://cloudml/large"] = content
+    (tmp_path / ".large.cloudml-part").write_bytes(bytes(len(content) + 10))
+    (tmp_path / ".large.cloudml-version").write_text(f'"{hashlib.sha256(content).hexdigest()}"')
+    assert run("storage", "cp", "fds://cloudml/large", str(tmp_path / "large")).exit_code == 0
+    assert (tmp_path / "large").read_bytes() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["large"]
