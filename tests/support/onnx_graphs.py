@@ -128,7 +128,50 @@ def _as_float() -> list[onnx.NodeProto]:
     return [node("Cast", ["n"], ["f"], to=FLOAT), node("Mul", ["x", "f"], ["y"])]
 
 
+def _classifier(transform: str) -> onnx.ModelProto:
+    return model(
+        [
+            node(
+                "LinearClassifier",
+                ["x"],
+                ["label", "y"],
+                domain="ai.onnx.ml",
+                coefficients=[0.1, 0.2, 0.3, 0.4],
+                intercepts=[0.5],
+                classlabels_ints=[0, 1],
+                post_transform=transform,
+            )
+        ],
+        out=(2,),
+        ml=True,
+    )
+
+
+def _looked_up(nodes: list[onnx.NodeProto], constants: dict[str, Any]) -> onnx.ModelProto:
+    """A softmax of entries of ``t2``, which the nodes make of the table ``t``: by an axis counted from the end."""
+    then = [node("Gather", ["t2", "x"], ["g"]), node("Softmax", ["g"], ["y"], axis=-2)]
+    table = np.random.default_rng(0).standard_normal((5, 4))
+    return model([*nodes, *then], {"t": table, **constants}, dtype=INT64, out_dtype=FLOAT, shape=(), out=(4,))
+
+
 MIXES: Graphs = {
+    "probit": lambda: _classifier("PROBIT"),
+    "a table cast like a tensor of a higher rank": lambda: _looked_up(
+        [node("CastLike", ["t", "k"], ["t2"])], {"k": np.zeros((1, 1, 1))}
+    ),
+    "a table normalised with a scale of a higher rank": lambda: _looked_up(
+        [node("LayerNormalization", ["t", "k"], ["t2"])], {"k": np.ones((1, 1, 4))}
+    ),
+    "a limit of a higher rank than what it limits": lambda: model(
+        [
+            node("Clip", ["place", "low"], ["p"]),
+            node("Gather", ["x", "p"], ["g"], axis=1),
+            node("Softmax", ["g"], ["y"], axis=-2),
+        ],
+        {"place": np.int64(0), "low": np.array([0])},
+        shape=(4, 3),
+        out=(3,),
+    ),
     "softmax over the rows": lambda: model([node("Softmax", ["x"], ["y"], axis=0)]),
     "softmax over the rows, counted from the end": lambda: model([node("Softmax", ["x"], ["y"], axis=-2)]),
     "log softmax over the rows": lambda: model([node("LogSoftmax", ["x"], ["y"], axis=0)]),
@@ -519,6 +562,15 @@ APART: Graphs = {
     "tokens as rows": _by_tokens,
     "embedding": _embedding,
     "trees": _trees,
+    "a classifier with a softmax": lambda: _classifier("SOFTMAX"),
+    "limits and a normalisation": lambda: model(
+        [
+            node("Clip", ["x", "low", "high"], ["c"]),
+            node("CastLike", ["c", "low"], ["d"]),
+            node("LayerNormalization", ["d", "gain"], ["y"]),
+        ],
+        {"low": np.float32(-1), "high": np.float32(1), "gain": np.ones(4)},
+    ),
     "flatten by computed sizes": lambda: model(
         [
             node("Shape", ["x"], ["s"]),

@@ -5,24 +5,36 @@ import warnings
 
 import numpy as np
 from sklearn.cluster import KMeans
-from sklearn.compose import ColumnTransformer
+from sklearn.compose import ColumnTransformer, TransformedTargetRegressor
 from sklearn.decomposition import PCA
 from sklearn.dummy import DummyClassifier
 from sklearn.ensemble import (
     AdaBoostClassifier,
     BaggingClassifier,
+    GradientBoostingClassifier,
+    GradientBoostingRegressor,
     HistGradientBoostingClassifier,
+    IsolationForest,
     RandomForestClassifier,
     StackingClassifier,
     VotingClassifier,
     VotingRegressor,
 )
-from sklearn.linear_model import LinearRegression, LogisticRegression
+from sklearn.feature_selection import RFE, SelectKBest
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LinearRegression, LogisticRegression, SGDClassifier
 from sklearn.model_selection import GridSearchCV
-from sklearn.neighbors import KNeighborsClassifier
+from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
 from sklearn.pipeline import make_pipeline, make_union
-from sklearn.preprocessing import FunctionTransformer, StandardScaler
-from sklearn.svm import SVC
+from sklearn.preprocessing import (
+    FunctionTransformer,
+    KBinsDiscretizer,
+    OneHotEncoder,
+    StandardScaler,
+    minmax_scale,
+    scale,
+)
+from sklearn.svm import SVC, SVR
 
 from cloud_ml.serving.independence import probe
 from cloud_ml.serving.runtimes.sklearn import SklearnModel, described
@@ -38,6 +50,11 @@ def centred(x):
     return x - x.mean(0)
 
 
+def relative_kernel(one, other):
+    products = one @ other.T
+    return products / np.abs(products).max()
+
+
 columns = ColumnTransformer([("scaled", StandardScaler(), [0, 1])], remainder="passthrough")
 APART = [
     LinearRegression(), LogisticRegression(), RandomForestClassifier(5), HistGradientBoostingClassifier(max_iter=3),
@@ -46,10 +63,21 @@ APART = [
     make_pipeline(make_union(StandardScaler(), PCA(2)), LogisticRegression()),
     VotingClassifier([("a", LogisticRegression()), ("b", RandomForestClassifier(3))]),
     StackingClassifier([("a", LogisticRegression())]), GridSearchCV(LogisticRegression(), {"C": [1, 2]}),
+    make_pipeline(SelectKBest(k=2), LogisticRegression()), RFE(LogisticRegression(), n_features_to_select=2),
+    GradientBoostingClassifier(n_estimators=3), make_pipeline(FunctionTransformer(), LogisticRegression()),
+    make_pipeline(KBinsDiscretizer(3, encode="onehot-dense"), OneHotEncoder(handle_unknown="ignore"), SVC()),
+    SGDClassifier(), TransformedTargetRegressor(LinearRegression(), transformer=StandardScaler()),
+    IsolationForest(n_estimators=3),
 ]  # fmt: skip
 MIXES = [
     Centred(), DummyClassifier(strategy="uniform"), make_pipeline(FunctionTransformer(centred), LogisticRegression()),
     make_pipeline(StandardScaler(), Centred()), VotingRegressor([("a", Centred())]),
+    TransformedTargetRegressor(
+        LinearRegression(), transformer=FunctionTransformer(inverse_func=scale, check_inverse=False)
+    ),
+    TransformedTargetRegressor(LinearRegression(), func=scale, inverse_func=scale, check_inverse=False),
+    KNeighborsRegressor(weights=minmax_scale), SVR(kernel=relative_kernel), KernelRidge(kernel=lambda one, two: 1.0),
+    RFE(Centred(), n_features_to_select=2), GradientBoostingRegressor(init=Centred()),
 ]  # fmt: skip
 
 

@@ -42,7 +42,13 @@ def merged(x):
     return layers.Dense(3, activation="softmax")(layers.GlobalAveragePooling1D()(x))
 
 
+def second_call(x):
+    softmax = layers.Softmax(axis=-2)
+    return softmax(layers.Flatten()(softmax(x)))
+
+
 APART = {
+    "softmax as a layer": functional((4,), layers.Activation("softmax")),
     "network": functional(
         (4,), lambda x: layers.Dense(2, activation="softmax")(layers.Dropout(0.1)(layers.Dense(8)(x)))
     ),
@@ -70,6 +76,18 @@ MIXES = {
     ),
     "operation": functional((4,), lambda x: x - ops.mean(x, axis=0, keepdims=True)),
     "softmax": functional((4,), layers.Softmax(axis=0)),
+    "softmax of single numbers": functional((), layers.Activation("softmax")),
+    "log softmax of single numbers": functional((), layers.Activation("log_softmax")),
+    "softmax of sums": functional((4,), layers.EinsumDense("ab,b->a", output_shape=(), activation="softmax")),
+    "softmax of each step": functional(
+        (3, 4), layers.TimeDistributed(layers.EinsumDense("ab,b->a", output_shape=(), activation="softmax"))
+    ),
+    "softmax along another axis": functional((4,), layers.Activation(layers.Softmax(axis=0))),
+    "an axis that is the rows' in the second call": functional((3, 4), second_call),
+    "normalisation in training mode": functional((4,), lambda x: layers.BatchNormalization()(x, training=True)),
+    "a model in training mode": functional(
+        (4,), lambda x: keras.Sequential([keras.Input((4,)), layers.BatchNormalization()])(x, training=True)
+    ),
     "normalisation": functional((4,), layers.UnitNormalization(axis=0)),
     "lambda": functional((4,), layers.Lambda(lambda x: x - tf.reduce_mean(x, 0))),
     "activation": functional((4,), layers.Dense(3, activation=lambda x: x - tf.reduce_mean(x, 0))),

@@ -22,15 +22,15 @@ _KNOWN = names(
     TweedieRegressor QuantileRegressor OrthogonalMatchingPursuit LinearSVC LinearSVR SVC SVR NuSVC NuSVR
     OneClassSVM SGDOneClassSVM KernelRidge PLSRegression IsotonicRegression DecisionTreeClassifier
     DecisionTreeRegressor ExtraTreeClassifier ExtraTreeRegressor RandomForestClassifier
-    RandomForestRegressor ExtraTreesClassifier ExtraTreesRegressor GradientBoostingClassifier
-    GradientBoostingRegressor HistGradientBoostingClassifier HistGradientBoostingRegressor
-    IsolationForest KNeighborsClassifier KNeighborsRegressor NearestCentroid GaussianNB MultinomialNB
+    RandomForestRegressor ExtraTreesClassifier ExtraTreesRegressor HistGradientBoostingClassifier
+    HistGradientBoostingRegressor FunctionTransformer IsolationForest
+    KNeighborsClassifier KNeighborsRegressor NearestCentroid GaussianNB MultinomialNB
     BernoulliNB ComplementNB CategoricalNB LinearDiscriminantAnalysis QuadraticDiscriminantAnalysis
     MLPClassifier MLPRegressor KMeans MiniBatchKMeans BisectingKMeans GaussianMixture
     BayesianGaussianMixture StandardScaler MinMaxScaler MaxAbsScaler RobustScaler Normalizer Binarizer
     OneHotEncoder OrdinalEncoder PolynomialFeatures SplineTransformer QuantileTransformer
     PowerTransformer KBinsDiscretizer SimpleImputer PCA IncrementalPCA TruncatedSVD SelectKBest
-    SelectPercentile SelectFpr SelectFdr SelectFwe VarianceThreshold SelectFromModel RFE RFECV
+    SelectPercentile SelectFpr SelectFdr SelectFwe VarianceThreshold
     GaussianRandomProjection SparseRandomProjection
     """
 )
@@ -42,9 +42,13 @@ _PARTS = {
     "OneVsRestClassifier": ("estimators_",), "OneVsOneClassifier": ("estimators_",),
     "MultiOutputClassifier": ("estimators_",), "MultiOutputRegressor": ("estimators_",),
     "GridSearchCV": ("best_estimator_",), "RandomizedSearchCV": ("best_estimator_",),
+    "SelectFromModel": ("estimator_",), "RFE": ("estimator_",), "RFECV": ("estimator_",),
+    "GradientBoostingClassifier": ("init",), "GradientBoostingRegressor": ("init",),
     "TransformedTargetRegressor": ("regressor_", "transformer_"),
 }  # fmt: skip
-_PASSED = ("passthrough", "drop", None)
+_PASSED = ("passthrough", "drop", "zero", None)
+_FITTING = ("score_func", "scoring")
+"""Parameters whose functions run only when the estimator is fitted."""
 _DEEPEST = 32
 
 
@@ -63,20 +67,28 @@ def _check(estimator: Any, depth: int) -> None:
     kind = type(estimator)
     if depth > _DEEPEST:
         raise Mixes("estimators lie deeper in each other than is looked at")
-    if kind.__module__.partition(".")[0] == "sklearn" and kind.__name__ == "FunctionTransformer":
-        if estimator.func is None:  # what passes columns through
-            return
-        raise Mixes("a FunctionTransformer runs a function that nobody looks at")
     if kind.__module__.partition(".")[0] != "sklearn" or kind.__name__ not in _KNOWN | _PARTS.keys():
         raise Mixes(f"estimator {kind.__module__}.{kind.__qualname__} is not known to keep rows apart")
     for own in ("predict", "predict_proba", "transform", "decision_function"):
         if own in getattr(estimator, "__dict__", {}):
             raise Mixes(f"estimator {kind.__qualname__} has a {own!r} of its own")
+    _check_functions(estimator)
     for name in _PARTS.get(kind.__name__, ()):
         for part in _parts(getattr(estimator, name, None)):
             if part is estimator:
                 raise Mixes("an estimator is a part of itself")
             _check(part, depth + 1)
+
+
+def _check_functions(estimator: Any) -> None:
+    """Refuse functions that it may run for a prediction: kernels, weights, metrics, transformations."""
+    parameters = estimator.get_params(deep=False) | getattr(estimator, "__dict__", {})
+    for name, value in parameters.items():
+        if not callable(value) or name in _FITTING or (name == "dtype" and isinstance(value, type)):
+            continue
+        kind = type(value)
+        if kind.__module__.partition(".")[0] != "sklearn":  # classes of scikit-learn are losses and estimators
+            raise Mixes(f"{type(estimator).__qualname__} runs a function that nobody looks at: {name!r}")
 
 
 def _parts(value: Any) -> Iterator[Any]:

@@ -28,6 +28,10 @@ _ACTIVATIONS = names(
     exponential softmax log_softmax mish hard_tanh tanh_shrink soft_shrink hard_shrink
     """
 )
+_OVER_AXIS = names("softmax log_softmax Softmax")
+"""Activations that take the last axis together, which is that of the rows where there is no other."""
+_ANY_RANK = names("Activation EinsumDense")
+"""Layers with an activation whose output may have one dimension only."""
 _DEEPEST = 32
 
 
@@ -58,6 +62,7 @@ def _own(thing: Any) -> bool:
 def _layer(layer: Any, depth: int) -> None:
     kind, told = type(layer).__name__, f"layer {type(layer).__name__} {getattr(layer, 'name', '')!r}"
     if kind in ("Functional", "Sequential"):
+        _calls(layer)
         _model(layer, depth)
         return
     check_layer: Callable[[Any], None] | None = _check_of(kind) if _own(layer) else None
@@ -65,8 +70,9 @@ def _layer(layer: Any, depth: int) -> None:
         raise Mixes(f"{told} is not known to keep rows apart")
     try:
         check_layer(layer)
+        _calls(layer)
         for name in ("activation", "recurrent_activation"):
-            _activation(getattr(layer, name, None))
+            _activation(layer, getattr(layer, name, None))
     except Mixes as reason:
         raise Mixes(f"{told}: {reason}") from None
     for name in _WRAPPERS.get(kind, ()):
@@ -105,15 +111,26 @@ def _keeps_first(equation: str) -> bool:
     return sides[1][:1] == letters and given[0].count(letters) == 1 and letters not in given[1]
 
 
-def _ranks(layer: Any) -> list[int]:
-    given = layer.input
-    tensors = given if isinstance(given, list | tuple) else [given]
-    return [len(tensor.shape) for tensor in tensors]
+def _ranks(layer: Any, side: str = "input_tensors") -> list[int]:
+    """The number of dimensions of all tensors on one side, in every call of the layer."""
+    nodes = getattr(layer, "_inbound_nodes", ())
+    return [len(tensor.shape) for node in nodes for tensor in getattr(node, side)]
+
+
+def _calls(layer: Any) -> None:
+    """Refuse calls that are told to train: batch normalisation then uses the other rows."""
+    for node in getattr(layer, "_inbound_nodes", ()):
+        training = node.arguments.kwargs.get("training")
+        if training not in (None, False) or any(each is True for each in node.arguments.args):
+            raise Mixes("it is called in training mode")
 
 
 def _with_axis(layer: Any) -> None:
     axes = layer.axis if isinstance(layer.axis, list | tuple) else [layer.axis]
-    for rank in _ranks(layer):
+    ranks = _ranks(layer)
+    if not ranks:
+        raise Mixes("the rank of its input is not known")
+    for rank in ranks:
         if any(axis % rank == 0 for axis in axes):
             raise Mixes("its axis is that of the rows")
 
@@ -129,7 +146,14 @@ def _attention(layer: Any) -> None:
         raise Mixes("rows may attend to each other")
 
 
-def _activation(function: Any) -> None:
+def _activation(layer: Any, function: Any) -> None:
+    name = getattr(function, "__name__", type(function).__name__)
+    if name in _OVER_AXIS and type(layer).__name__ in _ANY_RANK:
+        ranks = _ranks(layer, "output_tensors")
+        if not ranks or min(ranks) < 2:
+            raise Mixes(f"its activation {name!r} may work along the rows")
+    if name == "Softmax" and getattr(function, "axis", -1) != -1:
+        raise Mixes("its activation works along an axis that is not the last")
     if function is None or (_own(function) and type(function).__name__ in _PLAIN | {"Softmax"}):
         return
     module, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")

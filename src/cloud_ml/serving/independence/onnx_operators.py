@@ -30,7 +30,7 @@ OPERATOR_SETS = {"": (9, 28), "ai.onnx.ml": (1, 5)}
 ELEMENTWISE = names(
     """
     Abs Acos Acosh Add And Asin Asinh Atan Atanh BitShift BitwiseAnd BitwiseNot BitwiseOr BitwiseXor
-    Ceil Celu Clip Cos Cosh Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish
+    Ceil Celu Cos Cosh Elu Equal Erf Exp Floor Gelu Greater GreaterOrEqual HardSigmoid HardSwish
     IsInf IsNaN LeakyRelu Less LessOrEqual Log Max Mean Min Mish Mod Neg Not Or PRelu Pow Reciprocal
     Relu Round Selu Shrink Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Sub Sum Swish Tan Tanh
     ThresholdedRelu Where Xor Binarizer LabelEncoder
@@ -113,6 +113,12 @@ def _same(_node: Node, facts: Inputs) -> Fact:
     return first(facts)
 
 
+def _shaped_like_first(_node: Node, facts: Inputs) -> Fact:
+    """Clip, CastLike: the other inputs are parameters and do not change the shape."""
+    op.elementwise(_there(facts))
+    return op.elementwise([first(facts)])
+
+
 def _dropout(node: Node, facts: Inputs) -> Fact:
     if len(facts) > 2 and facts[2] is not None and facts[2].integer() != 0:
         raise Mixes("it is in training mode")
@@ -176,7 +182,8 @@ def _cumulative(_node: Node, facts: Inputs) -> Fact:
 def _normalized(node: Node, facts: Inputs) -> Fact:
     """LayerNormalization: all axes from one on."""
     made = op.along(first(facts), _integer(node, "axis", -1))
-    return op.elementwise([made, *_there(facts[1:])])
+    op.elementwise([made, *_there(facts[1:])])
+    return made
 
 
 def _each_image(_node: Node, facts: Inputs) -> Fact:
@@ -407,8 +414,14 @@ def _quantize(node: Node, facts: Inputs) -> Fact:
     return Fact(one.shape)
 
 
-def _table_rows(_node: Node, facts: Inputs) -> list[Fact]:
+_TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO")
+"""What may follow the scores. ONNX Runtime puts the results of PROBIT into other rows."""
+
+
+def _table_rows(node: Node, facts: Inputs) -> list[Fact]:
     """Models of classic machine learning: a table of rows and features in, labels and scores out."""
+    if node.attributes.get("post_transform", "NONE") not in _TRANSFORMS:
+        raise Mixes(f"its post_transform {node.attributes['post_transform']!r} is not known to keep rows apart")
     one = first(facts)
     op.plain(one)
     if not one.rows or one.rank != 2:
@@ -417,8 +430,8 @@ def _table_rows(_node: Node, facts: Inputs) -> list[Fact]:
     return [tensor((rows,)), tensor((rows, UNKNOWN))]
 
 
-def _regressor(_node: Node, facts: Inputs) -> Fact:
-    return _table_rows(_node, facts)[1]
+def _regressor(node: Node, facts: Inputs) -> Fact:
+    return _table_rows(node, facts)[1]
 
 
 def _features(_node: Node, facts: Inputs) -> Fact:
@@ -451,7 +464,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(_REDUCTIONS, _reduce),
     **dict.fromkeys(_SIZES, _arithmetic),
     "ReduceProd": _reduce_product, "ArgMax": _choose_one, "ArgMin": _choose_one,
-    "Cast": _cast, "CastLike": _elementwise, "Identity": _same, "Dropout": _dropout,
+    "Cast": _cast, "CastLike": _shaped_like_first, "Clip": _shaped_like_first, "Identity": _same, "Dropout": _dropout,
     "MatMul": _matmul, "Gemm": _gemm, "Einsum": _einsum,
     "Softmax": _softmax, "LogSoftmax": _softmax, "Hardmax": _softmax, "LpNormalization": _along, "CumSum": _cumulative,
     "LayerNormalization": _normalized, "RMSNormalization": _normalized,
