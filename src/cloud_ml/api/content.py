@@ -19,7 +19,6 @@ from cloud_ml.errors import Conflict
 from cloud_ml.models import common
 from cloud_ml.models.storage import StoredObject
 from cloud_ml.state.base import Once
-from cloud_ml.usecases.offload import Offload
 
 T = TypeVar("T")
 Kept_co = TypeVar("Kept_co", covariant=True)
@@ -27,6 +26,9 @@ Kept_co = TypeVar("Kept_co", covariant=True)
 BYTES = "application/octet-stream"
 
 _PIECE = 2**20
+_SMALL_PIECE = 2**16
+_GATHERED_BYTES = 64 * 2**20
+"""Where more waits in memory for all uploads together, pieces are small: many who stop sending cost little each."""
 _NEVER_A_PAGE = {
     "Accept-Ranges": "bytes",
     "Cache-Control": "private, no-cache",
@@ -106,7 +108,7 @@ async def receive(here: Platform, call: UploadCall, under_way: Sink[T]) -> T:
         call.check()
         return under_way.finish(call.once)
 
-    pieces = _Pieces(here.offload, keep)
+    pieces = _Pieces(here, keep)
     finishing: asyncio.Task[T] | None = None
     here.metrics.uploads.add()
     try:
@@ -126,8 +128,8 @@ async def receive(here: Platform, call: UploadCall, under_way: Sink[T]) -> T:
 class _Pieces:
     """Chunks gathered into pieces; one is kept on a thread while the next one comes."""
 
-    def __init__(self, offload: Offload, keep: Callable[[bytes], None]) -> None:
-        self._offload = offload
+    def __init__(self, here: Platform, keep: Callable[[bytes], None]) -> None:
+        self._here = here
         self._keep = keep
         self._chunks: list[bytes] = []
         self._size = 0
@@ -136,23 +138,32 @@ class _Pieces:
     async def add(self, chunk: bytes) -> None:
         """Take a chunk; raises what keeping an earlier one raised."""
         self._chunks.append(chunk)
-        self._size += len(chunk)
-        if self._size >= _PIECE:
-            piece = b"".join(self._chunks)
-            self._chunks.clear()
-            self._size = 0
+        self._count(len(chunk))
+        if self._size >= (_PIECE if self._here.gathered_bytes < _GATHERED_BYTES else _SMALL_PIECE):
+            piece = self._taken()
             await self._kept()
-            self._keeping = asyncio.create_task(self._offload.moving(self._keep, piece))
+            self._keeping = asyncio.create_task(self._here.offload.moving(self._keep, piece))
 
     async def rest(self) -> bytes:
         """What is not kept yet, once all the others are."""
         await self._kept()
-        return b"".join(self._chunks)
+        return self._taken()
 
     async def settle(self) -> None:
-        """Wait until nothing is being kept any more, however that ends."""
+        """Wait until nothing is being kept any more, however that ends, and forget the rest."""
+        self._taken()
         with contextlib.suppress(Exception):
             await self._kept()
+
+    def _taken(self) -> bytes:
+        self._count(-self._size)
+        piece = b"".join(self._chunks)
+        self._chunks.clear()
+        return piece
+
+    def _count(self, size: int) -> None:
+        self._size += size
+        self._here.gathered_bytes += size
 
     async def _kept(self) -> None:
         if self._keeping is not None:

@@ -70,6 +70,8 @@ class Platform:
     original_services_open: bool = False
     database_slow_ms: float = 20.0
     streams: Counter[str] = field(default_factory=Counter)
+    gathered_bytes: int = field(init=False, default=0)
+    """Bytes of uploads that wait in memory for a trip to the disk, of all requests."""
     under_way: Counter[str] = field(default_factory=Counter)
     storage: Storage = field(init=False)
     organisations: Organisations = field(init=False)

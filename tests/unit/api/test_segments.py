@@ -101,3 +101,22 @@ async def test_a_segment_has_a_largest_size(served: Served) -> None:
     answer = await append(served.member, upload, 0, 1000)
     assert (answer.status, answer.json()["allowed"]) == (400, "at most 999 bytes")
     assert (await append(served.member, upload, 0, 999)).status == 200
+
+
+async def test_many_who_stop_sending_cost_little_memory(served: Served) -> None:
+    platform = served.platform
+    platform.gathered_bytes = 64 << 20  # of others
+    upload = (await begin(served.member))["id"]
+    kept: list[int] = []
+    moving = platform.offload.moving
+
+    async def counted(function: Any, piece: bytes) -> Any:
+        kept.append(len(piece))
+        return await moving(function, piece)
+
+    platform.offload.moving = counted  # type: ignore[method-assign, assignment]
+    big = bytes(200_000)
+    query = f"offset=0&sha256={sha256(big)}"
+    assert (await served.member.call("PATCH", f"{HERE}/{upload}?{query}", body=big)).status == 200
+    assert kept == [len(big)]
+    assert platform.gathered_bytes == 64 << 20
