@@ -154,7 +154,100 @@ def _looked_up(nodes: list[onnx.NodeProto], constants: dict[str, Any]) -> onnx.M
     return model([*nodes, *then], {"t": table, **constants}, dtype=INT64, out_dtype=FLOAT, shape=(), out=(4,))
 
 
+def _summed(nodes: list[onnx.NodeProto], constants: dict[str, Any], **options: Any) -> onnx.ModelProto:
+    """A cumulative sum along an axis ``a`` that the nodes compute, which is 0."""
+    return model([*nodes, node("CumSum", ["x", "a"], ["y"])], constants, **options)
+
+
+def _bool_of_two() -> onnx.ModelProto:
+    made = _summed(
+        [node("Cast", ["b"], ["c"], to=INT64), node("Sub", ["c", "one"], ["a"])],
+        {"one": np.int64(1)},
+    )
+    made.graph.initializer.append(onnx.TensorProto(name="b", data_type=TensorProto.BOOL, raw_data=b"\x02"))
+    return made
+
+
 MIXES: Graphs = {
+    "places of an unknown rank": lambda: model(
+        [
+            node("Tile", ["places", "once"], ["i"]),
+            node("Gather", ["x", "i"], ["g"], axis=1),
+            node("ReduceMax", ["x"], ["h"], axes=[1], keepdims=0),
+            node("Add", ["g", "h"], ["s"]),
+            node("ReduceMax", ["s"], ["y"], axes=[1], keepdims=0),
+        ],
+        {"places": np.array([0]), "once": np.array([1])},
+        shape=(4, 3),
+        out=(3,),
+    ),
+    "a pooling whose size is another one": lambda: _summed(
+        [
+            node("MaxPool", ["x"], ["p"], auto_pad="SAME_UPPER", dilations=[2], kernel_shape=[4]),
+            node("Shape", ["p"], ["s"]),
+            node("Gather", ["s", "two"], ["d"]),
+            node("Sub", ["d", "five"], ["e"]),
+            node("Div", ["e", "three"], ["a"]),
+        ],
+        {"two": np.int64(2), "five": np.int64(5), "three": np.int64(3)},
+        shape=(3, 8),
+        opset=18,
+    ),
+    "numbers taken backwards": lambda: _summed(
+        [
+            node("Slice", ["c", "from", "to", "zero", "step"], ["q"]),
+            node("Shape", ["q"], ["n"]),
+            node("Sub", ["one", "n"], ["a"]),
+        ],
+        {
+            "c": np.array([7, 8]),
+            "from": np.array([-5]),
+            "to": np.array([-(1 << 62)]),
+            "zero": np.array([0]),
+            "step": np.array([-1]),
+            "one": np.array([1]),
+        },
+    ),
+    "as many features as an attribute says": lambda: _summed(
+        [
+            node("FeatureVectorizer", ["x"], ["c"], domain="ai.onnx.ml", inputdimensions=[3]),
+            node("Shape", ["c"], ["s"]),
+            node("Gather", ["s", "one"], ["d"]),
+            node("Sub", ["d", "three"], ["a"]),
+        ],
+        {"one": np.int64(1), "three": np.int64(3)},
+        ml=True,
+    ),
+    "a product over no axes": lambda: _summed(
+        [
+            node("ReduceProd", ["s"], ["p"], noop_with_empty_axes=1),
+            node("Gather", ["p", "zero"], ["q"]),
+            node("Sub", ["q", "one"], ["a"]),
+        ],
+        {"s": np.array([1, 2]), "zero": np.int64(0), "one": np.int64(1)},
+        opset=18,
+    ),
+    "a number cut to 32 bits": lambda: _summed(
+        [
+            node("Cast", ["c"], ["d"], to=TensorProto.INT32),
+            node("Cast", ["d"], ["e"], to=INT64),
+            node("Div", ["e", "c"], ["a"]),
+        ],
+        {"c": np.int64(1 << 32)},
+    ),
+    "a product beyond 64 bits": lambda: _summed(
+        [node("Mul", ["c", "c"], ["d"]), node("Div", ["d", "c"], ["e"]), node("Div", ["e", "c"], ["a"])],
+        {"c": np.int64(1 << 32)},
+    ),
+    "a sum beyond 32 bits": lambda: _summed(
+        [
+            node("Mul", ["c", "four"], ["d"]),
+            node("Div", ["d", "c"], ["e"]),
+            node("Div", ["e", "four"], ["a"]),
+        ],
+        {"c": np.int32(1 << 30), "four": np.int32(4)},
+    ),
+    "a truth value of two": _bool_of_two,
     "probit": lambda: _classifier("PROBIT"),
     "a table cast like a tensor of a higher rank": lambda: _looked_up(
         [node("CastLike", ["t", "k"], ["t2"])], {"k": np.zeros((1, 1, 1))}

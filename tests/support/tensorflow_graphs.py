@@ -127,6 +127,27 @@ _COUNT = [
 ]
 
 MIXES: dict[str, bytes] = {
+    "a product beyond 32 bits": saved(
+        [
+            const("c", 1 << 30),
+            const("four", 4),
+            node("Mul", "d", "c", "four"),
+            node("FloorDiv", "e", "d", "c"),
+            node("FloorDiv", "a", "e", "four"),
+            node("Cumsum", "y", "x", "a"),
+        ]
+    ),
+    "a number of rows beyond 32 bits": saved(
+        [
+            *_COUNT,
+            const("c", 1 << 30),
+            node("Mul", "d", "n", "c"),
+            node("FloorDiv", "again", "d", "c"),
+            const("rest", -1),
+            node("Pack", "p", "again", "rest"),
+            node("Reshape", "y", "x", "p"),
+        ]
+    ),
     "mean over the rows": saved(
         [const("a", [0]), node("Mean", "m", "x", "a", keep_dims=True), node("Sub", "y", "x", "m")]
     ),

@@ -59,10 +59,14 @@ def fields(data: bytes | bytearray, at: int, end: int) -> Iterator[tuple[int, in
     """The fields of the message that lies in ``data[at:end]``: number, kind, where the content begins and ends.
 
     Raises:
-        Malformed: for what is no message, or holds groups, which nothing here uses.
+        Malformed: for what is no message, or holds groups, which nothing here uses. Readers differ in what they make of
+            field numbers beyond their 29 bits, so these are refused.
     """
     while at < end:
+        first = at
         tag, at = read_varint(data, at, end)
+        if not 8 <= tag < 1 << 32 or at - first > 5:
+            raise Malformed("a field without a number, or with one that is too large")
         number, kind = tag >> 3, tag & 7
         start = at
         if kind == DELIMITED:

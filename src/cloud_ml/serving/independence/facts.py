@@ -13,6 +13,10 @@ MOST_VALUES = 64
 """Integers of a constant that are remembered: enough for shapes, axes and paddings."""
 
 
+LARGEST = (1 << 31) - 1
+"""The largest number that is computed with: the same in integers of 32 and of 64 bits."""
+
+
 class Mixes(Exception):
     """Rows may influence each other, or it is not known that they do not. The message is the reason."""
 
@@ -25,6 +29,11 @@ class Dim(NamedTuple):
 
     factor: int | None
     of_rows: bool = False
+
+    @property
+    def fits(self) -> bool:
+        """Whether it is the same number in integers of 32 bits, as far as that is known."""
+        return self.factor is None or abs(self.factor) <= LARGEST
 
     @property
     def known(self) -> int | None:

@@ -13,9 +13,17 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cloud_ml.serving.codecs import wire
-from cloud_ml.serving.independence.facts import CONSTANT, MOST_VALUES, Fact, Mixes, constant
+from cloud_ml.serving.independence.facts import CONSTANT, LARGEST, MOST_VALUES, Fact, Mixes, constant
 
 _INT32, _INT64, _BOOL = 6, 7, 9
+_FLOAT, _INT, _STRING, _TENSOR, _INTS = 1, 2, 3, 4, 7
+_UNSET: dict[int, Any] = {_FLOAT: 0.0, _INT: 0, _STRING: ""}
+"""The values of attributes where the file has none."""
+_OF_LISTS = (wire.VARINT, wire.DELIMITED)
+_VALUES = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7, 7: 8, 8: 9, 9: 10, 10: 11, 11: 22, 12: 23, 13: 14, 14: 15}
+"""Types of attributes, and the number of the field that holds the value."""
+_SINGLE = frozenset({1, 2, 3, 4, 5, 6, 14, 20, 21, 22})
+"""Fields of an attribute that must not occur twice: readers merge them, or take the first, or the last."""
 MOST_NODES = 200_000
 """Nodes of a graph that are looked at."""
 
@@ -66,8 +74,12 @@ def read(source: bytes | Path) -> Graph:
 
 def _model(data: Any, span: Span) -> Graph:
     graph = Graph()
+    graphs = 0
     for number, start, end in _messages(data, *span):
         if number == 7:
+            graphs += 1
+            if graphs > 1:
+                raise Mixes("the file has more than one graph")
             _graph(data, Span(start, end), graph)
         elif number == 8:
             domain, version = "", 0
@@ -76,7 +88,10 @@ def _model(data: Any, span: Span) -> Graph:
                     domain = _text(data, at, stop)
                 elif inner == 2 and kind == wire.VARINT:
                     version = _signed(wire.read_varint(data, at, stop)[0])
-            graph.opsets["" if domain == "ai.onnx" else domain] = version
+            domain = "" if domain == "ai.onnx" else domain
+            if domain in graph.opsets:
+                raise Mixes(f"the file names the operator set {domain or 'ai.onnx'!r} twice")
+            graph.opsets[domain] = version
         elif number == 25:
             domains = [_text(data, at, stop) for inner, at, stop in _messages(data, start, end) if inner == 10]
             if not domains or domains[-1] in ("", "ai.onnx", "ai.onnx.ml"):
@@ -92,6 +107,8 @@ def _graph(data: Any, span: Span, graph: Graph) -> None:
             graph.nodes.append(_node(data, Span(start, end)))
         elif number == 5:
             name, fact = tensor(data, Span(start, end))
+            if name in graph.constants:
+                raise Mixes(f"the graph has two constants {name!r}")
             graph.constants[name] = fact
         elif number == 12:
             for inner, at, stop in _messages(data, start, end):
@@ -114,6 +131,8 @@ def _node(data: Any, span: Span) -> Node:
             node.kind = _text(data, start, end)
         elif number == 5:
             name, value = _attribute(data, Span(start, end))
+            if name in node.attributes:
+                raise Mixes(f"operator {node.kind} has two attributes {name!r}")
             node.attributes[name] = value
         elif number == 7:
             node.domain = _text(data, start, end)
@@ -121,65 +140,82 @@ def _node(data: Any, span: Span) -> Node:
 
 
 def _attribute(data: Any, span: Span) -> tuple[str, Any]:
-    """Its name and value; None for a value of another kind, such as a graph or a reference to a function's own."""
-    name, value = "", None
-    integers: list[int] = []
+    """Its name and value; None for a value of another kind, such as a graph or a reference to a function's own.
+
+    Raises:
+        Mixes: where it has values of several types, of which readers may take one or another.
+    """
+    name, type_ = "", 0
+    given: dict[int, list[tuple[int, Span]]] = {}
     for number, kind, start, end in wire.fields(data, *span):
-        if number == 2 and kind == wire.FIXED32:
-            value = struct.unpack("<f", data[start:end])[0]
-        elif number == 3 and kind == wire.VARINT:
-            value = _signed(wire.read_varint(data, start, end)[0])
-        elif number == 8 and kind in (wire.VARINT, wire.DELIMITED):
-            integers += _varints(data, kind, start, end)
-            value = integers
-        elif kind != wire.DELIMITED:
-            continue
-        elif number == 1:
-            name = _text(data, start, end)
-        elif number == 4:
-            value = _text(data, start, end)
-        elif number == 5:
-            value = tensor(data, Span(start, end))[1]
-    return name, value
+        if number in _SINGLE and number in given:
+            raise Mixes(f"field {number} of an attribute occurs twice")
+        given.setdefault(number, []).append((kind, Span(start, end)))
+    if 1 in given:
+        name = _text(data, *given[1][0][1])
+    if 20 in given and given[20][0][0] == wire.VARINT:
+        type_ = wire.read_varint(data, *given[20][0][1])[0]
+    if given.keys() & set(_VALUES.values()) - {_VALUES.get(type_)}:
+        raise Mixes(f"attribute {name!r} has a value that is not of its type")
+    return name, _value(data, type_, given.get(_VALUES.get(type_, 0), []))
+
+
+def _value(data: Any, type_: int, given: list[tuple[int, Span]]) -> Any:
+    """The value of an attribute, from the fields that are of its type."""
+    if type_ == _INTS:
+        return [each for kind, span in given if kind in _OF_LISTS for each in _varints(data, kind, *span)]
+    if not given:
+        return _UNSET.get(type_)
+    kind, span = given[0]
+    if type_ == _FLOAT and kind == wire.FIXED32:
+        return struct.unpack("<f", data[span.start : span.end])[0]
+    if type_ == _INT and kind == wire.VARINT:
+        return _signed(wire.read_varint(data, *span)[0])
+    if type_ == _STRING and kind == wire.DELIMITED:
+        return bytes(data[span.start : span.end]).decode("utf-8", "replace")
+    return tensor(data, span)[1] if type_ == _TENSOR and kind == wire.DELIMITED else None
 
 
 def tensor(data: Any, span: Span) -> tuple[str, Fact]:
     """The name of a tensor and what is known of it."""
     name, dims, dtype = "", list[int](), 0
-    lists: list[int] = []
+    lists: dict[int, list[int]] = {}
     raw: Span | None = None
-    outside = False
+    certain = True
     for number, kind, start, end in wire.fields(data, *span):
         if number == 2 and kind == wire.VARINT:
             dtype = wire.read_varint(data, start, end)[0]
         elif number in (13, 14):
-            outside = True
-        elif kind not in (wire.VARINT, wire.DELIMITED):
+            certain = False  # the values are in another file
+        elif kind not in _OF_LISTS:
             continue
         elif number == 1:
             dims += _varints(data, kind, start, end)
-        elif number in (5, 7) and len(lists) <= MOST_VALUES and end - start <= 10 * MOST_VALUES:
-            lists += _varints(data, kind, start, end)
+        elif number in (5, 7):
+            certain &= len(lists.get(number, ())) <= MOST_VALUES and end - start <= 10 * MOST_VALUES
+            if certain:
+                lists.setdefault(number, []).extend(_varints(data, kind, start, end))
         elif number == 8 and kind == wire.DELIMITED:
             name = _text(data, start, end)
         elif number == 9 and kind == wire.DELIMITED:
             raw = Span(start, end)
     if any(size < 0 for size in dims):
         return name, CONSTANT
-    values = None if outside or len(dims) > 1 else _values(data, dtype, prod(dims), lists, raw)
-    return name, constant(dims, values)
+    listed = lists.get(7 if dtype == _INT64 else 5, [])
+    return name, constant(dims, _values(data, dtype, prod(dims), listed, raw) if certain and len(dims) <= 1 else None)
 
 
-def _values(data: Any, dtype: int, count: int, lists: list[int], raw: Span | None) -> list[int] | None:
+def _values(data: Any, dtype: int, count: int, listed: list[int], raw: Span | None) -> list[int] | None:
     if dtype not in (_INT32, _INT64, _BOOL) or count > MOST_VALUES:
         return None
     if raw is not None:
-        width = {_INT32: 4, _INT64: 8, _BOOL: 1}[dtype]
+        width, letter = {_INT32: (4, "i"), _INT64: (8, "q"), _BOOL: (1, "b")}[dtype]
         if raw.end - raw.start != width * count:
             return None
-        letter = {_INT32: "i", _INT64: "q", _BOOL: "b"}[dtype]
-        return list(struct.unpack(f"<{count}{letter}", data[raw.start : raw.end]))
-    return lists if len(lists) == count else None
+        listed = list(struct.unpack(f"<{count}{letter}", data[raw.start : raw.end]))
+    if len(listed) != count or (dtype != _INT64 and any(abs(each) > LARGEST for each in listed)):
+        return None
+    return [int(each != 0) for each in listed] if dtype == _BOOL else listed
 
 
 def _messages(data: Any, start: int, end: int) -> Iterator[tuple[int, int, int]]:

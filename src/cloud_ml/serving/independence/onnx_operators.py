@@ -104,9 +104,8 @@ def _arithmetic(node: Node, facts: Inputs) -> Fact:
 
 def _cast(node: Node, facts: Inputs) -> Fact:
     one = first(facts)
-    if one.values is not None and node.attributes.get("to") in (6, 7):  # INT32, INT64
-        return one
-    return op.elementwise([one])
+    to_integers = node.attributes.get("to") in (6, 7)  # INT32, INT64
+    return op.cast(one) if to_integers else op.elementwise([one])
 
 
 def _same(_node: Node, facts: Inputs) -> Fact:
@@ -146,9 +145,12 @@ def _reduce(node: Node, facts: Inputs) -> Fact:
 
 
 def _reduce_product(node: Node, facts: Inputs) -> Fact:
-    one = first(facts)
-    if one.values is not None and one.rank == 1 and _axes(node, facts) in (None, [], [0], [-1]):
-        return Fact((Dim(1),) if _integer(node, "keepdims", 1) else (), (product(one.values),))
+    one, axes = first(facts), _axes(node, facts)
+    nothing = not axes and _integer(node, "noop_with_empty_axes", 0)
+    if one.values is not None and one.rank == 1 and axes in (None, [], [0], [-1]) and not nothing:
+        made = product(one.values)
+        if made.fits:
+            return Fact((Dim(1),) if _integer(node, "keepdims", 1) else (), (made,))
     return _reduce(node, facts)
 
 
@@ -245,7 +247,7 @@ def _slice(node: Node, facts: Inputs) -> Fact:
         starts, ends = list(given(facts, 1).integers()), list(given(facts, 2).integers())
         axes = _axes(node, facts, 3) or list(range(len(starts)))
         steps = list(facts[4].integers()) if len(facts) > 4 and facts[4] is not None else [1] * len(starts)
-    if one.values is not None and one.rank == 1 and axes == [0]:
+    if one.values is not None and one.rank == 1 and axes == [0] and steps[0] > 0:
         return vector(one.values[starts[0] : ends[0] : steps[0]])
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
         everything = start == 0 and end >= (1 << 31) - 1 and step == 1
@@ -309,6 +311,8 @@ def _size(_node: Node, facts: Inputs) -> Fact:
 
 
 def _constant(node: Node, _facts: Inputs) -> Fact:
+    if len(node.attributes.keys() - {OPSET}) != 1:
+        raise Mixes("it has more than one value, or none")
     value = node.attributes.get("value", node.attributes.get("value_int", node.attributes.get("value_ints")))
     if isinstance(value, Fact):
         return value
@@ -437,7 +441,7 @@ def _regressor(node: Node, facts: Inputs) -> Fact:
 def _features(_node: Node, facts: Inputs) -> Fact:
     if any(fact.rank != 2 for fact in _there(facts)):
         raise Mixes("its input is no table of rows and features")
-    return op.concat(_there(facts), 1)
+    return op.part(op.concat(_there(facts), 1), 1)  # as many as its attribute says, whatever the inputs have
 
 
 def _each_feature(_node: Node, facts: Inputs) -> Fact:

@@ -290,8 +290,10 @@ def gather(data: Fact, places: Fact, axis: int) -> Fact:
         raise Mixes("it takes some of the rows")
     if places.rows and place != 0:
         raise Mixes("the rows are not the first dimension")
+    if places.shape is None:
+        raise Mixes("the rank of a tensor is not known")
     shape = data.shape or ()
-    return tensor((*shape[:place], *(places.shape or ()), *shape[place + 1 :]))
+    return tensor((*shape[:place], *places.shape, *shape[place + 1 :]))
 
 
 def _gather_values(data: Fact, places: Fact) -> Fact:
@@ -383,20 +385,35 @@ def arithmetic(kind: str, facts: Sequence[Fact]) -> Fact | None:
     """Sizes that are computed from sizes: None where these are no small integers, or it is not known how."""
     if len(facts) != 2 or any(fact.values is None or fact.rank > 1 for fact in facts):
         return None
+    if not all(value.fits for fact in facts for value in fact.values or ()):
+        return None
     one, two = (fact.values or () for fact in facts)
     length = max(len(one), len(two))
     if {len(one), len(two)} - {1, length} or not one or not two:
         return None
     values = [_computed(kind, one[place % len(one)], two[place % len(two)]) for place in range(length)]
-    if any(value is None for value in values):
+    if any(value is None or not value.fits for value in values):
         return None
     shape = facts[0].shape if facts[0].rank >= facts[1].rank else facts[1].shape
     return Fact((Dim(length),) if shape else (), tuple(value for value in values if value is not None))
 
 
+MOST_FOR_A_ROW = 1 << 15
+"""The factor up to which a multiple of the number of rows is certain not to exceed 32 bits."""
+
+
+def cast(fact: Fact) -> Fact:
+    """To integers of 32 or 64 bits: numbers that may not fit are forgotten."""
+    if fact.values is not None and all(value.fits for value in fact.values):
+        return fact
+    return elementwise([fact])
+
+
 def _computed(kind: str, one: Dim, two: Dim) -> Dim | None:
     if kind == "mul":
         return None if one.of_rows and two.of_rows else product((one, two))
+    if any(each.of_rows and abs(each.factor or 0) > MOST_FOR_A_ROW for each in (one, two)):
+        return None
     if kind == "div" and not two.of_rows and two.factor:
         if one.factor is not None and one.factor % two.factor == 0:
             return Dim(one.factor // two.factor, one.of_rows)

@@ -5,14 +5,14 @@ https://github.com/tensorflow/tensorflow/tree/master/tensorflow/core: protobuf/s
 
 import mmap
 import struct
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from cloud_ml.serving.codecs import wire
-from cloud_ml.serving.independence.facts import MOST_VALUES, Fact, Mixes, constant
+from cloud_ml.serving.independence.facts import LARGEST, MOST_VALUES, Fact, Mixes, constant
 
 _INT32, _INT64 = 3, 9
 _SERVE = "serve"
@@ -74,8 +74,11 @@ def parse(data: Any) -> Graph:
         Mixes: as ``read``.
     """
     try:
-        for number, start, end in _messages(data, 0, len(data)):
-            if number == 2 and _SERVE in _tags(data, start, end):
+        graphs = [span[1:] for span in _messages(data, 0, len(data)) if span[0] == 2]
+        if len(graphs) > 1:
+            raise Mixes("the file has more than one graph")
+        for start, end in graphs:
+            if _SERVE in _tags(data, start, end):
                 return _meta_graph(data, start, end)
     except (ValueError, struct.error) as error:
         raise Mixes(f"the file cannot be read: {error}") from error
@@ -95,35 +98,45 @@ def _tags(data: Any, start: int, end: int) -> list[str]:
 
 def _meta_graph(data: Any, start: int, end: int) -> Graph:
     graph, count = Graph(), 0
-    for number, at, stop in _messages(data, start, end):
-        if number != 2:
-            continue
-        for inner, first, last in _messages(data, at, stop):
-            if inner == 1:
-                graph.nodes.append(_node(data, first, last))
-            elif inner == 2:
-                for kind, begin, close in _messages(data, first, last):
-                    if kind == 1:
-                        name, function = _function(data, begin, close)
-                        graph.functions[name] = function
-                        count += len(function.nodes)
-            if count + len(graph.nodes) > MOST_NODES:
-                raise Mixes(f"the graph has more than {MOST_NODES} nodes")
+    for inner, first, last in _messages(data, *_only(data, start, end, 2)):
+        if inner == 1:
+            graph.nodes.append(_node(data, first, last))
+        elif inner == 2:
+            for kind, begin, close in _messages(data, first, last):
+                if kind == 1:
+                    name, function = _function(data, begin, close)
+                    if name in graph.functions:
+                        raise Mixes(f"the graph has two functions {name!r}")
+                    graph.functions[name] = function
+                    count += len(function.nodes)
+        if count + len(graph.nodes) > MOST_NODES:
+            raise Mixes(f"the graph has more than {MOST_NODES} nodes")
     return graph
+
+
+def _only(data: Any, start: int, end: int, wanted: int) -> tuple[int, int]:
+    """Where the message of this field is; nowhere where it is not there.
+
+    Raises:
+        Mixes: where it is there twice, which readers merge.
+    """
+    found = [span[1:] for span in _messages(data, start, end) if span[0] == wanted]
+    if len(found) > 1:
+        raise Mixes(f"field {wanted} of a message occurs twice")
+    return found[0] if found else (start, start)
 
 
 def _function(data: Any, start: int, end: int) -> tuple[str, Function]:
     function, name = Function(), ""
     declared: list[str] = []
     returned: dict[str, str] = {}
+    for inner, first, last in _messages(data, *_only(data, start, end, 1)):
+        if inner == 1:
+            name = _text(data, first, last)
+        elif inner in (2, 3):
+            (function.arguments if inner == 2 else declared).append(_name(data, first, last))
     for number, at, stop in _messages(data, start, end):
-        if number == 1:
-            for inner, first, last in _messages(data, at, stop):
-                if inner == 1:
-                    name = _text(data, first, last)
-                elif inner in (2, 3):
-                    (function.arguments if inner == 2 else declared).append(_name(data, first, last))
-        elif number == 3:
+        if number == 3:
             function.nodes.append(_node(data, at, stop))
         elif number == 4:
             key, value = _entry(data, at, stop)
@@ -133,19 +146,14 @@ def _function(data: Any, start: int, end: int) -> tuple[str, Function]:
 
 
 def _name(data: Any, start: int, end: int) -> str:
-    """The first field of a message, which is its name."""
-    return next((_text(data, at, stop) for number, at, stop in _messages(data, start, end) if number == 1), "")
+    """The first field of a message, which is its name; the last one counts."""
+    found = [_text(data, at, stop) for number, at, stop in _messages(data, start, end) if number == 1]
+    return found[-1] if found else ""
 
 
 def _entry(data: Any, start: int, end: int) -> tuple[str, tuple[int, int]]:
     """The key of an entry of a map, and where its value is."""
-    key, value = "", (start, start)
-    for number, at, stop in _messages(data, start, end):
-        if number == 1:
-            key = _text(data, at, stop)
-        elif number == 2:
-            value = (at, stop)
-    return key, value
+    return _name(data, start, end), _only(data, start, end, 2)
 
 
 def _node(data: Any, start: int, end: int) -> Node:
@@ -159,32 +167,38 @@ def _node(data: Any, start: int, end: int) -> Node:
             node.inputs.append(_text(data, at, stop))
         elif number == 5:
             key, value = _entry(data, at, stop)
+            if key in node.attributes:
+                raise Mixes(f"operation {node.name!r} has two attributes {key!r}")
             node.attributes[key] = _attribute(data, *value)
     return node
 
 
 def _attribute(data: Any, start: int, end: int) -> Any:
-    for number, kind, at, stop in wire.fields(data, start, end):
-        if number in (3, 5, 6) and kind == wire.VARINT:  # a number, a truth value, a type
-            return _signed(wire.read_varint(data, at, stop)[0])
-        if kind != wire.DELIMITED:
-            continue
-        if number == 1:
-            return [
-                each
-                for inner, form, first, last in wire.fields(data, at, stop)
-                if inner == 3 and form in (wire.VARINT, wire.DELIMITED)
-                for each in _varints(data, form, first, last)
-            ]
-        if number == 2:
-            return bytes(data[at:stop]).decode("utf-8", "replace")
-        if number == 7:
-            return constant(_shape(data, at, stop))
-        if number == 8:
-            return tensor(data, at, stop)
-        if number == 10:
-            return FunctionName(_name(data, at, stop))
-    return None
+    """The value of an attribute.
+
+    Raises:
+        Mixes: where there are several, of which the last one counts, or which readers merge.
+    """
+    given = [each for each in wire.fields(data, start, end) if each[0] <= 10]
+    if len(given) > 1:
+        raise Mixes("an attribute has several values")
+    if not given:
+        return None
+    number, kind, at, stop = given[0]
+    if number in (3, 5, 6) and kind == wire.VARINT:  # a number, a truth value, a type
+        return _signed(wire.read_varint(data, at, stop)[0])
+    read = _READERS.get(number)
+    return read(data, at, stop) if read is not None and kind == wire.DELIMITED else None
+
+
+def _integers(data: Any, start: int, end: int) -> list[int]:
+    """The integers of a list."""
+    return [
+        each
+        for inner, form, first, last in wire.fields(data, start, end)
+        if inner == 3 and form in (wire.VARINT, wire.DELIMITED)
+        for each in _varints(data, form, first, last)
+    ]
 
 
 def _shape(data: Any, start: int, end: int) -> list[int] | None:
@@ -205,20 +219,22 @@ def _shape(data: Any, start: int, end: int) -> list[int] | None:
 def tensor(data: Any, start: int, end: int) -> Fact:
     """What is known of a constant: its shape, and its values where they are few integers."""
     dtype = 0
-    sizes: list[int] | None = []
     content: tuple[int, int] | None = None
-    listed: list[int] = []
+    lists: dict[int, list[int]] = {7: [], 10: []}
+    certain = True
+    sizes = _shape(data, *_only(data, start, end, 2))
     for number, kind, at, stop in wire.fields(data, start, end):
         if number == 1 and kind == wire.VARINT:
             dtype = wire.read_varint(data, at, stop)[0]
-        elif number == 2 and kind == wire.DELIMITED:
-            sizes = _shape(data, at, stop)
         elif number == 4 and kind == wire.DELIMITED:
             content = (at, stop)
-        elif number in (7, 10) and kind in (wire.VARINT, wire.DELIMITED) and stop - at <= 10 * MOST_VALUES:
-            listed += _varints(data, kind, at, stop)
-    if sizes is None or any(size < 0 for size in sizes):
+        elif number in (7, 10) and kind in (wire.VARINT, wire.DELIMITED):
+            certain &= stop - at <= 10 * MOST_VALUES and len(lists[number]) <= MOST_VALUES
+            if certain:
+                lists[number] += _varints(data, kind, at, stop)
+    if sizes is None or not certain or any(size < 0 for size in sizes):
         return constant(sizes)
+    listed = lists[10 if dtype == _INT64 else 7]
     return constant(sizes, _values(data, dtype, sizes, listed, content))
 
 
@@ -233,7 +249,7 @@ def _values(
         if content[1] - content[0] != width * count:
             return None
         return list(struct.unpack(f"<{count}{letter}", data[content[0] : content[1]]))
-    if len(listed) > count:
+    if len(listed) > count or (dtype == _INT32 and any(abs(each) > LARGEST for each in listed)):
         return None
     return listed + (listed[-1:] or [0]) * (count - len(listed))  # as in TensorFlow, the last one stands for the others
 
@@ -252,3 +268,13 @@ def _signed(value: int) -> int:
 
 def _text(data: Any, start: int, end: int) -> str:
     return bytes(data[start:end]).decode()
+
+
+_READERS: dict[int, Callable[[Any, int, int], Any]] = {
+    1: _integers,
+    2: lambda data, start, end: bytes(data[start:end]).decode("utf-8", "replace"),
+    7: lambda data, start, end: constant(_shape(data, start, end)),
+    8: tensor,
+    10: lambda data, start, end: FunctionName(_name(data, start, end)),
+}
+"""How the values of attributes are read, by the numbers of their fields."""

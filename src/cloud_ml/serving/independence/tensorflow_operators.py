@@ -25,7 +25,7 @@ Handler = Callable[[Node, Sequence[Fact]], Fact | list[Fact]]
 
 ELEMENTWISE = names(
     """
-    Abs Acos Acosh Add AddV2 AsString Asin Asinh Atan Atan2 Atanh Ceil ClipByValue Cos Cosh Div DivNoNan Elu Equal Erf
+    Abs Acos Acosh Add AddV2 AsString Asin Asinh Atan Atan2 Atanh Ceil Cos Cosh Div DivNoNan Elu Equal Erf
     Erfc Exp Expm1 Floor FloorDiv FloorMod Greater GreaterEqual Inv IsFinite IsInf IsNan LeakyRelu Less LessEqual Log
     Log1p LogicalAnd LogicalNot LogicalOr Maximum Minimum Mod Mul MulNoNan Neg NotEqual OnesLike Pow RealDiv Reciprocal
     Relu Relu6 Rint Round Rsqrt SelectV2 Selu Sigmoid Sign Sin Sinh Softplus Softsign Sqrt Square SquaredDifference
@@ -55,6 +55,12 @@ def _elementwise(_node: Node, facts: Sequence[Fact]) -> Fact:
     return op.elementwise(facts)
 
 
+def _clip(_node: Node, facts: Sequence[Fact]) -> Fact:
+    """Limits do not change the shape."""
+    op.elementwise(facts)
+    return op.elementwise(facts[:1])
+
+
 def _arithmetic(node: Node, facts: Sequence[Fact]) -> Fact:
     sizes = op.arithmetic(_SIZES[node.kind], facts)
     return sizes if sizes is not None else op.elementwise(facts)
@@ -70,7 +76,7 @@ def _all_the_same(_node: Node, facts: Sequence[Fact]) -> list[Fact]:
 
 def _cast(node: Node, facts: Sequence[Fact]) -> Fact:
     to_integers = node.attributes.get("DstT") in (3, 9)  # DT_INT32, DT_INT64
-    return facts[0] if facts[0].values is not None and to_integers else op.elementwise(facts)
+    return op.cast(facts[0]) if to_integers else op.elementwise(facts)
 
 
 def _constant(node: Node, _facts: Sequence[Fact]) -> Fact:
@@ -121,7 +127,9 @@ def _reduce(node: Node, facts: Sequence[Fact]) -> Fact:
 def _product(node: Node, facts: Sequence[Fact]) -> Fact:
     one = facts[0]
     if one.values is not None and one.rank == 1 and facts[1].integers() in ((0,), (-1,)):
-        return Fact((Dim(1),) if _integer(node, "keep_dims") else (), (product(one.values),))
+        made = product(one.values)
+        if made.fits:
+            return Fact((Dim(1),) if _integer(node, "keep_dims") else (), (made,))
     return _reduce(node, facts)
 
 
@@ -191,7 +199,8 @@ def _strided_slice(node: Node, facts: Sequence[Fact]) -> Fact:
     one = facts[0]
     begins, ends, steps = (fact.integers() for fact in facts[1:4])
     masks = [_integer(node, f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")]
-    if one.values is not None and one.rank == 1 and len(begins) == 1 and not masks[2] and not masks[3]:
+    forward = len(begins) == len(steps) == 1 and steps[0] > 0
+    if one.values is not None and one.rank == 1 and forward and not masks[2] and not masks[3]:
         return _some_values(one.values, (begins[0], ends[0], steps[0]), masks)
     op.plain(one)
     return tensor(_sliced(one, list(zip(begins, ends, steps, strict=True)), masks))
@@ -367,7 +376,7 @@ HANDLERS: dict[str, Handler] = {
     **dict.fromkeys(ELEMENTWISE, _elementwise), **dict.fromkeys(_REDUCTIONS, _reduce),
     **dict.fromkeys(_SIZES, _arithmetic),
     **dict.fromkeys(names("Identity StopGradient PreventGradient Snapshot ReadVariableOp EnsureShape"), _same),
-    "IdentityN": _all_the_same, "Cast": _cast, "Const": _constant, "NoOp": _nothing,
+    "ClipByValue": _clip, "IdentityN": _all_the_same, "Cast": _cast, "Const": _constant, "NoOp": _nothing,
     "VarHandleOp": _variable, "VariableV2": _variable, "Variable": _variable,
     "HashTableV2": _table, "LookupTableFindV2": _look_up,
     "MatMul": _matmul, "BatchMatMul": _matmul, "BatchMatMulV2": _matmul, "BatchMatMulV3": _matmul, "BiasAdd": _bias,

@@ -31,6 +31,8 @@ def _size(size: int | None, place: int, window: Window) -> Dim:
     kernel, stride = window.kernel[place], window.strides[place]
     if size is None or kernel is None or stride < 1:
         return UNKNOWN
+    if window.auto_pad in ("SAME_UPPER", "SAME_LOWER") and window.dilations[place] != 1:
+        return UNKNOWN  # ONNX Runtime pads for the kernel without its gaps
     if window.auto_pad in ("SAME", "SAME_UPPER", "SAME_LOWER"):
         return Dim(-(-size // stride))
     padding = 0
