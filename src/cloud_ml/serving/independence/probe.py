@@ -6,7 +6,7 @@ add in another order when a matrix has another size. Everything else must be equ
 """
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from math import prod
 from typing import Any
 
@@ -27,6 +27,10 @@ MOST_S = 2.0
 """Seconds after which no further batch is run."""
 MOST_NUMBERS = 1 << 24
 """Numbers that the inputs of a batch may have."""
+SIZES = (4, 8, 2, 3)
+"""Sizes of made-up inputs where a signature leaves them open, one attempt after the other."""
+TEXTS = ((b"a", b"b c", b"word", b"other words", b"a b c"), (b"0", b"1", b"2", b"30"))
+"""Made-up texts: words, and numbers for models that read these."""
 
 
 def difference(model: Model, signature: Signature, samples: Sequence[Sequence[Array]] = ()) -> str:
@@ -34,33 +38,48 @@ def difference(model: Model, signature: Signature, samples: Sequence[Sequence[Ar
 
     ``samples`` are inputs that the model is known to take; without any they are made up.
     """
-    rows = _rows(signature, samples)
-    if rows is None:
-        return ""
+    until = time.perf_counter() + MOST_S
+    for rows in _candidates(signature, samples):
+        told = _tried(model, signature, rows, until)
+        if told is not None:
+            return told
+        if time.perf_counter() > until:
+            break
+    return ""
+
+
+def _tried(model: Model, signature: Signature, rows: Sequence[Array], until: float) -> str | None:
+    """How a row of these inputs differs among the others; None where the model takes none of them."""
     try:
         alone = [model.predict(signature, [each[place : place + 1] for each in rows]) for place in range(2)]
         again = model.predict(signature, [each[:1] for each in rows])
-    except Exception:  # made-up inputs may be none that it takes
-        return ""
+    except Exception as error:
+        try:
+            model.predict(signature, rows)
+        except Exception:  # made-up inputs may be none that it takes
+            return None
+        return f"the model failed for a row alone, and not among others: {type(error).__name__}: {error}"[:300]
     if told := _compare(signature, alone[0], again, 0, 1):
         return f"two runs of the same row differ: {told}"
-    begun = time.perf_counter()
     for place, count in BATCHES:
-        if time.perf_counter() - begun > MOST_S:
+        if time.perf_counter() > until:
             break
         order = [1 + other % (len(rows[0]) - 1) for other in range(count)]
         order[place] = 0
-        if told := _run(model, signature, [each[order] for each in rows], alone[0], place):
+        expected = {place: alone[0], 0: alone[0 if place == 0 else 1]}
+        if told := _run(model, signature, [each[order] for each in rows], expected):
             return f"a row among {count} differs from the same row alone: {told}"
     return ""
 
 
-def _run(model: Model, signature: Signature, inputs: Sequence[Array], alone: Sequence[Array], place: int) -> str:
+def _run(model: Model, signature: Signature, inputs: Sequence[Array], expected: Mapping[int, Sequence[Array]]) -> str:
+    """How rows of a batch differ from what is expected at their places."""
     try:
         made = model.predict(signature, inputs)
     except Exception as error:
         return f"the model failed: {type(error).__name__}: {error}"[:300]
-    return _compare(signature, alone, made, place, len(inputs[0]))
+    told = (_compare(signature, alone, made, place, len(inputs[0])) for place, alone in expected.items())
+    return next((each for each in told if each), "")
 
 
 def _compare(signature: Signature, alone: Sequence[Array], made: Sequence[Array], place: int, rows: int) -> str:
@@ -91,27 +110,48 @@ def _same(one: Array, other: Array) -> bool:
     return bool((np.abs(one[finite] - other[finite]) <= allowed).all())
 
 
-def _rows(signature: Signature, samples: Sequence[Sequence[Array]]) -> list[Array] | None:
-    """Some rows of each input: those of samples, or made-up ones."""
+def _candidates(signature: Signature, samples: Sequence[Sequence[Array]]) -> Iterator[list[Array]]:
+    """Some rows of each input, one attempt after the other: those of samples, or else made-up ones."""
+    if found := _of_samples(samples):
+        yield found
+        return
+    is_open = any(-1 in (spec.shape or ())[1:] for spec in signature.inputs)
+    is_text = any(spec.dtype is dtypes.STRING for spec in signature.inputs)
+    for size in SIZES if is_open else SIZES[:1]:
+        for texts in TEXTS if is_text else TEXTS[:1]:
+            if made := _made_up_rows(signature, size, texts):
+                yield made
+
+
+def _of_samples(samples: Sequence[Sequence[Array]]) -> list[Array] | None:
     usable = [each for each in samples if len({len(array) for array in each if array.ndim}) == 1]
     for sample in usable:
         alike = [each for each in usable if all(a.shape[1:] == b.shape[1:] for a, b in zip(each, sample, strict=True))]
         together = [np.concatenate(arrays)[:8] for arrays in zip(*alike, strict=True)]
         if len(together[0]) > 1:
             return together
+    return None
+
+
+def _made_up_rows(signature: Signature, size: int, texts: Sequence[bytes]) -> list[Array] | None:
+    """Rows whose open sizes are this one, with these texts."""
     random = np.random.default_rng(0)
     made = []
     for spec in signature.inputs:
-        if spec.shape is None or spec.dtype is dtypes.STRING or -1 in spec.shape[1:]:
+        if spec.shape is None:
             return None
-        shape = (8, *spec.shape[1:])
+        shape = (8, *(size if each == -1 else each for each in spec.shape[1:]))
         if prod(shape) > MOST_NUMBERS:
             return None
-        made.append(_made_up(random, spec.dtype, shape))
+        made.append(_made_up(random, spec.dtype, shape, texts))
     return made
 
 
-def _made_up(random: np.random.Generator, dtype: dtypes.DType, shape: tuple[int, ...]) -> Array:
+def _made_up(random: np.random.Generator, dtype: dtypes.DType, shape: tuple[int, ...], texts: Sequence[bytes]) -> Array:
+    if dtype is dtypes.STRING:
+        first = np.arange(shape[0]).reshape(-1, *[1] * (len(shape) - 1))  # so that neighbours differ
+        chosen = (first + random.integers(0, len(texts), shape[1:])) % len(texts)
+        return np.asarray(np.array(texts, object)[chosen])
     if dtype.numpy.kind in "iub":  # an index into a table must be small
         return random.integers(0, 2, shape).astype(dtype.numpy)
     return np.asarray(random.standard_normal(shape), np.float64).astype(dtype.numpy)

@@ -15,12 +15,12 @@ from cloud_ml.serving.independence import onnx_graph, probe
 from cloud_ml.serving.independence.facts import Mixes
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE
 from cloud_ml.serving.runtimes.onnx import OnnxModel
-from support.onnx_graphs import APART, MIXES, model, node
+from support.onnx_graphs import APART, MIXES, UNSTABLE, model, node
 
 
-@pytest.mark.parametrize("name", MIXES)
+@pytest.mark.parametrize("name", [*MIXES, *UNSTABLE])
 def test_rows_that_may_influence_each_other_are_not_proven(name: str) -> None:
-    data = MIXES[name]().SerializeToString()
+    data = (MIXES | UNSTABLE)[name]().SerializeToString()
     loaded = OnnxModel({DEFAULT_SIGNATURE: data})
     signature = loaded.signatures[DEFAULT_SIGNATURE]
     assert signature.has_rows or "for each place" in name, "the proof must be what refuses it"
