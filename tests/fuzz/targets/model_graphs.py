@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import struct
+from typing import Any
+
 import onnx
 from google.protobuf.message import DecodeError
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.independence import onnx_file, onnx_graph, tensorflow_file, tensorflow_graph
-from cloud_ml.serving.independence.facts import Mixes
+from cloud_ml.serving.independence.facts import Fact, Mixes
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from fuzz.harness import target
 from support.tensorflow_graphs import APART, MIXES
@@ -31,6 +34,13 @@ def _seed() -> bytes:
     sides = [[helper.make_tensor_value_info(name, TensorProto.FLOAT, ["rows", 4])] for name in "xy"]
     weights = [helper.make_tensor("w", TensorProto.FLOAT, [4], [1.0, 2, 3, 4])]
     weights.append(helper.make_tensor("i", TensorProto.INT64, [2], [-1, 4]))
+    nodes += [
+        helper.make_node("Constant", [], ["c"], value=helper.make_tensor("", TensorProto.BOOL, [2], [True, False])),
+        helper.make_node("Constant", [], ["d"], value_ints=[1, -1]),
+        helper.make_node("Constant", [], ["e"], value_float=1.5),
+        helper.make_node("MaxPool", ["x"], ["p"], auto_pad="SAME_UPPER", kernel_shape=[2]),
+    ]
+    weights.append(helper.make_tensor("j", TensorProto.INT32, [2], b"\x01\0\0\0\xff\xff\xff\xff", raw=True))
     model = helper.make_model(helper.make_graph(nodes, "g", *sides, weights))
     return bytes(model.SerializeToString())
 
@@ -61,8 +71,44 @@ def onnx_graph_file(data: bytes) -> None:
     assert [node.outputs for node in graph.nodes] == [list(node.output) for node in model.graph.node]
     for node, theirs in zip(graph.nodes, model.graph.node, strict=True):
         for attribute in theirs.attribute:
-            if attribute.type == onnx.AttributeProto.INTS and attribute.ints:
-                assert node.attributes[attribute.name] is not None
+            _check_attribute(node.attributes[attribute.name], attribute)
+    for proto in model.graph.initializer:
+        _check_tensor(graph.constants[proto.name], proto)
+    assert graph.opsets == {_domain(each.domain): each.version for each in model.opset_import}
+
+
+def _domain(name: str) -> str:
+    return "" if name == "ai.onnx" else name
+
+
+def _check_attribute(mine: Any, theirs: onnx.AttributeProto) -> None:
+    """The value is what ONNX's own reader finds for the type."""
+    kinds = onnx.AttributeProto
+    if theirs.type == kinds.INT:
+        assert mine == theirs.i
+    elif theirs.type == kinds.FLOAT:
+        assert struct.pack("<f", mine) == struct.pack("<f", theirs.f)
+    elif theirs.type == kinds.STRING:
+        assert mine == theirs.s.decode("utf-8", "replace")
+    elif theirs.type == kinds.INTS:
+        assert mine == list(theirs.ints)
+    elif theirs.type == kinds.TENSOR and theirs.HasField("t"):
+        _check_tensor(mine, theirs.t)
+    else:
+        assert mine is None
+
+
+def _check_tensor(mine: Fact, theirs: TensorProto) -> None:
+    """Sizes and values are what ONNX's own reader finds, where they are known."""
+    if mine.shape is not None:
+        assert [size.factor for size in mine.shape] == list(theirs.dims)
+    if mine.values is None:
+        return
+    try:
+        array = numpy_helper.to_array(theirs)
+    except (ValueError, TypeError):
+        return
+    assert [value.factor for value in mine.values] == [int(each) for each in array.ravel()]
 
 
 @target(
