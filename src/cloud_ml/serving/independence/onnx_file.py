@@ -24,6 +24,11 @@ _VALUES = {1: 2, 2: 3, 3: 4, 4: 5, 5: 6, 6: 7, 7: 8, 8: 9, 9: 10, 10: 11, 11: 22
 """Types of attributes, and the number of the field that holds the value."""
 _SINGLE = frozenset({1, 2, 3, 4, 5, 6, 14, 20, 21, 22})
 """Fields of an attribute that must not occur twice: readers merge them, or take the first, or the last."""
+_KINDS = {
+    1: (wire.DELIMITED,), 2: (wire.FIXED32,), 3: (wire.VARINT,), 4: (wire.DELIMITED,), 5: (wire.DELIMITED,),
+    8: _OF_LISTS, 20: (wire.VARINT,),
+}  # fmt: skip
+"""How the fields of an attribute are written: readers pass over others, as if they were not there."""
 MOST_NODES = 200_000
 """Nodes of a graph that are looked at."""
 
@@ -150,10 +155,12 @@ def _attribute(data: Any, span: Span) -> tuple[str, Any]:
     for number, kind, start, end in wire.fields(data, *span):
         if number in _SINGLE and number in given:
             raise Mixes(f"field {number} of an attribute occurs twice")
+        if kind not in _KINDS.get(number, (kind,)):
+            raise Mixes(f"field {number} of an attribute is of another kind")
         given.setdefault(number, []).append((kind, Span(start, end)))
     if 1 in given:
         name = _text(data, *given[1][0][1])
-    if 20 in given and given[20][0][0] == wire.VARINT:
+    if 20 in given:
         type_ = wire.read_varint(data, *given[20][0][1])[0]
     if given.keys() & set(_VALUES.values()) - {_VALUES.get(type_)}:
         raise Mixes(f"attribute {name!r} has a value that is not of its type")
@@ -163,17 +170,17 @@ def _attribute(data: Any, span: Span) -> tuple[str, Any]:
 def _value(data: Any, type_: int, given: list[tuple[int, Span]]) -> Any:
     """The value of an attribute, from the fields that are of its type."""
     if type_ == _INTS:
-        return [each for kind, span in given if kind in _OF_LISTS for each in _varints(data, kind, *span)]
+        return [each for kind, span in given for each in _varints(data, kind, *span)]
     if not given:
         return _UNSET.get(type_)
-    kind, span = given[0]
-    if type_ == _FLOAT and kind == wire.FIXED32:
+    span = given[0][1]
+    if type_ == _FLOAT:
         return struct.unpack("<f", data[span.start : span.end])[0]
-    if type_ == _INT and kind == wire.VARINT:
+    if type_ == _INT:
         return _signed(wire.read_varint(data, *span)[0])
-    if type_ == _STRING and kind == wire.DELIMITED:
+    if type_ == _STRING:
         return bytes(data[span.start : span.end]).decode("utf-8", "replace")
-    return tensor(data, span)[1] if type_ == _TENSOR and kind == wire.DELIMITED else None
+    return tensor(data, span)[1] if type_ == _TENSOR else None
 
 
 def tensor(data: Any, span: Span) -> tuple[str, Fact]:

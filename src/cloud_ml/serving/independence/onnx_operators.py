@@ -302,7 +302,7 @@ def _shape(node: Node, facts: Inputs) -> Fact:
     one = first(facts)
     if one.shape is None:
         return CONSTANT
-    end = node.attributes.get("end")
+    end = _integer(node, "end", 0) if "end" in node.attributes else None
     return vector(one.shape[_integer(node, "start", 0) : end])
 
 

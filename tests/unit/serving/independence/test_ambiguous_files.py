@@ -110,6 +110,10 @@ ONNX: dict[str, tuple[Callable[[], bytes], str]] = {
         lambda: _softmax(_AXIS + bytes([0x98, 0x80, 0x80, 0x80, 0x80, 0x00]) + wire.varint(0)),
         "a field without a number",
     ),
+    "a number written as a text": (
+        lambda: _softmax(wire.delimited(1, b"axis") + wire.key(20, wire.VARINT) + b"\x02" + wire.delimited(3, b"\x01")),
+        "of another kind",
+    ),
     "two graphs": (_two_graphs, "more than one graph"),
     "a constant twice": (_two_constants, "two constants 'a'"),
     "a number of 64 bits among those of 32": (_number_of_64_bits, "not a constant"),
