@@ -262,13 +262,13 @@ class StorageSettings:
     presign_limit_s: float = 604_800.0
     """How long a link to an object may be good for."""
     upload_expiry_s: float = 604_800.0
-    """How long an upload in parts is kept after its last part."""
+    """How long an unfinished upload is kept after its last part or segment."""
     upload_part_limit_bytes: int = GIB
-    """Largest part of an upload in parts. Other uploads are not bound by it."""
+    """Largest part or segment of an upload in several requests. Other uploads are not bound by it."""
     uploads_per_bucket: int = 1000
-    """Most uploads in parts that may be under way to one bucket."""
+    """Most uploads in several requests that may be under way to one bucket."""
     batch_objects: int = 250
-    """Most objects in one request that sends or reads many small ones. Each takes two file descriptors meanwhile."""
+    """Most objects in one request that sends or reads many small ones."""
     batch_bytes: int = 16 * MIB
     """Most bytes of objects that one such request may send."""
     batch_object_bytes: int = MIB
