@@ -21,9 +21,9 @@ from cloud_ml.launcher.archives import ArchiveError, unpack
 from support.measuring import cost_of, growth
 from unit.environments.test_build import Bench, bench  # noqa: F401 - a fixture
 
-SIZE = 1 << 18
-MOST_GROWTH, MOST_MEMORY = 3.2, 48 << 20
-"""Twice the size may take twice the time, and some noise; quadratic work takes four times."""
+SIZE = 1 << 17
+MOST_GROWTH, MOST_MEMORY = 8.0, 48 << 20
+"""Four times the size may take four times the time, and some noise; quadratic work takes sixteen."""
 
 SOURCES: dict[str, Callable[[int], bytes]] = {
     "one chain of attributes": lambda size: b"import tensorflow as a\na" + b".a" * (size // 2),
