@@ -10,6 +10,7 @@ from __future__ import annotations
 import abc
 import contextlib
 import hashlib
+import itertools
 import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
@@ -144,11 +145,14 @@ class MultipartUploads(abc.ABC):
     def all(self, bucket: str | None = None) -> Sequence[Multipart]:
         """The uploads under way, of one bucket or of all, by key and id."""
 
+    def count(self, bucket: str) -> int:
+        """How many uploads to a bucket are under way, or have just ended."""
+        return len(self.all(bucket))
+
     def held(self, buckets: Collection[str]) -> int:
         """Bytes of all parts and segments that are kept for these buckets."""
-        mine = (one for one in self.all() if one.bucket in buckets)
         size = 0
-        for one in mine:
+        for one in itertools.chain.from_iterable(self.all(bucket) for bucket in buckets):
             with contextlib.suppress(NotFound):  # it ended at this moment
                 size += self.size(one.bucket, one.id)
         return size

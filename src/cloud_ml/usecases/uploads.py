@@ -155,14 +155,7 @@ class Uploads:
         declared = _declared(wanted, self._settings.upload_part_limit_bytes)
         self._storage.check_room(org, declared.size or 0)
         upload = _id_for((org, bucket, wanted.key, client), wanted, declared)
-        under_way = self._multipart.all(bucket)
-        if all(one.id != upload for one in under_way) and len(under_way) >= self._settings.uploads_per_bucket:
-            raise Conflict(
-                f"{len(under_way)} uploads to {bucket} are under way, no more may be",
-                field="bucket",
-                value=bucket,
-                hint="complete or give up others; those nobody goes on with expire",
-            )
+        self._check_few(bucket, upload)
         if once is not None:
             self._store.remember(once)
         with self._objects.bucket_lock(bucket, shared=True):
@@ -256,6 +249,21 @@ class Uploads:
     @property
     def _expiry(self) -> timedelta:
         return timedelta(seconds=self._settings.upload_expiry_s)
+
+    def _check_few(self, bucket: str, upload: str) -> None:
+        """Refuse one more upload where there are as many as there may be; one of them may go on."""
+        under_way = self._multipart.count(bucket)
+        if under_way < self._settings.uploads_per_bucket:
+            return
+        try:
+            self._multipart.get(bucket, upload)
+        except NotFound:
+            raise Conflict(
+                f"{under_way} uploads to {bucket} are under way, no more may be",
+                field="bucket",
+                value=bucket,
+                hint="complete or give up others; those nobody goes on with expire",
+            ) from None
 
     def _find(self, org: str, bucket: str, upload: str, key: str | None) -> Multipart:
         self._storage.check_own(org, bucket)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from cloud_ml.objects.local import LocalObjectStore, noted
 from cloud_ml.objects.local.transfer import LocalWriter
 from cloud_ml.objects.local.uploads import UploadFile
 from cloud_ml.objects.multipart import Declared
+from support.measuring import growth
 
 BUCKET, ID = "data", "0" * 32
 
@@ -39,17 +41,59 @@ def test_an_upload_goes_on_after_a_restart(store: LocalObjectStore, tmp_path: Pa
     assert [part.number for part in again.multipart.parts(BUCKET, ID)] == [1, 2]
     again.multipart.join(BUCKET, ID)
     assert again.get(BUCKET, "folder/a") == b"abcdef"
-    assert list((tmp_path / "objects" / ".parts").iterdir()) == []
+    assert list((tmp_path / "objects" / ".parts" / BUCKET).iterdir()) == []
     assert list((tmp_path / "objects" / ".uploads").iterdir()) == []
 
 
 def test_what_a_crash_left_of_an_upload_that_was_over_is_swept(store: LocalObjectStore, tmp_path: Path) -> None:
     begin(store)
-    folder = tmp_path / "objects" / ".parts" / ID
+    folder = tmp_path / "objects" / ".parts" / BUCKET / ID
     (folder / "about").unlink()
     os.utime(folder, (0, 0))
     LocalObjectStore(tmp_path / "objects")
     assert not folder.exists()
+
+
+def test_uploads_of_earlier_versions_go_on(store: LocalObjectStore, tmp_path: Path) -> None:
+    """They lay side by side, whatever their bucket."""
+    begin(store)
+    folders = tmp_path / "objects" / ".parts"
+    (folders / BUCKET / ID).rename(folders / ID)
+    (folders / BUCKET).rmdir()
+    again = LocalObjectStore(tmp_path / "objects")
+    assert again.multipart.join(BUCKET, ID).size == 6
+    assert not (folders / ID).exists()
+
+
+def test_a_bucket_that_is_removed_leaves_no_folder_of_uploads(store: LocalObjectStore, tmp_path: Path) -> None:
+    begin(store)
+    store.delete_bucket(BUCKET)
+    assert list((tmp_path / "objects" / ".parts").iterdir()) == []
+
+
+def test_uploads_of_others_cost_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "fsync", lambda _: None)  # hundreds of uploads are begun
+
+    def calls_beside(others: int) -> Callable[[], object]:
+        store = LocalObjectStore(tmp_path / f"objects-{others}")
+        for bucket in (BUCKET, "other"):
+            store.create_bucket(bucket)
+        for number in range(0 if (tmp_path / str(others)).exists() else others):
+            store.multipart.begin(f"{number + 1:032x}", "other", "a", Declared())
+        (tmp_path / str(others)).touch()
+        begin(store)
+
+        def calls() -> None:
+            for _ in range(100):
+                assert store.multipart.count(BUCKET) == 1
+                assert len(store.multipart.all(BUCKET)) == 1
+                assert store.multipart.held({BUCKET}) == 6
+                store.multipart.begin(ID, BUCKET, "folder/a", Declared())
+
+        return calls
+
+    _, times = growth(calls_beside, 100)
+    assert times < 2
 
 
 def test_no_space_for_the_whole_keeps_the_parts(store: LocalObjectStore, monkeypatch: pytest.MonkeyPatch) -> None:

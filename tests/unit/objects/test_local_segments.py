@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
+from cloud_ml import failpoints
 from cloud_ml.errors import Conflict, NotFound
 from cloud_ml.objects.local.store import LocalObjectStore
 from cloud_ml.objects.multipart import Declared
@@ -30,7 +34,7 @@ def store(root: Path) -> LocalObjectStore:
 
 
 def content_of(root: Path) -> Path:
-    return root / ".parts" / ID / "content"
+    return root / ".parts" / BUCKET / ID / "content"
 
 
 def test_another_process_goes_on_with_what_was_received(store: LocalObjectStore, root: Path) -> None:
@@ -39,7 +43,7 @@ def test_another_process_goes_on_with_what_was_received(store: LocalObjectStore,
     append(store, 6, b"ghi")  # which does not know the last segment's digest either
     assert LocalObjectStore(root).multipart.join(BUCKET, ID).size == 9
     assert store.get(BUCKET, "folder/a") == b"abcdefghi"
-    assert list((root / ".parts").iterdir()) == []
+    assert list((root / ".parts" / BUCKET).iterdir()) == []
     assert list((root / ".uploads").iterdir()) == []
 
 
@@ -124,3 +128,42 @@ def test_a_file_that_lost_bytes_is_not_filled_with_zeros(store: LocalObjectStore
     os.truncate(content_of(root), 1)
     with pytest.raises(Conflict, match="damaged"):
         store.multipart.join(BUCKET, ID)
+
+
+def kill_a_join(root: Path, point: str) -> None:
+    """Another server joins the upload and is killed at ``point``."""
+    program = (
+        "import os, sys; from pathlib import Path; from cloud_ml import failpoints\n"
+        "from cloud_ml.objects.local.store import LocalObjectStore\n"
+        "failpoints.arm(os.environ)\n"
+        "LocalObjectStore(Path(sys.argv[1])).multipart.join(*sys.argv[2:])\n"
+    )
+    orders = root.parent / "failpoints"
+    orders.mkdir()
+    (orders / point).touch()
+    environment = {**os.environ, failpoints.FOLDER: str(orders), failpoints.ALLOWED: failpoints.WORD}
+    died = subprocess.run([sys.executable, "-c", program, str(root), BUCKET, ID], env=environment, check=False)
+    assert died.returncode == -signal.SIGKILL
+
+
+def test_a_server_that_is_killed_while_it_joins_loses_nothing_at_another(store: LocalObjectStore, root: Path) -> None:
+    """The other server runs all the time, so nobody sweeps what the killed one has left."""
+    kill_a_join(root, "objects.join.before")
+    append(store, 3, b"def")
+    assert store.multipart.join(BUCKET, ID).size == 6
+    assert store.get(BUCKET, "folder/a") == b"abcdef"
+    assert list((root / ".uploads").iterdir()) == []
+
+
+def test_an_upload_that_is_given_up_after_a_killed_join_takes_no_room(store: LocalObjectStore, root: Path) -> None:
+    kill_a_join(root, "objects.join.before")
+    store.multipart.drop(BUCKET, ID)
+    assert list((root / ".uploads").iterdir()) == []
+
+
+def test_an_object_that_a_killed_join_has_placed_is_not_written_to(store: LocalObjectStore, root: Path) -> None:
+    kill_a_join(root, "objects.join.after")
+    with pytest.raises(NotFound):
+        append(store, 3, b"def")
+    assert store.get(BUCKET, "folder/a") == b"abc"
+    assert list(store.multipart.all()) == []

@@ -1,4 +1,4 @@
-"""Uploads in several requests as folders beside the buckets: ``<id>/about`` and a file for each part, or segments.
+"""Uploads in several requests: a folder for each, with a file for each part, or segments. See ``upload_folders``.
 
 A part's file carries number and digest in its name, so what is kept can be told without reading it; ``segments`` has
 the other way. The lock of ``about`` orders those who keep a part or a segment, join or give up; it dies with
@@ -10,23 +10,18 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import hashlib
-import json
 import os
 import re
-import secrets
-import shutil
-import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict
-from datetime import UTC, datetime
 from pathlib import Path
 
 from cloud_ml import failpoints
 from cloud_ml.errors import Conflict, NotFound, Unavailable
 from cloud_ml.objects.base import ObjectInfo, check_object_key
 from cloud_ml.objects.local import tree
-from cloud_ml.objects.local.segments import LocalSegmentWriter, RunningDigests, SegmentFile, open_locked
+from cloud_ml.objects.local.segments import LocalSegmentWriter, RunningDigests, SegmentFile
 from cloud_ml.objects.local.transfer import Content, LocalWriter
+from cloud_ml.objects.local.upload_folders import ABOUT, UploadFolders, about
 from cloud_ml.objects.local.uploads import UploadFile, Uploads
 from cloud_ml.objects.multipart import (
     Declared,
@@ -46,9 +41,7 @@ from cloud_ml.objects.multipart import (
 )
 
 _PART = re.compile(r"(\d{5})\.([0-9a-f]{64})")
-_ABOUT = "about"
 _BLOCK = 1 << 20
-_BEGINNING_S = 3600.0
 _TRIES = 100
 
 WriterOf = Callable[[str, str, bool, Content | None], LocalWriter]
@@ -64,7 +57,7 @@ class LocalMultipartUploads(MultipartUploads):
     """
 
     def __init__(self, folder: Path, drafts: Uploads, writer: WriterOf) -> None:
-        self.folder = folder
+        self._folders = UploadFolders(folder)
         self._drafts = drafts
         self._writer = writer
         self._digests = RunningDigests()
@@ -74,96 +67,105 @@ class LocalMultipartUploads(MultipartUploads):
         check_upload_id(upload)
         check_object_key(key)
         self._writer(bucket, key, False, None).abort()  # may the object be placed at all?
-        about = json.dumps({"bucket": bucket, "key": key, **asdict(declared)})
-        place = self.folder / upload
         with tree.translated(bucket, key):
             draft = self._drafts.begin()
             try:
-                os.write(draft.descriptor, about.encode())
+                os.write(draft.descriptor, about(bucket, key, declared))
                 os.fsync(draft.descriptor)
-                self._link_about(self._drafts.path(draft.name), place)
+                self._link_about(self._drafts.path(draft.name), self._place(bucket, upload))
             finally:
                 self._drafts.discard(draft)
-        found = self._read(upload)
-        if found is None or (found.bucket, found.key, found.declared) != (bucket, key, declared):
+        found = self._folders.read(bucket, upload)
+        if found is None or (found.key, found.declared) != (key, declared):
             raise Conflict(f"the upload {upload} is one of another object", field="upload", value=upload)
         return found
 
     def _link_about(self, draft: Path, place: Path) -> None:
         for _ in range(_TRIES):
-            place.mkdir(mode=0o700, exist_ok=True)
-            with contextlib.suppress(FileNotFoundError):  # an upload of this id ended at this moment
+            if not place.parent.exists():
+                place.parent.mkdir(mode=0o700, exist_ok=True)
+                tree.sync(place.parent.parent)
+            with contextlib.suppress(FileNotFoundError):  # the bucket, or an upload of this id, went at this moment
+                place.mkdir(mode=0o700, exist_ok=True)
                 with contextlib.suppress(FileExistsError):
-                    os.link(draft, place / _ABOUT)
-                _sync(place)
-                _sync(self.folder)
+                    os.link(draft, place / ABOUT)
+                tree.sync(place)
+                tree.sync(place.parent)
                 return
         raise Unavailable("uploads of this object end all the time", hint="try again")
 
     def get(self, bucket: str, upload: str) -> Multipart:
         """An upload."""
-        found = self._read(check_upload_id(upload))
-        if found is None or found.bucket != bucket:
+        found = self._folders.read(bucket, check_upload_id(upload))
+        if found is None:
             raise no_upload(upload)
         return found
 
     def all(self, bucket: str | None = None) -> Sequence[Multipart]:
-        """The uploads under way."""
-        found = (self._read(path.name) for path in self.folder.iterdir())
-        mine = (one for one in found if one is not None and bucket in (None, one.bucket))
-        return sorted(mine, key=lambda one: (one.bucket, one.key, one.id))
+        """The uploads under way. Those of one bucket cost nothing for those of others."""
+        buckets = self._folders.buckets() if bucket is None else [bucket]
+        found = (self._folders.read(name, upload) for name in buckets for upload in self._folders.ids(name))
+        return sorted((one for one in found if one is not None), key=lambda one: (one.bucket, one.key, one.id))
+
+    def count(self, bucket: str) -> int:
+        """How many there are, by their names alone."""
+        return sum(1 for _ in self._folders.ids(bucket))
 
     def parts(self, bucket: str, upload: str) -> Sequence[Part]:
         """The parts that are kept."""
         self.get(bucket, upload)
-        return sorted(self._kept(upload), key=lambda part: part.number)
+        return sorted(self._kept(bucket, upload), key=lambda part: part.number)
 
     def writer(self, bucket: str, upload: str, number: int) -> PartWriter:
         """Take in a part."""
         check_part_number(number)
         self.get(bucket, upload)
-        if self._segments(upload).received().size:
+        if self._segments(bucket, upload).received().size:
             raise mixed(upload)
         return _LocalPartWriter(self, bucket, upload, number, self._drafts)
 
     def received(self, bucket: str, upload: str) -> Received:
         """What has been appended."""
         self.get(bucket, upload)
-        return self._segments(upload).received()
+        return self._segments(bucket, upload).received()
 
     def append(self, bucket: str, upload: str, offset: int) -> SegmentWriter:
         """Take in a segment."""
         self.get(bucket, upload)
-        if next(self._kept(upload), None) is not None:
+        if next(self._kept(bucket, upload), None) is not None:
             raise mixed(upload)
-        with self._over_if_placed(upload):
-            return LocalSegmentWriter(upload, offset, self._segments(upload), self._digests, self._keep_segment)
+        try:
+            return LocalSegmentWriter(offset, self._segments(bucket, upload), self._digests, self._keep_segment)
+        except NotFound:
+            with self.locked(bucket, upload):
+                self._remove_if_placed(bucket, upload)
+            raise
 
     def join(
         self, bucket: str, upload: str, parts: Sequence[Part] | None = None, *, only_if_absent: bool = False
     ) -> ObjectInfo:
         """Copy the parts together, or move what was appended to its place."""
         about = self.get(bucket, upload)
-        with self.locked(upload):
+        with self.locked(bucket, upload):
             whole = self._whole(about, parts, only_if_absent)
             with whole:
                 check_digest(whole.sha256, about.declared)
                 failpoints.here("objects.join.before")
                 info = whole.commit()
             failpoints.here("objects.join.after")
-            self._remove(upload)
+            self._remove(bucket, upload)
         return info
 
     def _whole(self, about: Multipart, parts: Sequence[Part] | None, only_if_absent: bool) -> LocalWriter:
         """An upload of an object that has all its content."""
-        received = self._segments(about.id).received()
+        received = self._segments(about.bucket, about.id).received()
         if received.size:
             return self._appended(about, parts, received, only_if_absent)
         chosen = check_chosen(self.parts(about.bucket, about.id), parts, about.declared)
         whole = self._writer(about.bucket, about.key, only_if_absent, None)
         try:
             for part in chosen:
-                for block in _blocks(self.folder / about.id / _name(part)):
+                for block in _blocks(self._place(about.bucket, about.id) / _name(part)):
                     whole.write(block)
         except BaseException:
             whole.abort()
@@ -176,15 +178,18 @@ class LocalMultipartUploads(MultipartUploads):
         if parts is not None:
             raise mixed(about.id)
         check_size(received.size, about.declared)
-        file = self._segments(about.id)
+        file = self._segments(about.bucket, about.id)
         with tree.translated(about.bucket, about.key):
-            with self._over_if_placed(about.id):
-                descriptor = open_locked(file.path, about.id)
+            try:
+                descriptor = file.open_locked()
+            except NotFound:
+                self._remove_if_placed(about.bucket, about.id)
+                raise
             try:
                 state = file.verified(descriptor, received)
                 os.ftruncate(descriptor, received.size)
                 # A second name: should the object not be placed, the upload goes on with the first.
-                draft = self._drafts.adopt(descriptor, file.path)
+                draft = self._drafts.adopt(descriptor, file.path, about.bucket, about.id)
             except BaseException:
                 os.close(descriptor)
                 raise
@@ -193,62 +198,61 @@ class LocalMultipartUploads(MultipartUploads):
     def drop(self, bucket: str, upload: str) -> None:
         """Forget an upload and its parts."""
         self.get(bucket, upload)
-        with tree.translated(bucket), self.locked(upload):
-            self._remove(upload)
+        with tree.translated(bucket), self.locked(bucket, upload):
+            self._remove(bucket, upload)
 
-    def keep(self, upload: str, draft: Path, part: Part) -> None:
+    def drop_bucket(self, bucket: str) -> None:
+        """Forget all uploads to a bucket, which is removed."""
+        for upload in self._folders.ids(bucket):
+            with contextlib.suppress(NotFound):  # it ends at this moment
+                self.drop(bucket, upload)
+        self._folders.remove_bucket(bucket)
+
+    def keep(self, bucket: str, upload: str, draft: Path, part: Part) -> None:
         """Put a part that is whole among the others; for its writer.
 
         Raises:
             NotFound: The upload is over.
         """
-        with self.locked(upload):
-            place = self.folder / upload
+        with self.locked(bucket, upload):
+            place = self._place(bucket, upload)
             failpoints.here("objects.part.before")
             draft.replace(place / _name(part))
             for older in place.glob(f"{part.number:05d}.*"):
                 if older.name != _name(part):
                     older.unlink(missing_ok=True)
-            _sync(place)
+            tree.sync(place)
             failpoints.here("objects.part.after")
 
-    @contextlib.contextmanager
-    def _over_if_placed(self, upload: str) -> Iterator[None]:
-        """Remove what a crash has left of an upload whose file is an object already."""
-        try:
-            yield
-        except NotFound:
-            self._remove(upload)
-            raise
+    def _remove_if_placed(self, bucket: str, upload: str) -> None:
+        """Remove what a crash has left of an upload whose file is an object already. Only with the upload's lock."""
+        if self._segments(bucket, upload).is_placed():
+            self._remove(bucket, upload)
 
-    def _keep_segment(self, upload: str, received: Received, descriptor: int) -> None:
+    def _keep_segment(self, file: SegmentFile, received: Received, descriptor: int) -> None:
         """Note that a segment is complete, which lies in the open file.
 
         Raises:
             NotFound: The upload is over. Another one of its id may have begun.
         """
-        with self.locked(upload):
-            file = self._segments(upload)
+        with self.locked(file.bucket, file.upload):
             if not file.holds(descriptor):
-                raise no_upload(upload)
+                raise no_upload(file.upload)
             file.mark(received)
 
-    def _segments(self, upload: str) -> SegmentFile:
-        return SegmentFile(self.folder / upload, upload, self._digests)
+    def _segments(self, bucket: str, upload: str) -> SegmentFile:
+        return SegmentFile(self._place(bucket, upload), bucket, upload, self._digests, self._drafts)
 
     def sweep(self) -> None:
-        """Remove what a crash has left of uploads that were over. One that begins at this moment is left alone."""
-        old = time.time() - _BEGINNING_S
-        for place in self.folder.iterdir():
-            with contextlib.suppress(FileNotFoundError):
-                if not (place / _ABOUT).exists() and place.stat().st_mtime < old:
-                    shutil.rmtree(place, ignore_errors=True)
+        """Remove what a crash has left of uploads that were over, and move those of earlier versions."""
+        self._folders.move_earlier()
+        self._folders.sweep()
 
     @contextlib.contextmanager
-    def locked(self, upload: str) -> Iterator[None]:
+    def locked(self, bucket: str, upload: str) -> Iterator[None]:
         """Nobody else changes the upload meanwhile."""
         try:
-            descriptor = os.open(self.folder / upload / _ABOUT, os.O_RDONLY | os.O_NOFOLLOW)
+            descriptor = os.open(self._place(bucket, upload) / ABOUT, os.O_RDONLY | os.O_NOFOLLOW)
         except FileNotFoundError:
             raise no_upload(upload) from None
         try:
@@ -259,27 +263,16 @@ class LocalMultipartUploads(MultipartUploads):
         finally:
             os.close(descriptor)
 
-    def _remove(self, upload: str) -> None:
-        place = self.folder / upload
-        (place / _ABOUT).unlink(missing_ok=True)  # first: without it there is no upload any more
-        aside = self.folder / f"{upload}.{secrets.token_hex(8)}"  # one that begins under this id has its own folder
-        with contextlib.suppress(OSError):
-            place.rename(aside)
-        shutil.rmtree(aside, ignore_errors=True)
-        self._digests.forget(upload)
+    def _remove(self, bucket: str, upload: str) -> None:
+        self._folders.remove(bucket, upload)
+        self._drafts.discard_adopted(bucket, upload)
+        self._digests.forget(bucket, upload)
 
-    def _read(self, upload: str) -> Multipart | None:
-        place = self.folder / upload
-        try:
-            about = json.loads((place / _ABOUT).read_bytes())
-            touched = datetime.fromtimestamp(place.stat().st_mtime, UTC)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        bucket, key = about.pop("bucket"), about.pop("key")
-        return Multipart(upload, bucket, key, Declared(**about), touched)
+    def _place(self, bucket: str, upload: str) -> Path:
+        return self._folders.place(bucket, upload)
 
-    def _kept(self, upload: str) -> Iterator[Part]:
-        for path in (self.folder / upload).iterdir():
+    def _kept(self, bucket: str, upload: str) -> Iterator[Part]:
+        for path in self._place(bucket, upload).iterdir():
             if match := _PART.fullmatch(path.name):
                 with contextlib.suppress(FileNotFoundError):  # replaced in this moment
                     yield Part(int(match[1]), path.stat().st_size, match[2])
@@ -313,7 +306,7 @@ class _LocalPartWriter(PartWriter):
             with tree.translated(self._bucket):
                 os.fsync(draft.descriptor)
                 part = Part(self._number, os.fstat(draft.descriptor).st_size, self._digest.hexdigest())
-                self._uploads.keep(self._id, self._drafts.path(draft.name), part)
+                self._uploads.keep(self._bucket, self._id, self._drafts.path(draft.name), part)
             return part
         finally:
             self.abort()
@@ -337,11 +330,3 @@ def _blocks(path: Path) -> Iterator[bytes]:
     with path.open("rb") as file:
         while block := file.read(_BLOCK):
             yield block
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloud_ml import failpoints
-from cloud_ml.errors import Conflict, Unavailable
+from cloud_ml.errors import Conflict, NotFound, Unavailable
 from cloud_ml.objects.local import tree
+from cloud_ml.objects.local.uploads import Uploads
 from cloud_ml.objects.multipart import Received, SegmentWriter, check_offset, no_upload
 
 if TYPE_CHECKING:
@@ -34,7 +35,7 @@ _WRITE_BACK_BYTES = 8 << 20
 _STATES = 1024
 """Running digests that are remembered; each takes some 200 bytes."""
 
-KeepSegment = Callable[[str, Received, int], None]
+KeepSegment = Callable[["SegmentFile", Received, int], None]
 """Notes what an upload has received; the last argument is the open file that holds it."""
 
 
@@ -42,37 +43,88 @@ class RunningDigests:
     """The states of SHA-256 of uploads under way, so that what was received is not read again. Thread-safe."""
 
     def __init__(self) -> None:
-        self._states: OrderedDict[str, _Hash] = OrderedDict()
+        self._states: OrderedDict[tuple[str, str], _Hash] = OrderedDict()
         self._lock = threading.Lock()
 
-    def find(self, upload: str, received: Received) -> _Hash | None:
+    def find(self, bucket: str, upload: str, received: Received) -> _Hash | None:
         """A copy of the state behind what was received, if it is known."""
         with self._lock:
-            state = self._states.get(upload)
+            state = self._states.get((bucket, upload))
         return state.copy() if state is not None and state.hexdigest() == received.sha256 else None
 
-    def remember(self, upload: str, state: _Hash) -> None:
+    def remember(self, bucket: str, upload: str, state: _Hash) -> None:
         """Keep a state; the oldest goes where there are too many."""
         with self._lock:
-            self._states[upload] = state.copy()
-            self._states.move_to_end(upload)
+            self._states[bucket, upload] = state.copy()
+            self._states.move_to_end((bucket, upload))
             if len(self._states) > _STATES:
                 self._states.popitem(last=False)
 
-    def forget(self, upload: str) -> None:
+    def forget(self, bucket: str, upload: str) -> None:
         """The upload is over."""
         with self._lock:
-            self._states.pop(upload, None)
+            self._states.pop((bucket, upload), None)
 
 
 class SegmentFile:
-    """The file of one upload. ``folder`` is that of the upload; ``upload`` is its id."""
+    """The file of one upload.
 
-    def __init__(self, folder: Path, upload: str, digests: RunningDigests) -> None:
+    Args:
+        folder: That of the upload.
+        bucket: Where the object is to be.
+        upload: The id of the upload.
+        digests: What is known of what was received.
+        drafts: Where the file has a second name while it becomes an object.
+    """
+
+    def __init__(self, folder: Path, bucket: str, upload: str, digests: RunningDigests, drafts: Uploads) -> None:
         self.path = folder / _CONTENT
+        self.bucket = bucket
+        self.upload = upload
         self._folder = folder
-        self._upload = upload
         self._digests = digests
+        self._drafts = drafts
+
+    def open_locked(self, *, create: bool = False) -> int:
+        """The open file, which nobody else writes to until it is closed.
+
+        Whoever joins the segments holds this lock, too. So a second name beside it is left over from a server that
+        was killed before the object was placed: it goes, and the upload goes on.
+
+        Raises:
+            NotFound: The upload is over: dropped, or its file is an object already.
+            Unavailable: A segment is on its way.
+        """
+        flags = os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0)
+        try:
+            descriptor = os.open(self.path, flags, 0o600)
+        except FileNotFoundError:
+            raise no_upload(self.upload) from None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.fstat(descriptor).st_nlink > 1:
+                self._drafts.discard_adopted(self.bucket, self.upload, descriptor)
+            over = os.fstat(descriptor).st_nlink != 1
+        except BlockingIOError:
+            os.close(descriptor)
+            raise Unavailable(
+                "another segment of this upload is on its way", field="upload", value=self.upload, hint="try again"
+            ) from None
+        if over:
+            os.close(descriptor)
+            raise no_upload(self.upload)
+        return descriptor
+
+    def is_placed(self) -> bool:
+        """Whether the file is an object already, or gone. Only with the lock of the upload."""
+        try:
+            descriptor = self.open_locked()
+        except NotFound:
+            return True
+        except Unavailable:
+            return False
+        os.close(descriptor)
+        return False
 
     def received(self) -> Received:
         """What was received; nothing where no segment has come."""
@@ -101,7 +153,7 @@ class SegmentFile:
         Raises:
             Conflict: The file was damaged, as by a power failure. It begins again then.
         """
-        known = self._digests.find(self._upload, received)
+        known = self._digests.find(self.bucket, self.upload, received)
         if known is not None and os.fstat(descriptor).st_size >= received.size:
             return known
         state, position = hashlib.sha256(), 0
@@ -116,10 +168,10 @@ class SegmentFile:
             raise Conflict(
                 "what was received of this upload was damaged, as by a power failure; it begins again",
                 field="upload",
-                value=self._upload,
+                value=self.upload,
                 hint="send it again from byte 0",
             )
-        self._digests.remember(self._upload, state)
+        self._digests.remember(self.bucket, self.upload, state)
         return state
 
     def _mark(self) -> re.Match[str] | None:
@@ -142,13 +194,13 @@ class LocalSegmentWriter(SegmentWriter):
         Unavailable: Another segment is on its way.
     """
 
-    def __init__(self, upload: str, offset: int, file: SegmentFile, digests: RunningDigests, keep: KeepSegment) -> None:
-        self._id = upload
+    def __init__(self, offset: int, file: SegmentFile, digests: RunningDigests, keep: KeepSegment) -> None:
+        self._file = file
         self._digests = digests
         self._keep = keep
         self._offset, self._kept = offset, True  # until the file is ours, it is left as it is
-        with tree.translated(upload):
-            self._descriptor = open_locked(file.path, upload, create=True)
+        with tree.translated(file.upload):
+            self._descriptor = file.open_locked(create=True)
             try:
                 received = file.received()
                 check_offset(offset, received)
@@ -172,7 +224,7 @@ class LocalSegmentWriter(SegmentWriter):
         self._state.update(chunk)
         self._size += len(chunk)
         try:
-            with tree.translated(self._id):
+            with tree.translated(self._file.upload):
                 while left:
                     left = left[os.write(self._descriptor, left) :]
         except BaseException:
@@ -190,9 +242,9 @@ class LocalSegmentWriter(SegmentWriter):
         received = Received(self._size, self.sha256)
         try:
             failpoints.here("objects.segment.before")
-            self._keep(self._id, received, self._descriptor)
+            self._keep(self._file, received, self._descriptor)
             self._kept = True
-            self._digests.remember(self._id, self._state)
+            self._digests.remember(self._file.bucket, self._file.upload, self._state)
             failpoints.here("objects.segment.after")
             return received
         finally:
@@ -206,28 +258,3 @@ class LocalSegmentWriter(SegmentWriter):
             with contextlib.suppress(OSError):  # else bytes that count for nobody would stay on the disk
                 os.ftruncate(descriptor, self._offset)
         os.close(descriptor)
-
-
-def open_locked(path: Path, upload: str, *, create: bool = False) -> int:
-    """The open file of segments, which nobody else writes to until it is closed.
-
-    Raises:
-        NotFound: The upload is over: dropped, or its file is an object already.
-        Unavailable: A segment is on its way.
-    """
-    try:
-        descriptor = os.open(path, os.O_RDWR | os.O_NOFOLLOW | (os.O_CREAT if create else 0), 0o600)
-    except FileNotFoundError:
-        raise no_upload(upload) from None
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        over = os.fstat(descriptor).st_nlink != 1
-    except BlockingIOError:
-        os.close(descriptor)
-        raise Unavailable(
-            "another segment of this upload is on its way", field="upload", value=upload, hint="try again"
-        ) from None
-    if over:
-        os.close(descriptor)
-        raise no_upload(upload)
-    return descriptor

@@ -91,9 +91,9 @@ class LocalObjectStore(ObjectStore):
                 (self._root / bucket).rename(kept)
                 for folder in (orphans, self._root):
                     tree.sync(folder)
-            self._drop_uploads(bucket)
+            self._multipart.drop_bucket(bucket)
             return str(kept)
-        self._drop_uploads(bucket)  # a crash may have left some of a bucket whose folder is gone
+        self._multipart.drop_bucket(bucket)  # a crash may have left some of a bucket whose folder is gone
         return ""
 
     def delete_bucket(self, bucket: str) -> None:
@@ -105,12 +105,7 @@ class LocalObjectStore(ObjectStore):
             with tree.opened_path(self._root) as root, emptying.in_use_is_conflict(bucket):
                 os.rmdir(bucket, dir_fd=root)
                 os.fsync(root)
-            self._drop_uploads(bucket)
-
-    def _drop_uploads(self, bucket: str) -> None:
-        for upload in self._multipart.all(bucket):
-            with contextlib.suppress(NotFound):  # it ends at this moment
-                self._multipart.drop(bucket, upload.id)
+            self._multipart.drop_bucket(bucket)
 
     def buckets(self) -> Sequence[str]:
         """Every bucket's name, sorted."""

@@ -38,11 +38,25 @@ class Uploads:
                 return UploadFile(descriptor, name)
             os.close(descriptor)
 
-    def adopt(self, descriptor: int, path: Path) -> UploadFile:
-        """A second name, here, for a file that is open, locked by that, and has no other name than ``path``."""
-        name = secrets.token_hex(16).encode()
+    def adopt(self, descriptor: int, path: Path, bucket: str, upload: str) -> UploadFile:
+        """A second name, here, for a file that is open, locked by that, and has no other name than ``path``.
+
+        Bucket and id of the upload are in the name, so that another server finds it after a crash.
+        """
+        name = _adopted(bucket, upload)
+        self.path(name).unlink(missing_ok=True)  # of an upload of this id that a crash cut off, and that was dropped
         os.link(path, self.path(name), follow_symlinks=False)
         return UploadFile(descriptor, name)
+
+    def discard_adopted(self, bucket: str, upload: str, descriptor: int | None = None) -> None:
+        """Remove the second name of an upload's file that a crash has left; with ``descriptor`` only of that file.
+
+        Only with the lock of the file, or of the upload.
+        """
+        path = self.path(_adopted(bucket, upload))
+        with contextlib.suppress(OSError):
+            if descriptor is None or os.path.samestat(path.lstat(), os.fstat(descriptor)):
+                path.unlink()
 
     def discard(self, upload: UploadFile) -> None:
         """Forget an upload; its file may have moved on to its place already."""
@@ -64,6 +78,10 @@ class Uploads:
     def path(self, name: bytes) -> Path:
         """Where the file of an upload lies."""
         return self.folder / name.decode()
+
+
+def _adopted(bucket: str, upload: str) -> bytes:
+    return f"join.{bucket}.{upload}".encode()
 
 
 def _lock(descriptor: int) -> bool:
