@@ -33,7 +33,9 @@ def test_a_failed_attempt_is_repeated_and_finds_its_checkpoint(client: CloudMlCl
     assert said == ["attempt 1 finds nothing", "attempt 2 finds step 1"]
     assert b"".join(client.train_job_logs("second-time", attempt=1)).endswith(b"attempt 1 finds nothing\n")
     events = {event.reason: event for event in client.train_job_events("second-time")}
-    assert "master-0 exited with code 3; attempt 2 of 4 in 1 s" in events["Restarting"].message
+    assert events["Restarting"].message == (
+        "master-0 exited with code 3: last output: attempt 1 finds nothing; attempt 2 of 4 in 1 s"
+    )
     assert events["Started"].at - events["Restarting"].at >= timedelta(seconds=1)
 
 

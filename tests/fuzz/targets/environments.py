@@ -13,7 +13,10 @@ from packaging.requirements import Requirement as Reference
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
-from cloud_ml.engines.local import lastwords
+from cloud_ml.engines.local.failures import explain
+from cloud_ml.engines.local.failures import files as missing_files
+from cloud_ml.engines.local.failures.explain import FailureContext
+from cloud_ml.engines.local.failures.files import CodeFolder
 from cloud_ml.environments import detect, files, pipconfig, requirements, resolve, runtimefile, source_scan, versions
 from cloud_ml.environments.builder import source
 from cloud_ml.environments.interpreter import from_answer
@@ -169,19 +172,40 @@ def build_project(data: bytes) -> None:
 @target(
     "environments.resolve",
     "environments.interpreter",
-    "engines.local.lastwords",
     seeds=["error: a\n  cause: Request failed after 3 retries\n  cause: b\nhint: c", "  ╰─▶ x fatal: y\n/usr\n3.11.7",
-           'Traceback\n  File "/x/site/a.py", line 3\nSyntaxError: bad', "a.b.Error: c", "/usr\n3.11", "/\n²"],
-    words=["error: ", " cause: ", " hint: ", "╰─▶ ", " fatal: ", "Error: ", "python3: No module named ", "line "],
+           "a.b.Error: c", "/usr\n3.11", "/\n²"],
+    words=["error: ", " cause: ", " hint: ", "╰─▶ ", " fatal: ", "Error: "],
 )  # fmt: skip
-def last_words(data: bytes) -> None:
+def words_of_tools(data: bytes) -> None:
     """One line of bounded length, whatever was printed."""
-    told = lastwords.of(data)
-    assert len(told) <= 300
-    assert told == "" or told.isprintable()
     assert len(resolve.first_reason(text(data))) <= 1000
     with contextlib.suppress(ValueError, OSError):
         from_answer(files.Path("/bin/sh"), text(data))
+
+
+@target(
+    "engines.local.failures.excerpt",
+    "engines.local.failures.explain",
+    "engines.local.failures.files",
+    "engines.local.failures.modules",
+    seeds=['Traceback (most recent call last):\n  File "/x/site/a.py", line 3\n    x\nSyntaxError: bad', "a.b.Error: c",
+           "usage: a [--epochs N]\na: error: unrecognized arguments: --epoch 3", "/bin/sh: 2: x: not found",
+           "ModuleNotFoundError: No module named 'sklearn.x'", "NameError: name 'xrange' is not defined",
+           "FileNotFoundError: [Errno 2] No such file or directory: '/fds/a/b'", "  | ExceptionGroup: a",
+           "FileNotFoundError: x.npy not found.", "Usage: a\n╭─\n│ No such option: --foo │", "\x1b[31mx\x1b]0;a\x07"],
+    words=["Traceback (most recent call last):\n", '  File "/x/site/a.py", line ', "Error: ", "usage: ", ": error: ",
+           "No such file or directory: '", "No module named '", "/fds/", "fds://", "\x1b[", "\x1b]", "--", "not found"],
+)  # fmt: skip
+def failure_message(data: bytes) -> None:
+    """One printable line of bounded length that begins with the ending, whatever was printed."""
+    with scratch() as folder:
+        (folder / "train.py").touch()
+        context = FailureContext([CodeFolder(str(folder), "/x/site")], "/x/site", command=text(data))
+        told = explain.message("ended", data, context, code=data[0] if data else 1)
+    assert told.startswith("ended")
+    assert told.isprintable()
+    assert len(told) <= explain.LONGEST
+    missing_files.missing_path(text(data))
 
 
 @target(

@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloud_ml.engines.local.lastwords import TAIL_BYTES
+from cloud_ml.engines.local.failures.excerpt import TAIL_BYTES
 
 _TAIL_FILES = 8
 _MARK_PERIOD_S = 1.0

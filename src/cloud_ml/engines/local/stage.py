@@ -13,6 +13,7 @@ from cloud_ml.engines.local.cgroups import Group, Limits
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.disk import DiskWatch, measured
 from cloud_ml.engines.local.exposure import Exposure
+from cloud_ml.engines.local.failures.files import CodeFolder
 from cloud_ml.engines.local.launch import Seat
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogWriter
@@ -50,6 +51,13 @@ class Staged:
     threads: Sequence[str] = field(default_factory=tuple)
     order: Order | None = None
     site: str = ""
+    work: str = ""
+
+    @property
+    def code_folders(self) -> Sequence[CodeFolder]:
+        """Where the user's code may lie: in the working folder, and where the trainer was installed."""
+        folders = [CodeFolder(self.work, self.view.folder)]
+        return [*folders, CodeFolder(self.site, self.site)] if self.site else folders
 
     def command(self, plan: ProcessPlan) -> list[str]:
         """The process's command with the environment's interpreter in it."""
@@ -309,6 +317,7 @@ class Stage:
             threads=prepared.threads,
             order=order.of(self._gang, prepared, variables) if self._config.zygotes.most else None,
             site=prepared.site,
+            work=work,
         )
 
     def _view(self, prepared: Prepared, work: str) -> View:

@@ -23,11 +23,13 @@ from cloud_ml import failpoints
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.engines.base import Gang, ProcessPlan
-from cloud_ml.engines.local import lastwords, launch, linux, proctree
+from cloud_ml.engines.local import launch, linux, proctree
 from cloud_ml.engines.local.cgroups import Group
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.disk import DiskWatch
 from cloud_ml.engines.local.disk_shares import DiskShares
+from cloud_ml.engines.local.failures import explain
+from cloud_ml.engines.local.failures.explain import FailureContext
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.limits import Limiter, Verdict, signal_name
 from cloud_ml.engines.local.logfile import LogWriter
@@ -39,6 +41,7 @@ from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.removing import remove
 
 _KILL_LIMIT_S = 30.0
+_SHELL = ("/bin/sh", "-c")
 _FULL_DISK_PAUSE_S = 1.0
 _NEWS_S = 0.3
 """A stage is told with the next one unless that takes longer: most follow each other within milliseconds."""
@@ -85,6 +88,7 @@ class Supervisor:
             files=config.max_files,
             shares=DiskShares(ledger.disk_shares, str(gang.key), gang.tenant),
         )
+        self._context = FailureContext(own_network=gang.network == TENANT)
         self._verdict: Verdict | None = None
         self._kill_at: float | None = None
         self._deadline: float | None = None
@@ -130,6 +134,7 @@ class Supervisor:
         staged = stage.prepare(self._reach)
         self._staging = False
         self._reach("environment")
+        self._context = replace(self._context, folders=staged.code_folders, working_folder=staged.view.folder)
         failpoints.here("supervisor.stage.after")
         self._report = replace(
             self._report, runtime=staged.runtime, environment_lock=staged.lock, trainer_digest=staged.trainer_digest
@@ -203,7 +208,7 @@ class Supervisor:
 
     def _run_line(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
         """Run a shell line of the user's with the first process's limits and log, to its end."""
-        self._start(stage, staged, [replace(first, command=("/bin/sh", "-c", line))])
+        self._start(stage, staged, [replace(first, command=(*_SHELL, line))])
         self._watch()
 
     def _failed(self, reason: Reason, what: str) -> bool:
@@ -232,7 +237,7 @@ class Supervisor:
     def _take_leave(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
         """Run the finish command of what was stopped, for as long as the stop granted. What it says is in the log."""
         processes, verdict = self._report.processes, self._verdict
-        self._start(stage, staged, [replace(first, command=("/bin/sh", "-c", line))])
+        self._start(stage, staged, [replace(first, command=(*_SHELL, line))])
         self._verdict = verdict
         self._kill_at = time.monotonic() + (self._ledger.stop_requested(self._gang.key) or 0.0)
         self._watch()
@@ -321,17 +326,17 @@ class Supervisor:
                 self._stop_all(verdict, grace_s=10.0)
 
     def _explained(self, task: Task, verdict: Verdict) -> Verdict:
-        """With the error that the code told last, if it did."""
-        if verdict.reason is not Reason.NON_ZERO_EXIT:
+        """With the last words of the process, and what usually helps."""
+        if task.exit is None or verdict.reason not in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
             return verdict
         # Its end may be seen before its last words are. Who reads the end of the pipe lets go of it: not here,
         # where an event of it may be waiting its turn.
         with contextlib.suppress(OSError):
             task.log.write(os.read(task.launched.output, 1 << 18))
-        error = lastwords.of(task.log.tail)
-        message = f"{verdict.message}: {error}" if error else verdict.message
-        about = lastwords.about_network(task.log.tail) if self._gang.network == TENANT else ""
-        return replace(verdict, message=f"{message}; {about}" if about else message)
+        killed_by = signal_name(task.exit.signal) if task.exit.signal else ""
+        context = replace(self._context, command=_shell_command(task.plan))
+        message = explain.message(verdict.message, task.log.tail, context, code=task.exit.code, killed_by=killed_by)
+        return replace(verdict, message=message)
 
     def _stop_all(self, verdict: Verdict, grace_s: float) -> None:
         if self._verdict is None:
@@ -446,6 +451,11 @@ class Supervisor:
         failpoints.here("supervisor.end.before")
         self._publish(state=GangState.EXITED, reason=reason, message=message)
         failpoints.here("supervisor.end.after")
+
+
+def _shell_command(plan: ProcessPlan) -> str:
+    """The text that ``_run_line`` hands to the shell."""
+    return plan.command[2] if plan.command[:2] == _SHELL else ""
 
 
 def _heed_not(number: int, frame: FrameType | None) -> None:

@@ -1,0 +1,122 @@
+"""The message of a process that failed: how it ended, its own last words, and what helps."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from cloud_ml.engines.local.failures import excerpt, files, modules, signals
+from cloud_ml.engines.local.failures.excerpt import Excerpt
+from cloud_ml.engines.local.failures.files import CodeFolder
+
+LONGEST = 900
+"""Characters of a whole message."""
+_PYTHON_2_NAMES = {
+    "basestring": "str", "file": "open", "long": "int", "raw_input": "input", "reduce": "functools.reduce",
+    "reload": "importlib.reload", "unichr": "chr", "unicode": "str", "xrange": "range",
+}  # fmt: skip
+_UNDEFINED = re.compile(r"name '(\w{1,100})' is not defined")
+_PYTHON_2_ATTRIBUTE = re.compile(r"'dict' object has no attribute '(has_key|iteritems|itervalues|iterkeys)'")
+_PYTHON_2_SYNTAX = ("Missing parentheses in call to", "multiple exception types must be parenthesized")
+_IS_PYTHON_2 = "this is Python 2 code: convert it to Python 3, for example with 2to3"
+_NO_WRITE = ("Read-only file system", "Permission denied")
+_WRITABLE = "a job may write to its working directory, to /tmp and to its buckets"
+_IN_ANY = (
+    ("Torch not compiled with CUDA", "no GPU here: choose the device by torch.cuda.is_available()"),
+    ("Found no NVIDIA driver", "no GPU here: choose the device by torch.cuda.is_available()"),
+    ("libGL.so.1: cannot open", 'use the line "opencv-python-headless" in requirements.txt, not opencv-python'),
+)
+_REFUSED_BY_NETWORK = b"No route to host"
+_LEADS_OUT = (
+    "jobs reach the open internet, and nothing that is private or this server's unless its administrator opens it "
+    "(engine.network_allow)"
+)
+_SHELL_LINE = re.compile(r"(?:/bin/)?(?:sh|bash): (?:line )?(\d{1,6}): ")
+
+
+@dataclass(frozen=True)
+class FailureContext:
+    """What is known of a process beside its output.
+
+    ``folders`` hold the user's code, ``working_folder`` is where the process ran, as it sees it. ``own_network``
+    says that its network leads to the open internet only. ``command`` is the shell command that it ran, if any.
+    """
+
+    folders: Sequence[CodeFolder] = ()
+    working_folder: str = ""
+    own_network: bool = False
+    command: str = ""
+
+
+def message(ending: str, tail: bytes, context: FailureContext, *, code: int | None = None, killed_by: str = "") -> str:
+    """The whole message.
+
+    Args:
+        ending: How the process ended, such as ``master-0 exited with code 1``.
+        tail: The end of its output.
+        context: What is known beside it.
+        code: Its exit code.
+        killed_by: The name of the signal that ended it.
+    """
+    found = excerpt.read(tail, functools.partial(files.user_file, folders=context.folders))
+    meaning = signals.meaning(killed_by) if killed_by else signals.meaning_of_code(code or 0)
+    text = f"{ending} ({meaning})" if meaning else ending
+    if found.text:
+        text = f"{text}: {found.sentence()}"
+    hints = [hint for hint in (_hint(found, context), _shell_line(found, context), _network(tail, context)) if hint]
+    return excerpt.cut("; ".join([text, *hints]), LONGEST)
+
+
+def _hint(found: Excerpt, context: FailureContext) -> str:
+    if special := _BY_ERROR.get(found.error):
+        return special(found, context)
+    return next((hint for words, hint in _IN_ANY if words in found.text), "")
+
+
+def _of_file(found: Excerpt, context: FailureContext) -> str:
+    return files.advice(found.detail, context.working_folder, context.folders)
+
+
+def _of_name(found: Excerpt, _context: FailureContext) -> str:
+    match = _UNDEFINED.match(found.detail)
+    replacement = _PYTHON_2_NAMES.get(match[1]) if match else None
+    return f"Python 3 has {replacement} instead" if replacement else ""
+
+
+def _of_attribute(found: Excerpt, _context: FailureContext) -> str:
+    return _IS_PYTHON_2 if _PYTHON_2_ATTRIBUTE.match(found.detail) else ""
+
+
+def _of_syntax(found: Excerpt, _context: FailureContext) -> str:
+    return _IS_PYTHON_2 if found.detail.startswith(_PYTHON_2_SYNTAX) else ""
+
+
+def _of_writing(found: Excerpt, _context: FailureContext) -> str:
+    return _WRITABLE if any(words in found.detail for words in _NO_WRITE) else ""
+
+
+_BY_ERROR: dict[str, Callable[[Excerpt, FailureContext], str]] = {
+    "ModuleNotFoundError": lambda found, _context: modules.advice(found.detail),
+    "FileNotFoundError": _of_file,
+    "NameError": _of_name,
+    "AttributeError": _of_attribute,
+    "SyntaxError": _of_syntax,
+    "OSError": _of_writing,
+    "PermissionError": _of_writing,
+}
+
+
+def _shell_line(found: Excerpt, context: FailureContext) -> str:
+    """The line of a shell command that the shell complains about, where it has several."""
+    match = _SHELL_LINE.match(found.text)
+    lines = context.command.splitlines()
+    if match is None or not 0 < int(match[1]) <= len(lines) or len(lines) < 2:
+        return ""
+    return f"line {match[1]} is: {excerpt.cut(lines[int(match[1]) - 1].strip(), 120)}"
+
+
+def _network(tail: bytes, context: FailureContext) -> str:
+    """What to know about the network of an organisation, if ``tail`` tells of a connection that it refused."""
+    return _LEADS_OUT if context.own_network and _REFUSED_BY_NETWORK in tail else ""

@@ -1,0 +1,144 @@
+"""What a job may have meant by a file that is not there: what was sent with it, and names like it.
+
+The folders belong to the job, which may still run: they are walked by descriptor, links are never followed, and the
+walk is bounded.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from pathlib import PurePosixPath
+
+MOST_ENTRIES = 2000
+"""Entries of all folders together that are looked at."""
+MOST_DEPTH = 8
+_SHOWN = 6
+_COMPARED = 200
+"""Longer names are not compared by their spelling."""
+_SKIPPED = ("__pycache__", "node_modules")
+_STORAGE = ("/fds", "/storage")
+_ELSEWHERE = re.compile(r"(?:/home/|/Users/|/content/|/kaggle/|/mnt/|/data/|/root/|~|[A-Za-z]:[\\/])")
+_QUOTED = re.compile(r"(?:No such file or directory|unable to open file)[^']{0,40}'([^']{1,1000})'")
+_NOT_FOUND = re.compile(r"(?:\[Errno 2\] )?(?:File )?'?([^\s'][^']{0,500}?)'? (?:not found|does not exist)\b")
+
+
+@dataclass(frozen=True)
+class CodeFolder:
+    """A folder of the job's code: where it lies on this machine, and where the job sees it."""
+
+    source: str
+    target: str
+
+
+def user_file(path: str, folders: Sequence[CodeFolder]) -> str:
+    """The name of a file of the user's code, below its innermost folder; empty for a file of somebody else."""
+    targets = [folder.target.rstrip("/") + "/" for folder in folders]
+    inside = [target for target in targets if path.startswith(target)]
+    return path[len(max(inside, key=len)) :] if inside else ""
+
+
+def missing_path(detail: str) -> str:
+    """The path in the message of a ``FileNotFoundError``; empty if it names none."""
+    match = _QUOTED.search(detail[:2000]) or _NOT_FOUND.match(detail[:2000])
+    return match[1] if match else ""
+
+
+def advice(detail: str, working_folder: str, folders: Sequence[CodeFolder]) -> str:
+    """Where the missing file was looked for, what was sent, and which names are like it."""
+    path = missing_path(detail)
+    if path.startswith("fds://"):
+        return "open() takes no URI: hand it to the code as an argument, which becomes a path"
+    if path.startswith(tuple(f"{folder}/" for folder in _STORAGE)):
+        bucket, _, key = path.split("/", 2)[2].partition("/")
+        return f"see what is there: cloudml storage ls fds://{bucket}/{key.rpartition('/')[0]}"
+    sent = list(sent_files(folders))
+    told = [f"the working directory is {working_folder}", _sent_sentence(sent)]
+    if near := _near(path, sent):
+        told.append(f"did you mean {' or '.join(near)}?")
+    elif _ELSEWHERE.match(path):
+        told.append("the path is of another machine: send the file with the code, or put it into a bucket")
+    return "; ".join(told)
+
+
+def sent_files(folders: Sequence[CodeFolder]) -> Iterator[str]:
+    """Names of the files in ``folders``, each once, without what is hidden or made by Python."""
+    seen: set[str] = set()
+    for folder in folders:
+        with contextlib.suppress(OSError):
+            root = os.open(folder.source, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            for name in _files(root):
+                if name not in seen:
+                    seen.add(name)
+                    yield name
+
+
+def _files(root: int) -> Iterator[str]:
+    """Files below ``root``, which is closed at the end. Breadth first: the user's own lie high up."""
+    waiting, left = [("", root, 0)], MOST_ENTRIES
+    try:
+        while waiting and left > 0:
+            below, descriptor, depth = waiting.pop(0)
+            try:
+                entries = _entries(descriptor, left)
+                left -= len(entries)
+                for name, is_folder in entries:
+                    if not is_folder:
+                        yield f"{below}{name}"
+                    elif depth < MOST_DEPTH and len(waiting) < 100 and (inner := _open_inside(descriptor, name)):
+                        waiting.append((f"{below}{name}/", inner, depth + 1))
+            finally:
+                os.close(descriptor)
+    finally:
+        for _, descriptor, _ in waiting:
+            os.close(descriptor)
+
+
+def _entries(descriptor: int, most: int) -> list[tuple[str, bool]]:
+    try:
+        with os.scandir(descriptor) as entries:
+            looked_at = list(itertools.islice(entries, most))
+            own = [one for one in looked_at if not _is_skipped(one.name) and not one.is_symlink()]
+            return sorted((one.name, one.is_dir(follow_symlinks=False)) for one in own)
+    except OSError:
+        return []
+
+
+def _is_skipped(name: str) -> bool:
+    return name.startswith(".") or name in _SKIPPED or name.endswith((".pyc", ".dist-info", ".egg-info"))
+
+
+def _open_inside(descriptor: int, name: str) -> int | None:
+    try:
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=descriptor)
+    except OSError:
+        return None
+
+
+def _sent_sentence(sent: Sequence[str]) -> str:
+    if not sent:
+        return "no file was sent with the code"
+    ordered = sorted(sent, key=lambda name: (name.count("/"), name))
+    more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
+    return f"sent with the code: {', '.join(ordered[:_SHOWN])}{more}"
+
+
+def _near(path: str, sent: Sequence[str]) -> list[str]:
+    """Files of the same name elsewhere, else those whose path or name is spelled like it."""
+    sent = [one for one in sent if len(one) <= _COMPARED]
+    wanted = path.removeprefix("./")[-_COMPARED:]
+    name = PurePosixPath(wanted.replace("\\", "/")).name
+    if not name:
+        return []
+    same = [one for one in sent if PurePosixPath(one).name == name and one != wanted]
+    if same:
+        return same[:2]
+    if near := get_close_matches(wanted, sent, n=2, cutoff=0.75):
+        return near
+    names = {PurePosixPath(one).name: one for one in sent}
+    return [names[one] for one in get_close_matches(name, list(names), n=2, cutoff=0.75)]
