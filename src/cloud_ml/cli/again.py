@@ -18,6 +18,8 @@ from cloud_ml.cli.words import SubmitCommand, environment_options, given_behind,
 from cloud_ml.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cloud_ml.models.job import Job
 
 _SECRETS = ("hdfs_krb_password", "hdfs_krb_keytab")
@@ -38,6 +40,7 @@ def rerun(
     job: str,
     *,
     environment: tuple[str, ...],
+    environment_files: tuple[Path, ...],
     labels: tuple[str, ...],
     watch: bool,
     dry_run: bool,
@@ -59,7 +62,7 @@ def rerun(
     given = given_fields(options)
     found = session.client.describe_train_job(job)
     fields = {**submitted_fields(found), "save_mode": False, **given}
-    fields |= given_pairs(fields, environment, labels)
+    fields |= given_pairs(fields, environment, labels, environment_files)
     if behind := given_behind():
         fields["job_args"] = behind
     if missing := [name for name in _SECRETS if found.spec.get(name) and name not in given]:

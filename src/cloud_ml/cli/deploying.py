@@ -16,14 +16,17 @@ from cloud_ml.cli.guard import INTERRUPTED
 from cloud_ml.cli.model_figures import candidate_line, service_line
 from cloud_ml.cli.model_names import named
 from cloud_ml.cli.model_options import given_fields, service_options
+from cloud_ml.cli.options import Command, Option
 from cloud_ml.cli.output import echo, echo_as, note, output_option
 from cloud_ml.cli.progress import bar, spinner
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.terminal import is_live
-from cloud_ml.cli.words import given_pairs
+from cloud_ml.cli.words import environment_options, given_pairs
 from cloud_ml.errors import AlreadyExists
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     from cloud_ml.sdk.progress import Progress
     from cloud_ml.sdk.service_handles import ServiceHandle
 
@@ -36,31 +39,24 @@ _HELP = (
 )
 
 
-def _environment(command: Any) -> Any:
-    env = click.option(
-        "--env", "environment", multiple=True, metavar="NAME=VALUE", help="Environment variable of the replicas."
-    )
-    return env(
-        click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label of one's own.")(command)
-    )
-
-
 def _made(name: str) -> Callable[[Callable[..., int]], click.Command]:
     """Both commands have the same options; the words of the second generation may be given to either."""
 
     def decorate(function: Callable[..., int]) -> click.Command:
         for add in reversed((
             click.argument("words", nargs=-1, metavar="[NAME VERSION URI]", shell_complete=files),
-            click.option("-n", "--model_name", metavar="NAME", help="Name of the model."),
+            click.option(
+                "-n", "--model_name", cls=Option, aliases=("--name",), metavar="NAME", help="Name of the model."
+            ),
             click.option("-v", "--model_version", metavar="VERSION", help="Version of the service, such as v1."),
             service_options,
-            _environment,
+            environment_options,
             click.option("-W", "--watch", is_flag=True, help="Wait until it answers."),
             output_option(),
             pass_session,
         )):  # fmt: skip
             function = add(function)
-        return click.command(name, epilog=_HELP)(function)
+        return click.command(name, cls=Command, epilog=_HELP)(function)
 
     return decorate
 
@@ -116,6 +112,7 @@ def _create(
     model_name: str | None,
     model_version: str | None,
     environment: tuple[str, ...],
+    environment_files: tuple[Path, ...],
     labels: tuple[str, ...],
     watch: bool,
     output: str | None,
@@ -133,7 +130,7 @@ def _create(
     fields |= dict(zip(missing, words, strict=False))
     if still := [name for name in _WORDS if name not in fields]:
         raise click.UsageError(f"missing: {', '.join(still)}. Usual is: cloudml models deploy NAME VERSION URI")
-    fields |= given_pairs(fields, environment, labels)
+    fields |= given_pairs(fields, environment, labels, environment_files)
     service = codec.decode(ModelService, fields)
     try:
         with sending(service.model_uri) as progress:

@@ -101,10 +101,18 @@ def _tell_usage(error: click.UsageError) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return USAGE
-    _say(f"cloudml: {error.format_message()}")
+    _say(f"cloudml: {_usage_message(error)}")
     if error.ctx is not None:
         _say(f"  Try `{error.ctx.command_path} --help`. (code: usage)")
     return USAGE
+
+
+def _usage_message(error: click.UsageError) -> str:
+    if not isinstance(error, click.NoSuchOption):
+        return error.format_message()
+    from cloud_ml.cli.suggestions import explain_unknown_option
+
+    return explain_unknown_option(error)
 
 
 def _say(text: str) -> None:

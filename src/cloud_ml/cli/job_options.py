@@ -6,25 +6,46 @@ otherwise. A parameter that is ``None`` (or an unset flag) leaves the field to t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from cloud_ml.cli.completing import files, framework_names
+from cloud_ml.cli.options import Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
+ALIASES: Mapping[str, Sequence[str]] = {
+    "job_name": ("--name", "--run-name"),
+    "cpu_limit": ("--cpus", "--cpu", "--cpus-per-task", "--num-cpus"),
+    "memory_limit": ("--memory", "--mem"),
+    "gpu_limit": ("--gpus", "--gpu", "--num-gpus"),
+    "max_retries": ("--max-retries",),
+}
+"""Names that other tools give to the option of a field."""
+NOT_OFFERED = frozenset({
+    "gpu_type", "docker_image", "docker_command", "ps_count", "worker_count", "cluster_spec", "distributed",
+    "hdfs_krb_account", "hdfs_krb_password", "hdfs_krb_keytab", "hdfs_endpoint", "volume_type", "volume_path",
+    "mount_path", "mount_read_only", "node_selector_key", "node_selector_value", "tensorboard_logdir",
+})  # fmt: skip
+"""Options of fields that this server refuses. ``--help`` leaves them out, ``--help-all`` shows them."""
 
-def _text(*names: str, metavar: str = "TEXT", **more: Any) -> click.Option:
-    return click.Option(list(names), metavar=metavar, **more)
+
+def _text(*names: str, metavar: str = "TEXT", **more: Any) -> Option:
+    return _option(*names, metavar=metavar, **more)
 
 
-def _flag(*names: str, **more: Any) -> click.Option:
-    return click.Option(list(names), is_flag=True, **more)
+def _flag(*names: str, **more: Any) -> Option:
+    return _option(*names, is_flag=True, **more)
 
 
-FIELD_OPTIONS: tuple[click.Option, ...] = (
+def _option(*names: str, **more: Any) -> Option:
+    field = names[-1].removeprefix("--")
+    return Option(list(names), aliases=ALIASES.get(field, ()), offered=field not in NOT_OFFERED, **more)
+
+
+FIELD_OPTIONS: tuple[Option, ...] = (
     _text("-n", "--job_name", metavar="NAME", help="Name of the job; unique in your organisation."),
     _text("-m", "--module_name", metavar="MODULE", help="Python module to run, such as trainer.task."),
     _text("-u", "--trainer_uri", metavar="URI", shell_complete=files,

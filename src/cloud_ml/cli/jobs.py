@@ -13,6 +13,7 @@ from cloud_ml.cli.completing import framework_names, job_names, state_names
 from cloud_ml.cli.guard import each
 from cloud_ml.cli.lazy import Lazy
 from cloud_ml.cli.near import JobsGroup, near_names
+from cloud_ml.cli.options import Option
 from cloud_ml.cli.output import echo, echo_as, echo_table, local_time, note, output_option
 from cloud_ml.cli.progress import spinner
 from cloud_ml.cli.session import Session, pass_session
@@ -25,6 +26,7 @@ _ELSEWHERE = {
     "export": Lazy("cloud_ml.cli.again:export", "Print a job as a file that can be submitted."),
     "metrics": Lazy("cloud_ml.cli.top:metrics", "Show what the tasks of a job use, once."),
     "rerun": Lazy("cloud_ml.cli.again:rerun", "Submit a job again, changed where options say so."),
+    "rm": Lazy("cloud_ml.cli.removing:rm_job", "Delete jobs; ask before one that runs.", hidden=True),
     "submit": Lazy("cloud_ml.cli.submit:submit", "Submit a train job."),
     "top": Lazy("cloud_ml.cli.top:top", "Show what running jobs use."),
     "wait": Lazy("cloud_ml.cli.waiting:wait", "Wait until jobs have ended; the exit code tells how."),
@@ -38,16 +40,42 @@ def jobs() -> None:
 
 @jobs.command("list")
 @output_option("wide")
-@click.option("-s", "--state", metavar="STATE,…", shell_complete=state_names, help="In these states: running,failed.")
+@click.option(
+    "-s",
+    "--state",
+    cls=Option,
+    aliases=("--status", "--states", "--phase"),
+    metavar="STATE,…",
+    shell_complete=state_names,
+    help="In these states: running,failed.",
+)
 @click.option("-n", "--name", metavar="NAME", shell_complete=job_names, help="Of this name; 'exp*' is what begins so.")
 @click.option(
     "-F", "--framework", metavar="NAME", shell_complete=framework_names, help="That asked for it or ran in it."
 )
-@click.option("--user", metavar="USER", help="That this user submitted.")
-@click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="With this label; all of them, if several.")
+@click.option("-u", "--user", metavar="USER", help="That this user submitted.")
+@click.option(
+    "-l",
+    "--label",
+    "labels",
+    cls=Option,
+    aliases=("--selector",),
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="With this label; all of them, if several.",
+)
 @click.option("--since", metavar="TIME", help="Submitted since then: 2h (ago), 2026-01-31, 2026-01-31T12:00.")
 @click.option("--until", metavar="TIME", help="Submitted before then.")
-@click.option("--limit", type=click.IntRange(0), default=200, show_default=True, help="At most so many; 0 means all.")
+@click.option(
+    "--limit",
+    cls=Option,
+    aliases=("--last",),
+    type=click.IntRange(0),
+    default=200,
+    show_default=True,
+    help="At most so many; 0 means all.",
+)
+@click.option("-a", "--all", "everything", is_flag=True, help="All of them, as with --limit 0.")
 @pass_session
 def list_jobs(
     session: Session,
@@ -61,8 +89,10 @@ def list_jobs(
     since: str | None,
     until: str | None,
     limit: int,
+    everything: bool,
 ) -> None:
     """List jobs, newest first. Conditions hold together."""
+    limit = 0 if everything else limit
     found = session.client.list_train_jobs(
         state=state,
         name=name,
@@ -97,10 +127,18 @@ def list_jobs(
 @click.option(
     "-f", "--follow", is_flag=True, help="Go on until the job has ended. Ctrl-C ends the output, not the job."
 )
-@click.option("-n", "--lines", type=click.IntRange(0), help="Only the last so many lines.")
+@click.option(
+    "-n", "--lines", cls=Option, aliases=("--tail",), type=click.IntRange(0), help="Only the last so many lines."
+)
 @click.option("--attempt", type=click.IntRange(1), help="Only this attempt; otherwise all, one behind the other.")
 @click.option("--task", metavar="TASK", help="Such as worker-0; otherwise the decisive one.")
-@click.option("--since", metavar="TIME", help="Only what was written since then: 10m (ago), 2026-01-31T12:00.")
+@click.option(
+    "--since",
+    cls=Option,
+    aliases=("--since-time",),
+    metavar="TIME",
+    help="Only what was written since then: 10m (ago), 2026-01-31T12:00.",
+)
 @click.option("--grep", "pattern", metavar="REGEX", help="Only lines in which this is found; -n counts before.")
 @click.option("-i", "--ignore-case", is_flag=True, help="Of --grep: upper and lower case are the same.")
 @click.option("--invert-match", is_flag=True, help="Of --grep: only lines in which it is not found.")

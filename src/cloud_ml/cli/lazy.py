@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -24,11 +23,15 @@ class MissingExtra(CloudMlError):
 
 @dataclass(frozen=True, slots=True)
 class Lazy:
-    """A command elsewhere: ``module:attribute``, its line in the help, and the extra that it needs."""
+    """A command elsewhere: ``module:attribute``, its line in the help, and the extra that it needs.
+
+    ``hidden`` commands work and are not in the help.
+    """
 
     target: str
     help: str
     extra: str = ""
+    hidden: bool = False
 
 
 class LazyGroup(click.Group):
@@ -52,14 +55,14 @@ class LazyGroup(click.Group):
         given, known = args[0], self.list_commands(ctx)
         spelled = ctx.token_normalize_func or str
         name = next((one for one in known if spelled(one) == spelled(given)), given)
-        if name not in known and not given.startswith("-"):
-            near = get_close_matches(given, known, n=3)
-            raise click.UsageError(
-                f'there is no command "{given}"; '
-                + (f"did you mean {' or '.join(near)}?" if near else f"there are {', '.join(known)}"),
-                ctx=ctx,
-            )
-        return super().resolve_command(ctx, [name, *args[1:]])
+        if name in known or given.startswith("-"):
+            return super().resolve_command(ctx, [name, *args[1:]])
+        from cloud_ml.cli.suggestions import explain_unknown_command, find_alias
+
+        if words := find_alias(ctx.command_path, spelled(given), known):
+            return super().resolve_command(ctx, [*words, *args[1:]])
+        shown = [name for name, _ in self._rows(ctx)]
+        raise click.UsageError(explain_unknown_command(ctx.command_path, given, shown), ctx=ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:
         from click.shell_completion import CompletionItem
@@ -76,7 +79,8 @@ class LazyGroup(click.Group):
         for name in self.list_commands(ctx):
             command = self.commands.get(name)
             if command is None:
-                yield name, self.lazy[name].help
+                if not self.lazy[name].hidden:
+                    yield name, self.lazy[name].help
             elif not command.hidden:
                 yield name, command.get_short_help_str(limit=90)
 

@@ -26,6 +26,17 @@ COMMANDS = {
     "quota": Lazy("cloud_ml.cli.quota:quota", "Limits of your organisation, and what is used of them."),
     "server": Lazy("cloud_ml.cli.server:server", "Run the platform on this machine.", extra="server"),
     "storage": Lazy("cloud_ml.cli.storage:storage", "Buckets and objects: ls, cp, cat, rm, mb."),
+    "ls": Lazy("cloud_ml.cli.shortcuts:ls", "List jobs, or the objects below fds://bucket/path."),
+    "ps": Lazy("cloud_ml.cli.shortcuts:ps", "List jobs.", hidden=True),
+    "run": Lazy("cloud_ml.cli.shortcuts:run", "Submit a train job and follow it."),
+    "logs": Lazy("cloud_ml.cli.shortcuts:logs", "Print the output of a job or a model service."),
+    "status": Lazy("cloud_ml.cli.shortcuts:status", "Describe a job or a model service."),
+    "stop": Lazy("cloud_ml.cli.shortcuts:stop", "Stop a job or a model service."),
+    "rm": Lazy("cloud_ml.cli.removing:rm", "Delete jobs, model services or objects."),
+    "events": Lazy("cloud_ml.cli.shortcuts:events", "List what happened to a job or a service.", hidden=True),
+    "wait": Lazy("cloud_ml.cli.shortcuts:wait", "Wait for a job or a model service.", hidden=True),
+    "metrics": Lazy("cloud_ml.cli.shortcuts:metrics", "Show what a job or a service uses.", hidden=True),
+    "start": Lazy("cloud_ml.cli.shortcuts:start", "Start a saved job or model service.", hidden=True),
     "whoami": Lazy("cloud_ml.cli.identity:whoami", "Show whom the server takes you for."),
 }
 

@@ -9,6 +9,7 @@ import click
 
 from cloud_ml.cli.completing import model_names, model_versions
 from cloud_ml.cli.model_names import named
+from cloud_ml.cli.options import Option
 from cloud_ml.cli.output import note
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.watching import NOTHING, print_log
@@ -22,7 +23,9 @@ if TYPE_CHECKING:
 @click.argument("name", shell_complete=model_names)
 @click.argument("version", required=False, shell_complete=model_versions)
 @click.option("-f", "--follow", is_flag=True, help="Go on, with the replicas that come. Ctrl-C ends the output.")
-@click.option("-n", "--lines", type=click.IntRange(0), help="Only the last so many lines.")
+@click.option(
+    "-n", "--lines", cls=Option, aliases=("--tail",), type=click.IntRange(0), help="Only the last so many lines."
+)
 @click.option(
     "--replica",
     type=click.IntRange(1),

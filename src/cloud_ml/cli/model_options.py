@@ -2,25 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import click
 
 from cloud_ml.cli.completing import files, framework_names
+from cloud_ml.cli.options import Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def _text(*names: str, metavar: str = "TEXT", **more: Any) -> click.Option:
-    return click.Option(list(names), metavar=metavar, **more)
+_ALIASES: Mapping[str, Sequence[str]] = {
+    "replicas": ("--num-replicas",),
+    "cpu_limit": ("--cpus", "--cpu"),
+    "memory_limit": ("--memory", "--mem"),
+    "gpu_limit": ("--gpus", "--gpu"),
+}
+NOT_OFFERED = frozenset({
+    "docker_image", "docker_command", "node_selector_key", "node_selector_value", "use_seldon", "engine_cpu",
+    "engine_mem", "run_class_name", "service_schema", "initial_delay_sec", "pod_replicas", "debug",
+})  # fmt: skip
+"""Options that this server refuses or that change nothing. ``--help`` leaves them out, ``--help-all`` shows them."""
 
 
-def _flag(*names: str, **more: Any) -> click.Option:
-    return click.Option(list(names), is_flag=True, **more)
+def _text(*names: str, metavar: str = "TEXT", **more: Any) -> Option:
+    return _option(*names, metavar=metavar, **more)
 
 
-CHANGED_LATER: tuple[click.Option, ...] = (
+def _flag(*names: str, **more: Any) -> Option:
+    return _option(*names, is_flag=True, **more)
+
+
+def _option(*names: str, **more: Any) -> Option:
+    field = names[-1].removeprefix("--")
+    return Option(list(names), aliases=_ALIASES.get(field, ()), offered=field not in NOT_OFFERED, **more)
+
+
+CHANGED_LATER: tuple[Option, ...] = (
     _text("-u", "--model_uri", metavar="URI", shell_complete=files,
           help="The model: fds://bucket/folder with numbered versions, or a local file or folder to upload."),
     _text("-a", "--model_args", metavar="ARGS", help="Further flags of the model server as one text."),
@@ -38,7 +57,7 @@ CHANGED_LATER: tuple[click.Option, ...] = (
 )  # fmt: skip
 """What ``models update`` changes."""
 
-MADE_WITH: tuple[click.Option, ...] = (
+MADE_WITH: tuple[Option, ...] = (
     _text("-d", "--docker_image", metavar="IMAGE", help="Run in this image."),
     _text("-dc", "--docker_command", metavar="COMMAND", help="Run this command in the image."),
     _text("-pc", "--prepare_command", metavar="COMMAND", help="Shell command to run before the model server."),
@@ -47,14 +66,14 @@ MADE_WITH: tuple[click.Option, ...] = (
     _text("-fb", "--fds_bucket", metavar="BUCKET", help="Bucket that replicas see at /fds."),
     _text("-nsk", "--node_selector_key", metavar="KEY", help="Run on machines with this label…"),
     _text("-nsv", "--node_selector_value", metavar="VALUE", help="…of this value."),
-    _flag("--use_seldon", hidden=True),
-    _text("--engine_cpu", hidden=True),
-    _text("--engine_memory", "engine_mem", hidden=True),
-    _text("--run_class_name", hidden=True),
-    _text("--service_schema", metavar="KIND", hidden=True),
-    _text("--initial_delay_sec", hidden=True),
-    _text("--pod_replicas", hidden=True),
-    _flag("--debug", hidden=True),
+    _flag("--use_seldon", help="Serve with Seldon."),
+    _text("--engine_cpu", metavar="CORES", help="Cores of Seldon's engine."),
+    _text("--engine_memory", "engine_mem", metavar="SIZE", help="Memory of Seldon's engine."),
+    _text("--run_class_name", metavar="NAME", help="Class that Seldon runs."),
+    _text("--service_schema", metavar="KIND", help="REST or GRPC; every service answers both."),
+    _text("--initial_delay_sec", metavar="SECONDS", help="Wait of a health check; it is not needed."),
+    _text("--pod_replicas", metavar="N", help="Replicas of Seldon's pods."),
+    _flag("--debug", help="Kept for old scripts; changes nothing."),
     _flag("--use_http", "tensorflow_service_http", help="Answer HTTP, too; every service does."),
     _flag("-R", "--enable_rank", help="High priority."),
     _flag("-sv", "--save_mode", help="Keep the service without starting it; see `models start`."),
@@ -83,7 +102,7 @@ def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
     return fields
 
 
-def _add(command: F, options: tuple[click.Option, ...]) -> F:
+def _add(command: F, options: tuple[Option, ...]) -> F:
     for option in reversed(options):
         command.__dict__.setdefault("__click_params__", []).append(option)
     return command

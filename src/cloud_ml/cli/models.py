@@ -25,6 +25,7 @@ _ELSEWHERE = {
     "predict": Lazy(
         "cloud_ml.cli.predicting:predict", "Ask a model: cloudml models predict NAME VERSION -d data.json."
     ),
+    "rm": Lazy("cloud_ml.cli.removing:rm_service", "Delete model services.", hidden=True),
     "wait": Lazy("cloud_ml.cli.deploying:wait", "Wait until a service answers, or cannot."),
 }
 NAME = click.argument("name", shell_complete=model_names)

@@ -11,6 +11,7 @@ import click
 from cloud_ml.cli import exit_codes
 from cloud_ml.cli.completing import files
 from cloud_ml.cli.job_options import RESOURCES, field_options, given_fields
+from cloud_ml.cli.options import Option
 from cloud_ml.cli.output import echo_document, note, output_option, without_secrets
 from cloud_ml.cli.sending import send
 from cloud_ml.cli.session import Session, pass_session
@@ -41,11 +42,34 @@ def _refuse_argo_mode(_ctx: click.Context, _parameter: click.Parameter, value: b
 @click.option(
     "-f", "--filename", type=click.Path(path_type=Path), help="Job file (JSON, TOML, YAML); options override it."
 )
-@click.option("-cs", "--cluster_spec", metavar="JSON", help='Roles: {"worker": {"count": 2, "cpu_limit": "1"}, …}.')
-@click.option("-D", "--distributed", is_flag=True, help="Ask for the roles of a distributed job.")
+@click.option(
+    "-cs",
+    "--cluster_spec",
+    cls=Option,
+    offered=False,
+    metavar="JSON",
+    help='Roles: {"worker": {"count": 2, "cpu_limit": "1"}, …}.',
+)
+@click.option(
+    "-D", "--distributed", cls=Option, offered=False, is_flag=True, help="Ask for the roles of a distributed job."
+)
 @environment_options
 @click.option("-argo", "--argo_mode", is_flag=True, hidden=True, expose_value=False, callback=_refuse_argo_mode)
-@click.option("-W", "--watch", is_flag=True, help="Follow the log, then exit as the job did.")
+@click.option(
+    "-W",
+    "--watch",
+    cls=Option,
+    aliases=("--follow", "--attach"),
+    is_flag=True,
+    help="Follow the log, then exit as the job did.",
+)
+@click.option(
+    "--detach",
+    cls=Option,
+    aliases=("--detach-run", "--no-wait"),
+    is_flag=True,
+    help="Return at once, which is the default; for `cloudml run`, which watches.",
+)
 @click.option("--dry-run", is_flag=True, help="Check everything here and print the job; nothing is sent.")
 @output_option()
 @pass_session
@@ -58,8 +82,10 @@ def submit(
     cluster_spec: str | None,
     distributed: bool,
     environment: tuple[str, ...],
+    environment_files: tuple[Path, ...],
     labels: tuple[str, ...],
     watch: bool,
+    detach: bool,
     dry_run: bool,
     output: str | None,
     **options: Any,
@@ -83,14 +109,14 @@ def submit(
     fields = read_job_file(filename) if filename else {}
     fields |= given_fields(options)
     fields |= _roles(cluster_spec, distributed, fields)
-    fields |= given_pairs(fields, environment, labels)
+    fields |= given_pairs(fields, environment, labels, environment_files)
     fields = with_words(fields, words, given_behind())
     named = "job_name" in fields
     job = codec.decode(TrainJob, with_defaults(fields))
     if dry_run:
         _rehearse(job)
         return 0
-    return send(session, job, named=named, watch=watch, output=output)
+    return send(session, job, named=named, watch=watch and not detach, output=output)
 
 
 def _roles(cluster_spec: str | None, distributed: bool, fields: dict[str, Any]) -> dict[str, Any]:

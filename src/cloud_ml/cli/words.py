@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import click
 
 from cloud_ml.cli.defaults import check_module_in, looks_like_code, module_for, name_for
+from cloud_ml.cli.options import Command, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED = ("job_name", "module_name", "trainer_uri")
@@ -17,30 +18,38 @@ _IN_THE_FOLDER = "or in the folder of the code: cloudml jobs submit ."
 _BEHIND = "cloud_ml.cli.words.behind"
 
 
-class SubmitCommand(click.Command):
-    """Says where the trainer's arguments go when one of them was taken for an option of ours."""
+class SubmitCommand(Command):
+    """A command of which what stands behind ``--`` belongs to the user's script."""
+
+    takes_script_arguments = True
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         before, after = (args[: args.index("--")], args[args.index("--") + 1 :]) if "--" in args else (args, [])
         ctx.meta[_BEHIND] = after
-        try:
-            return super().parse_args(ctx, before)
-        except click.NoSuchOption as error:
-            told = f"{error.message} Arguments of the trainer go behind `--`."
-            raise click.NoSuchOption(error.option_name, told, error.possibilities, ctx=error.ctx) from None
+        return super().parse_args(ctx, before)
 
 
 def environment_options(command: F) -> F:
-    """Add ``--env`` and ``--label`` to a command; see ``given_pairs``."""
+    """Add ``--env``, ``--env-file`` and ``--label`` to a command; see ``given_pairs``."""
     env = click.option(
+        "-e",
         "--env",
         "environment",
         multiple=True,
         metavar="NAME=VALUE",
-        help="Environment variable of the job; NAME alone hands on yours.",
+        help="Set an environment variable; NAME alone passes your value on.",
     )
-    label = click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Label to find the job by.")
-    return env(label(command))
+    env_file = click.option(
+        "--env-file",
+        "environment_files",
+        cls=Option,
+        aliases=("--dotenv",),
+        multiple=True,
+        type=click.Path(path_type=Path),
+        help="Set the variables of a file with a line NAME=VALUE for each; --env overrides them.",
+    )
+    label = click.option("--label", "labels", multiple=True, metavar="KEY=VALUE", help="Set a label to find it by.")
+    return env(env_file(label(command)))
 
 
 def given_behind() -> list[str]:
@@ -58,6 +67,7 @@ def with_words(fields: dict[str, Any], words: Sequence[str], behind: Sequence[st
     Raises:
         UsageError: There is no code, or arguments are given in two ways.
     """
+    _check_no_interpreter([*words, *behind])
     fields, given, words = dict(fields), words, list(words)
     missing = [name for name in REQUIRED if name not in fields]
     if words and len(words) < len(missing) and missing[-1] == "trainer_uri" and looks_like_code(words[-1]):
@@ -78,6 +88,13 @@ def with_words(fields: dict[str, Any], words: Sequence[str], behind: Sequence[st
             raise click.UsageError(f"arguments are given twice: as job_args and as {' '.join(arguments)!r}")
         fields["job_args"] = arguments
     return fields
+
+
+def _check_no_interpreter(words: Sequence[str]) -> None:
+    """Explain how to submit a script to users who type ``python train.py``."""
+    if words and words[0].rstrip("0123456789.") == "python":
+        script = next((word for word in words[1:] if word.endswith(".py")), "train.py")
+        raise click.UsageError(f"leave out {words[0]} and give the script: cloudml jobs submit {script} -- ARGUMENTS")
 
 
 def with_defaults(fields: dict[str, Any]) -> dict[str, Any]:
@@ -116,14 +133,28 @@ def read_pairs(option: str, pairs: Sequence[str], surroundings: dict[str, str] |
     return found
 
 
-def given_pairs(fields: dict[str, Any], environment: Sequence[str], labels: Sequence[str]) -> dict[str, Any]:
-    """The fields ``environment`` and ``labels``, with what the options add to those of ``fields``."""
+def given_pairs(
+    fields: dict[str, Any],
+    environment: Sequence[str],
+    labels: Sequence[str],
+    environment_files: Sequence[Path] = (),
+) -> dict[str, Any]:
+    """The fields ``environment`` and ``labels``, with what the options add to those of ``fields``.
+
+    Raises:
+        UsageError: A pair is malformed.
+        InvalidRequest: A file of variables cannot be read, or a line of it is malformed.
+    """
     found: dict[str, Any] = {}
-    if environment:
-        found["environment"] = {
-            **(fields.get("environment") or {}),
-            **read_pairs("--env", environment, dict(os.environ)),
-        }
+    variables: dict[str, str] = {}
+    if environment_files:
+        from cloud_ml.cli.env_files import read_env_file
+
+        for path in environment_files:
+            variables |= read_env_file(path, os.environ)
+    variables |= read_pairs("--env", environment, dict(os.environ))
+    if variables:
+        found["environment"] = {**(fields.get("environment") or {}), **variables}
     if labels:
         found["labels"] = {**(fields.get("labels") or {}), **read_pairs("--label", labels)}
     return found

@@ -5,9 +5,10 @@ from __future__ import annotations
 import contextlib
 import json
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
-from cloud_ml.cli import jobfile, yamls
+from cloud_ml.cli import env_files, jobfile, yamls
 from cloud_ml.cli.installing import Installing
 from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
 from cloud_ml.sdk import config, failures, pieces, watching
@@ -155,3 +156,21 @@ def user_settings(data: bytes) -> None:
             config.write_configuration(found, file)
             again: Any = config.read_configuration(file)
             assert dict(again.contexts) == dict(found.contexts)
+
+
+@target(
+    "cli.env_files",
+    seeds=[b'A=1\nexport B="x\\ny" # c\n#\nC=\'#\'\nHOME\n', b"\xef\xbb\xbfA=1\r\nA=2", b"1A=2", b"A", b'A="' + b"\\" * 3001, b"\xff"],
+    words=["export ", "=", " #", '"', "'", "\\n", "\n", "\r\n", "A"],
+)  # fmt: skip
+def variables_file(data: bytes) -> None:
+    """Refused with the name of the file; or variables, of which plain ones come back when they are written."""
+    path = Path("vars.env")
+    try:
+        found = env_files.parse_env_file(path, data, {"A": "mine"})
+    except InvalidRequest as error:
+        assert str(path) in str(error)  # noqa: PT017
+        return
+    written = "".join(f"{name}='{value}'\n" for name, value in found.items() if not set(value) & set("'\r\n"))
+    plain = {name: value for name, value in found.items() if not set(value) & set("'\r\n")}
+    assert env_files.parse_env_file(path, written.encode(), {}) == plain

@@ -162,7 +162,7 @@ def test_a_rehearsal_sends_nothing_and_shows_no_secret(offline: Run, tmp_path: P
     [
         (("linear",), "missing: module_name, trainer_uri"),
         ((), "cloudml jobs submit ."),
-        (("a", "b", URI, "--epochs", "3"), "go behind `--`"),
+        (("a", "b", URI, "--epochs", "3"), "Put your script's arguments after `--`."),
         (("a", "b", URI, "-a", "x", "--", "y"), "given twice"),
         (("a", "b", URI, "--env", "NOPE_NOT_SET"), "NAME=VALUE"),
         (("a", "b", URI, "--label", "x"), "NAME=VALUE"),

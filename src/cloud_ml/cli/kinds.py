@@ -1,0 +1,156 @@
+"""Whether a name is that of a job or of a model service, and the commands of either kind."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from cloud_ml.client import CloudMlClient
+
+JOB, SERVICE = "jobs", "models"
+_LOOKED_AT = 1000
+_NEVER_RUNS = ("Saved", "Stopped", "Failed")
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a name stands for: the group of its commands, the words that name it, its phase."""
+
+    group: str
+    words: tuple[str, ...]
+    phase: str = ""
+    running: bool = False
+
+
+def read_names(
+    ctx: click.Context, commands: Mapping[str, str], words: Sequence[str]
+) -> tuple[Sequence[str], Sequence[str]]:
+    """The names among ``words``, and the other words, as the first of ``commands`` reads them that can.
+
+    Args:
+        ctx: The context of the command that was typed.
+        commands: Group → the words of a command in it.
+        words: What was typed behind the command.
+
+    Raises:
+        UsageError: None of the commands can read them.
+    """
+    root, first = ctx.find_root(), None
+    for group, line in commands.items():
+        name, *given = line.split()
+        command = _command(root, group, name)
+        try:
+            with command.make_context(ctx.info_name, [*given, *words], parent=root) as inner:
+                params = inner.params
+        except click.UsageError as error:
+            first = first or error
+            continue
+        found = [*(params.get("names") or ()), params.get("name"), params.get("version")]
+        names = [one for one in found if one]
+        return names, _without(words, names)
+    assert first is not None
+    raise first
+
+
+def find_targets(
+    client: CloudMlClient,
+    ctx: click.Context,
+    commands: Mapping[str, str],
+    names: Sequence[str],
+    options: Sequence[str] = (),
+) -> Sequence[Target]:
+    """The job or service of each name. Two names are one service where the second is a version of the first.
+
+    Raises:
+        UsageError: A name is that of several, or of none; it says the full commands.
+    """
+    if len(names) == 2 and SERVICE in commands:
+        service = find_services(client, names[0], names[1])
+        if service and not find_jobs(client, names[0]):
+            return service
+    found = []
+    for name in dict.fromkeys(names):
+        targets = [
+            *(find_jobs(client, name) if JOB in commands else ()),
+            *(find_services(client, name) if SERVICE in commands else ()),
+        ]
+        if len(targets) != 1:
+            raise click.UsageError(_explain(client, name, targets, commands, options), ctx=ctx)
+        found += targets
+    return found
+
+
+def find_jobs(client: CloudMlClient, name: str) -> list[Target]:
+    """The job of that name or uid, if there is one."""
+    from cloud_ml.errors import NotFound
+
+    try:
+        job = client.describe_train_job(name)
+    except NotFound:
+        return []
+    return [Target(JOB, (name,), job.phase, running=not job.finished and job.phase not in _NEVER_RUNS)]
+
+
+def find_services(client: CloudMlClient, name: str, version: str | None = None) -> list[Target]:
+    """The services of that name, one for each version."""
+    return [
+        Target(SERVICE, (one.name, one.version), one.phase, running=one.phase not in _NEVER_RUNS)
+        for one in client.list_model_services(name=name, limit=_LOOKED_AT)
+        if version in (None, one.version)
+    ]
+
+
+def run_command(ctx: click.Context, group: str, args: Sequence[str]) -> int:
+    """Run ``cloudml GROUP ARGS…`` and return its exit code."""
+    root = ctx.find_root()
+    with _group(root, group).make_context(group, list(args), parent=root) as inner:
+        outcome = inner.command.invoke(inner)
+    return outcome if isinstance(outcome, int) else 0
+
+
+def _explain(
+    client: CloudMlClient, name: str, found: Sequence[Target], commands: Mapping[str, str], options: Sequence[str]
+) -> str:
+    targets = found or [Target(group, (name,)) for group in commands]
+    lines = [" ".join(["cloudml", one.group, commands[one.group], *options, *one.words]) for one in targets]
+    return "\n  ".join([_sentence(client, name, found), *lines])
+
+
+def _sentence(client: CloudMlClient, name: str, found: Sequence[Target]) -> str:
+    if {one.group for one in found} == {JOB, SERVICE}:
+        return f"{name} is the name of a job and of a model service; type one of these:"
+    if found:
+        return f"the model {name} has several versions; type one of these:"
+    from difflib import get_close_matches
+
+    jobs = (one.name for one in client.list_train_jobs(limit=_LOOKED_AT))
+    services = (one.name for one in client.list_model_services(limit=_LOOKED_AT))
+    near = get_close_matches(name, {*jobs, *services}, n=3)
+    hint = f"; did you mean {' or '.join(near)}?" if near else "."
+    return f"there is no job and no model service {name}{hint} The full commands are:"
+
+
+def _without(words: Sequence[str], names: Sequence[str]) -> Sequence[str]:
+    """``words`` without the last of each of the names."""
+    left = list(words)
+    for name in names:
+        if name in left:
+            del left[len(left) - 1 - left[::-1].index(name)]
+    return left
+
+
+def _group(root: click.Context, name: str) -> click.Group:
+    assert isinstance(root.command, click.Group)
+    group = root.command.get_command(root, name)
+    assert isinstance(group, click.Group)
+    return group
+
+
+def _command(root: click.Context, group: str, name: str) -> click.Command:
+    command = _group(root, group).get_command(root, name)
+    assert command is not None
+    return command
