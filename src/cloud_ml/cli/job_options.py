@@ -83,6 +83,7 @@ FIELD_OPTIONS: tuple[Option, ...] = (
     _text("--model_export_path", metavar="URI", help="Where the job leaves its model, if no argument says so."),
     _flag("-R", "--enable_rank", help="High priority."),
     _flag("-sv", "--save_mode", help="Keep the job without starting it; see `jobs start`."),
+    _flag("--no-check-uris", help="Accept fds:// arguments and variables whose bucket does not exist."),
     _text("--output_path", metavar="URI", help="Handed to the trainer as the place for results."),
     _text("--retries", "max_retries", metavar="N", type=click.IntRange(0, 100), help="Repeats of a failed attempt."),
     _text("--disk-limit", "disk_limit", metavar="SIZE", help="What an attempt may keep on disk, such as 10G."),
@@ -103,6 +104,8 @@ def field_options(command: F) -> F:
 def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
     """The fields among a command's parameters that the user has set."""
     fields = {name: value for name, value in parameters.items() if name in _BY_NAME and value not in (None, False)}
+    if fields.pop("no_check_uris", False):
+        fields["check_uris"] = False
     if fields.get("enable_rank"):
         fields["enable_rank"] = 1
     return fields

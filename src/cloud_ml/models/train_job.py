@@ -57,6 +57,7 @@ class TrainJob:
         wall_time_limit: The longest one attempt may run, such as ``"2h"``.
         disk_limit: What one attempt may keep in its own folders, such as ``"10G"``; buckets do not count.
         rewrite_uris: Hand ``fds://`` arguments and environment values to the code as paths.
+        check_uris: Refuse ``fds://`` arguments and environment values whose bucket does not exist.
 
     Raises:
         InvalidRequest: At construction and by ``validate``; names the field, its value and what is allowed.
@@ -113,6 +114,7 @@ class TrainJob:
     wall_time_limit: str | int | None = field(default=None, kw_only=True)
     disk_limit: str | None = field(default=None, kw_only=True)
     rewrite_uris: bool = field(default=True, kw_only=True)
+    check_uris: bool = field(default=True, kw_only=True)
 
     def __post_init__(self) -> None:
         self.validate()

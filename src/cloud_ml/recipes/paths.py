@@ -11,10 +11,16 @@ from cloud_ml.models.common import parse_object_uri
 
 def rewrite(text: str, places: Places) -> str:
     """``text`` with its URI as a path, if it is a whole ``fds://`` URI or ``--flag=`` one; else as it is."""
+    uri = uri_in(text)
+    return text.removesuffix(uri) + _path(uri, places) if uri else text
+
+
+def uri_in(text: str) -> str:
+    """The ``fds://`` URI that ``text`` is, or that stands behind its ``--flag=``; empty for any other text."""
     flag, separator, value = text.partition("=")
     if separator and flag.startswith("-") and value.startswith("fds://"):
-        return f"{flag}={_path(value, places)}"
-    return _path(text, places) if text.startswith("fds://") else text
+        return value
+    return text if text.startswith("fds://") else ""
 
 
 def rewrite_all(texts: Iterable[str], places: Places) -> tuple[str, ...]:

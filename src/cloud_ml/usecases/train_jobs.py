@@ -20,6 +20,7 @@ from cloud_ml.models.train_job import TrainJob
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.state.base import Once, Page, StateStore
 from cloud_ml.usecases import admission
+from cloud_ml.usecases.bucket_uris import find_unknown_bucket
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.deploying import service_of
@@ -67,6 +68,7 @@ class TrainJobs:
         capacity: Capacity,
         *,
         notes: Sequence[str] = (),
+        refuse_uris: bool = True,
         idempotency_key: str | None = None,
         once: Once | None = None,
     ) -> JobRecord:
@@ -79,6 +81,7 @@ class TrainJobs:
             job: The validated wire form.
             capacity: What the engine has in all.
             notes: Sentences that the user should see as warnings on the job.
+            refuse_uris: Refuse a URI in a bucket that does not exist; otherwise the job gets an event about it.
             idempotency_key: Chosen by the client; the same one makes one job.
             once: The request's mark against replay.
 
@@ -96,12 +99,17 @@ class TrainJobs:
         admission.check_quota(admitted.spec, self._quota_of(caller.org))
         service_of(admitted.spec)  # what cannot be served is refused now, not when it was trained
         self._check_bucket(caller.org, job.fds_bucket)
+        unknown = find_unknown_bucket(self._storage, caller.org, job) if job.check_uris else None
+        if unknown is not None and refuse_uris:
+            raise unknown
         self._records.check(TRAIN_JOB, caller.org, "jobs")
         now = self._clock()
         saved = admitted.spec.desired is Desired.SAVED
         reason = Reason.SAVED if saved else Reason.SUBMITTED
         first = Event(now, reason, f"{'saved' if saved else 'submitted'} by {caller.user}")
         warnings = [Event(now, Reason.FIELD_IGNORED, n, EventType.WARNING) for n in (*notes, *admitted.notes)]
+        if unknown is not None:
+            warnings.append(Event(now, Reason.UNKNOWN_BUCKET, unknown.message, EventType.WARNING))
         try:
             record = self._store.create(
                 TRAIN_JOB,

@@ -55,6 +55,16 @@ async def test_unknown_fields_are_let_pass_and_noted(served: Served) -> None:
     assert {event["reason"] for event in notes} == {"FieldIgnored"}
 
 
+async def test_a_uri_in_an_unknown_bucket_is_an_event_and_no_refusal(served: Served) -> None:
+    fields = {"job_args": "--out=fds://nowhere/x"}
+    await submitted(served, job_name="linear", **fields)
+    (warning,) = [event for event in await events(served, "linear") if event["type"] == "Warning"]
+    assert warning["reason"] == "UnknownBucket"
+    assert warning["message"] == "--out is fds://nowhere/x, but there is no bucket nowhere"
+    refused = await served.member.call("POST", "/api/v1/jobs", served.job(**fields))
+    assert (refused.status, refused.json()["field"]) == (400, "job_args")
+
+
 async def test_what_cannot_be_done_is_refused_in_one_line(served: Served) -> None:
     answer = await served.member.original("POST", TRAIN, served.job(ps_count=2, worker_count=2))
     assert (answer.status, answer.json()["error"]) == (400, True)

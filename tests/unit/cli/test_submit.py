@@ -65,6 +65,7 @@ _FLAGS = [
     ("--env A=1 --env B=x=y --env C=", {"environment": {"A": "1", "B": "x=y", "C": ""}}),
     ("--label team=a", {"labels": {"team": "a"}}),
     ("--output_path fds://cloudml/out", {"output_path": "fds://cloudml/out"}),
+    ("--no-check-uris", {"check_uris": False}),
     ("-- --epochs 3", {"job_args": ["--epochs", "3"]}),
 ]  # fmt: skip
 

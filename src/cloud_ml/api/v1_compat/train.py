@@ -37,7 +37,9 @@ async def submit(here: Here, call: Signed) -> Response:
     capacity = await here.engine.capacity()
 
     def take() -> dict[str, Any]:
-        record = here.jobs.submit(call.caller, job, capacity, notes=ignored(document), once=call.once)
+        record = here.jobs.submit(
+            call.caller, job, capacity, notes=ignored(document), refuse_uris=False, once=call.once
+        )
         return views.train_document(record, call.caller.organisation)
 
     return documents.answer(await here.offload(take))

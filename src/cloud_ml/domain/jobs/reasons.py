@@ -19,6 +19,7 @@ class Reason(StrEnum):
     CANCEL_REQUESTED = "CancelRequested"
     DELETE_REQUESTED = "DeleteRequested"
     FIELD_IGNORED = "FieldIgnored"
+    UNKNOWN_BUCKET = "UnknownBucket"
     QUOTA_EXCEEDED = "QuotaExceeded"
     REPLACED_IN_PLACE = "ReplacedInPlace"
     RECONCILE_FAILED = "ReconcileFailed"

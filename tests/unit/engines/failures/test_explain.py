@@ -96,8 +96,10 @@ def test_a_missing_file_says_where_it_was_looked_for_and_what_was_sent(
 
 
 def test_a_missing_object_names_the_command_that_shows_the_bucket(sent: FailureContext) -> None:
-    message = told("FileNotFoundError: [Errno 2] No such file or directory: '/fds/ml/data/x.csv'", sent)
-    assert message.endswith("see what is there: cloudml storage ls fds://ml/data")
+    message = told("FileNotFoundError: [Errno 2] No such file or directory: '/storage/ml/data/x.csv'", sent)
+    assert message.endswith("see what is there: cloudml storage ls fds://ml/data/")
+    message = told("FileNotFoundError: [Errno 2] No such file or directory: '/fds/x.csv'", sent)
+    assert message.endswith("see what is there: cloudml storage ls fds://BUCKET/")
     message = told("FileNotFoundError: [Errno 2] No such file or directory: 'fds://ml/x.csv'", sent)
     assert "hand it to the code as an argument" in message
 

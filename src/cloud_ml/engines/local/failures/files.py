@@ -22,7 +22,7 @@ _SHOWN = 6
 _COMPARED = 200
 """Longer names are not compared by their spelling."""
 _SKIPPED = ("__pycache__", "node_modules")
-_STORAGE = ("/fds", "/storage")
+_STORAGE, _FDS = "/storage/", "/fds/"
 _ELSEWHERE = re.compile(r"(?:/home/|/Users/|/content/|/kaggle/|/mnt/|/data/|/root/|~|[A-Za-z]:[\\/])")
 _QUOTED = re.compile(r"(?:No such file or directory|unable to open file)[^']{0,40}'([^']{1,1000})'")
 _NOT_FOUND = re.compile(r"(?:\[Errno 2\] )?(?:File )?'?([^\s'][^']{0,500}?)'? (?:not found|does not exist)\b")
@@ -54,9 +54,8 @@ def advice(detail: str, working_folder: str, folders: Sequence[CodeFolder]) -> s
     path = missing_path(detail)
     if path.startswith("fds://"):
         return "open() takes no URI: hand it to the code as an argument, which becomes a path"
-    if path.startswith(tuple(f"{folder}/" for folder in _STORAGE)):
-        bucket, _, key = path.split("/", 2)[2].partition("/")
-        return f"see what is there: cloudml storage ls fds://{bucket}/{key.rpartition('/')[0]}"
+    if path.startswith((_STORAGE, _FDS)):
+        return _storage_advice(path)
     sent = list(sent_files(folders))
     told = [f"the working directory is {working_folder}", _sent_sentence(sent)]
     if near := _near(path, sent):
@@ -64,6 +63,14 @@ def advice(detail: str, working_folder: str, folders: Sequence[CodeFolder]) -> s
     elif _ELSEWHERE.match(path):
         told.append("the path is of another machine: send the file with the code, or put it into a bucket")
     return "; ".join(told)
+
+
+def _storage_advice(path: str) -> str:
+    """The command that lists the bucket; ``/fds`` is the one that the job names by ``fds_bucket``."""
+    inside = path.removeprefix(_STORAGE) if path.startswith(_STORAGE) else f"BUCKET/{path.removeprefix(_FDS)}"
+    bucket, _, key = inside.partition("/")
+    folder = key.rpartition("/")[0]
+    return f"see what is there: cloudml storage ls fds://{bucket}/{folder}" + ("/" if folder else "")
 
 
 def sent_files(folders: Sequence[CodeFolder]) -> Iterator[str]:

@@ -1,0 +1,89 @@
+"""``fds://`` URIs that a job hands to its code: whether their buckets exist, before the job runs.
+
+A job that writes to a bucket that is not there fails with its last line, after all of its work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import pairwise
+
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models import common
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.recipes.paths import uri_in
+from cloud_ml.usecases.storage import Storage
+
+_FIELDS = ("model_input_path", "model_export_path", "data_input_path", "data_output_path", "output_path")
+"""Fields that reach the code as variables."""
+
+
+@dataclass(frozen=True)
+class BucketUri:
+    """A URI of a job: ``field`` of the request, ``name`` of the option or variable, and its bucket."""
+
+    field: str
+    name: str
+    uri: str
+    bucket: str
+
+
+def find_bucket_uris(job: TrainJob) -> Iterator[BucketUri]:
+    """The URIs of this server in arguments, variables and paths of a job, in this order."""
+    if job.fds_endpoint and not job.rewrite_uris:  # the code opens them itself, in another object store
+        return
+    for before, argument in pairwise(["", *job.arguments()]):
+        option = argument if argument.startswith("-") else before
+        yield from _found("job_args", option.partition("=")[0] if option.startswith("-") else "job_args", argument)
+    for name, value in (job.environment or {}).items():
+        yield from _found(f"environment.{name}", name, value)
+    for name in _FIELDS:
+        yield from _found(name, name, getattr(job, name) or "")
+
+
+def find_unknown_bucket(storage: Storage, org: str, job: TrainJob) -> InvalidRequest | None:
+    """What to say about the first URI whose bucket is not the organisation's; ``None`` if there is none.
+
+    A bucket of another organisation is answered like one that does not exist, and similar names come from the
+    organisation's own buckets only.
+    """
+    known: set[str] = set()
+    for one in find_bucket_uris(job):
+        if one.bucket in known:
+            continue
+        if not storage.owns(org, one.bucket):
+            return _refusal(one, [bucket.name for bucket in storage.buckets(org)])
+        known.add(one.bucket)
+    return None
+
+
+def _found(field: str, name: str, text: str) -> Iterator[BucketUri]:
+    uri = uri_in(text)
+    bucket = uri.removeprefix("fds://").partition("/")[0]
+    if bucket:
+        yield BucketUri(field, name, uri, bucket)
+
+
+def _refusal(one: BucketUri, own: Sequence[str]) -> InvalidRequest:
+    bucket = one.bucket[:63]
+    near = get_close_matches(bucket, own, n=3)
+    ways = [f"Did you mean {' or '.join(near)}?"] if near else []
+    if _can_be_made(bucket):
+        ways.append(f"Make it: cloudml storage mb {bucket}.")
+    ways.append("To submit anyway: --no-check-uris (check_uris=False).")
+    return InvalidRequest(
+        f"{one.name} is {one.uri[:300]}, but there is no bucket {bucket}",
+        field=one.field,
+        value=one.uri[:1000],
+        allowed="a bucket of your organisation",
+        hint=" ".join(ways),
+    )
+
+
+def _can_be_made(bucket: str) -> bool:
+    try:
+        return bool(common.check_bucket("bucket", bucket))
+    except InvalidRequest:
+        return False

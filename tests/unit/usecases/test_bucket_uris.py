@@ -1,0 +1,85 @@
+"""URIs of a job whose bucket does not exist are refused before the job runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cloud_ml.engines.base import Capacity
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.train_job import TrainJob
+from support.platform import TRAINER, Served
+
+BIG = Capacity(64_000, 2**40)
+
+
+@pytest.fixture
+def buckets(served: Served) -> Served:
+    """``mnist-data`` is a bucket of the caller, ``mnist-date`` one of somebody else."""
+    served.platform.storage.create_bucket(served.member.identity.organisation, "mnist-data")
+    served.platform.storage.create_bucket(served.stranger.identity.organisation, "mnist-date")
+    return served
+
+
+def submit(served: Served, **fields: Any) -> list[str]:
+    """Submit a job; returns the reasons of its events."""
+    options = {"refuse_uris": fields.pop("refuse_uris", True)}
+    job = TrainJob("linear", "trainer.task", TRAINER, **fields)
+    record = served.platform.jobs.submit(served.member.identity, job, BIG, **options)
+    return [event.reason for event in served.platform.jobs.events(record)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "field", "begins"),
+    [
+        ({"job_args": ["--out=fds://mnist-dat/x"]}, "job_args", "--out is fds://mnist-dat/x, but there is no bucket"),
+        ({"job_args": ["--out", "fds://mnist-dat/x"]}, "job_args", "--out is fds://mnist-dat/x"),
+        ({"job_args": "a fds://mnist-dat"}, "job_args", "job_args is fds://mnist-dat"),
+        ({"job_args": ["fds://Not_A_Bucket/x"]}, "job_args", "job_args is fds://Not_A_Bucket/x"),
+        ({"environment": {"OUT": "fds://mnist-dat/"}}, "environment.OUT", "OUT is fds://mnist-dat/"),
+        ({"output_path": "fds://mnist-dat/o"}, "output_path", "output_path is fds://mnist-dat/o"),
+        ({"model_export_path": "fds://mnist-dat/o"}, "model_export_path", "model_export_path is"),
+    ],
+)
+def test_an_unknown_bucket_is_refused_by_name(buckets: Served, fields: dict[str, Any], field: str, begins: str) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        submit(buckets, **fields)
+    assert refused.value.field == field
+    assert refused.value.message.startswith(begins)
+    assert "--no-check-uris" in (refused.value.hint or "")
+
+
+def test_what_is_no_whole_uri_is_the_business_of_the_code(buckets: Served) -> None:
+    said = submit(
+        buckets,
+        job_args=["--prefix=fds://", "see fds://nowhere/x", "x=fds://nowhere/x", "--in=fds://mnist-data/x"],
+        environment={"A": "path=fds://nowhere/x", "B": "fds://mnist-data"},
+    )
+    assert said == ["Submitted"]
+
+
+def test_foreign_and_missing_buckets_get_the_same_answer(buckets: Served) -> None:
+    answers = []
+    for bucket in ("mnist-date", "mnist-datf"):
+        with pytest.raises(InvalidRequest) as refused:
+            submit(buckets, job_args=[f"--out=fds://{bucket}/x"])
+        error = refused.value
+        answers.append((error.message.replace(bucket, "B"), error.allowed, (error.hint or "").replace(bucket, "B")))
+    assert answers[0] == answers[1]
+    assert "Did you mean mnist-data?" in answers[0][2]
+    assert "mnist-date" not in answers[1][2]
+
+
+def test_the_check_can_be_left_out(buckets: Served) -> None:
+    assert submit(buckets, job_args=["--out=fds://nowhere/x"], check_uris=False) == ["Submitted"]
+
+
+def test_a_request_of_the_original_wire_gets_an_event(buckets: Served) -> None:
+    said = submit(buckets, job_args=["--out=fds://nowhere/x"], refuse_uris=False)
+    assert said == ["Submitted", "UnknownBucket"]
+
+
+def test_code_that_opens_another_object_store_itself_is_not_checked(buckets: Served) -> None:
+    said = submit(buckets, job_args=["fds://nowhere/x"], rewrite_uris=False, fds_endpoint="https://fds.example.com")
+    assert said == ["Submitted"]
