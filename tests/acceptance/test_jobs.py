@@ -15,7 +15,7 @@ from cloud_ml.errors import NotFound
 from cloud_ml.models.job import Job
 from cloud_ml.models.train_job import TrainJob
 from support.environments import EXAMPLES, pack
-from support.server import RealServer, eventually
+from support.server import RealServer, eventually, made
 
 PLAIN = str(EXAMPLES / "plain")
 UNTIL_GO = """
@@ -61,6 +61,86 @@ def test_a_single_script(server: RealServer, tmp_path: Path) -> None:
     script = tmp_path / "count.py"
     script.write_text("print(sum(range(101)))")
     assert server.cli("jobs", "submit", "script", "count", str(script), "-W").good().out.endswith("5050\n")
+
+
+# What people's own scripts do: data and modules beside the script, and files that are written beside it.
+CHURN = {
+    "train.py": """
+import csv, os
+from pathlib import Path
+import utils
+
+with open("data/churn.csv") as file:
+    rows = list(csv.DictReader(file))
+print("mean", utils.mean(float(row["bill"]) for row in rows))
+print("beside the script", (Path(__file__).parent / "data" / "churn.csv").exists())
+os.makedirs("outputs", exist_ok=True)
+open("outputs/model.txt", "w").write("weights")
+open("data/churn.csv", "a").write("d,9\\n")
+""",
+    "utils.py": "def mean(values):\n    values = list(values)\n    return sum(values) / len(values)\n",
+    "data/churn.csv": "name,bill\na,1\nb,3\n",
+}
+# What pytorch/examples do: the data set goes to the parent folder.
+MNIST = """
+import argparse, gzip, os, struct
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=14)
+parser.add_argument("--save-model", action="store_true")
+options = parser.parse_args()
+raw = os.path.join("../data", "MNIST", "raw")
+os.makedirs(raw, exist_ok=True)
+with gzip.open(os.path.join(raw, "train-images-idx3-ubyte.gz"), "wb") as file:
+    file.write(struct.pack(">4i", 2051, 1, 28, 28) + bytes(784))
+for epoch in range(1, options.epochs + 1):
+    print(f"Train Epoch: {epoch}")
+if options.save_model:
+    open("mnist_cnn.pt", "wb").write(b"weights")
+print(sorted(os.listdir(".")), sorted(os.listdir("../data")))
+"""
+
+
+def test_a_folder_runs_as_it_does_by_hand(server: RealServer, tmp_path: Path) -> None:
+    folder = made(tmp_path / "churn", CHURN)
+    for name in ("churn", "churn-again"):  # what one writes is not what the other reads
+        ran = server.cli("jobs", "submit", "-n", name, "-m", "train", ".", "-W", folder=folder).good()
+        assert "mean 2.0\nbeside the script True\n" in ran.out
+
+
+def test_a_script_that_writes_to_the_parent_folder(server: RealServer, tmp_path: Path) -> None:
+    made(tmp_path / "mnist", {"main.py": MNIST, "README.md": "# Basic MNIST Example\n"})
+    words = ["jobs", "submit", ".", "-W", "--", "--epochs", "1", "--save-model"]
+    ran = server.cli(*words, folder=tmp_path / "mnist").good()
+    assert "Train Epoch: 1\n" in ran.out
+    assert "'mnist_cnn.pt'" in ran.out
+    assert "['MNIST']\n" in ran.out
+
+
+def test_a_project_is_installed_and_runs_in_its_folder(server: RealServer, tmp_path: Path) -> None:
+    folder = made(
+        tmp_path / "project",
+        {
+            "setup.py": "from setuptools import setup\nsetup(name='ours', version='1.2', package_dir={'': 'src'}, "
+            "packages=['ours'], entry_points={'console_scripts': ['ours-tool=ours.tool:main']})",
+            "src/ours/__init__.py": "",
+            "src/ours/tool.py": "def main():\n    print('the tool ran')\n",
+            "src/ours/task.py": "import importlib.metadata, subprocess\n"
+            "print(importlib.metadata.version('ours'), __file__, open('data.txt').read())\n"
+            "subprocess.run(['ours-tool'], check=True)\n",
+            "data.txt": "beside setup.py",
+        },
+    )
+    ran = server.cli("jobs", "submit", "-n", "project", "-m", "ours.task", ".", "-W", folder=folder).good()
+    assert "1.2 /work/code/src/ours/task.py beside setup.py\n" in ran.out or "/src/ours/task.py beside" in ran.out
+    assert "the tool ran\n" in ran.out
+
+
+def test_every_attempt_runs_in_the_same_folder(server: RealServer, tmp_path: Path) -> None:
+    task = "import os, sys\nfirst = not os.path.exists('checkpoint')\nopen('checkpoint', 'w')\nsys.exit(first)\n"
+    folder = made(tmp_path / "again", {"task.py": task})
+    ran = server.cli("jobs", "submit", "-n", "attempts", "-m", "task", ".", "--retries", "1", "-W", folder=folder)
+    assert ran.good().err.count("Running") == 2
 
 
 def test_an_sdist_that_was_uploaded(server: RealServer, tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from support.environments import EXAMPLES
 from support.pages import ROOT
-from support.server import Ran, RealServer, eventually, serving
+from support.server import Ran, RealServer, eventually, made, serving
 
 pytestmark = pytest.mark.xdist_group("new-user")
 
@@ -38,13 +38,6 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     folder = tmp_path_factory.mktemp("server")
     with serving(folder, CLOUDML_ENGINE_STOP_GRACE_S=0.5, CLOUDML_ENGINE_DISK_PERIOD_S=0.2) as running:
         yield running
-
-
-def made(folder: Path, files: dict[str, str]) -> Path:
-    for name, text in files.items():
-        (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        (folder / name).write_text(text, "utf-8")
-    return folder
 
 
 def told(ran: Ran, code: int, *words: str) -> None:

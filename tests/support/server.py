@@ -247,6 +247,14 @@ def eventually(holds: Callable[[], Any], what: str, *, limit_s: float = 30.0) ->
     return found
 
 
+def made(folder: Path, files: dict[str, str]) -> Path:
+    """``folder`` with these files in it."""
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text, "utf-8")
+    return folder
+
+
 def trainer(folder: Path, source: str, **files: str) -> Path:
     """A folder with the module ``trainer.task``, made of ``source``, and further files (``setup_py=…``)."""
     package = folder / "trainer"

@@ -52,7 +52,9 @@ class Prepared:
     ``python`` is the interpreter as the job sees it (unsandboxed jobs see ``Bind.source`` paths: see
     ``build.prepare``); ``lock`` is the exact resolution in requirements form; ``base_memory`` is in
     bytes; ``notices`` are sentences for the log; ``threads`` are variables that take a number of cores.
-    ``preload`` are modules that may be imported ahead, with ``site`` (the trainer's own) left out of ``base``.
+    ``preload`` are modules that may be imported ahead, with ``own_sites`` (the trainer's, as the job sees them) left
+    out of ``base``. ``folder`` holds the files that were sent, of which the job gets a copy as its working directory;
+    empty for a package that was only installed.
     """
 
     python: str
@@ -65,7 +67,8 @@ class Prepared:
     notices: Sequence[str] = field(default_factory=tuple)
     threads: Sequence[str] = field(default_factory=tuple)
     preload: Sequence[str] = field(default_factory=tuple)
-    site: str = ""
+    own_sites: Sequence[str] = field(default_factory=tuple)
+    folder: str = ""
     base: Base | None = None
 
 

@@ -24,7 +24,7 @@ from cloud_ml.environments.uv import same_place
 from cloud_ml.environments.venv import make_venv, variables
 
 VENV_TARGET = "/env"
-_FORMAT = 3
+_FORMAT = 4
 _COMPAT = Path(__file__).with_name("compat")
 
 
@@ -43,6 +43,7 @@ def prepare(
     leases: Leases | None = None,
     reached: Callable[[str], None] = lambda _: None,
     fill: Callable[[Path, Interpreter, Sequence[Path]], None] = make_venv,
+    working_directory: str = "",
 ) -> Prepared:
     """Make the environment of a gang, or find it made, and fill ``venv`` for this job.
 
@@ -66,6 +67,8 @@ def prepare(
         leases: Holds what the environment is made of against eviction; by default until this process ends.
         reached: Told each stage of the long way when it is reached: ``fetched``, ``resolved``, ``installed``.
         fill: Makes the virtual environment in ``venv``.
+        working_directory: Where the job will see its copy of ``Prepared.folder``; by default the job uses that folder
+            itself, which is among the binds then.
 
     Returns:
         What the engine must bind (read-only, each at the path it has on this machine; after any
@@ -90,8 +93,9 @@ def prepare(
             made = _Maker(request, catalog, stock, usual, log, pythons or {}, reached).make(digest)
             write_json(memo, asdict(made))
         place = VENV_TARGET if sandbox.isolated else str(venv)
-        fill(venv, made.interpreter, made.sites)
-    return _prepared(made, digest, place, config)
+        sites = made.sites(working_directory)
+        fill(venv, made.interpreter, sites)
+    return _prepared(made, digest, place, config, sites)
 
 
 @dataclass(frozen=True)
@@ -110,14 +114,23 @@ class _Made:
     threads: tuple[str, ...]
     preload: tuple[str, ...]
     own_site: str
+    folder: str
+    src: bool
 
     @property
     def interpreter(self) -> Interpreter:
         return Interpreter(Path(self.python), Path(self.prefix), self.version)
 
     @functools.cached_property
-    def sites(self) -> tuple[Path, ...]:
+    def stored(self) -> tuple[Path, ...]:
+        """Folders of this machine that hold what was installed."""
         return tuple(Path(folder) for folder in self.site_folders)
+
+    def sites(self, working_directory: str) -> tuple[Path, ...]:
+        """What is on the path: the working directory, if the trainer has one, and what was installed."""
+        if not self.folder:
+            return self.stored
+        return (*sent_folders(Path(working_directory or self.folder), src=self.src), *self.stored)
 
 
 @dataclass(frozen=True)
@@ -153,10 +166,12 @@ class _Maker:
             dropped = [*dropped, *replaced]
         lock, layers = self.stock.layers_for(runtime, needed, interpreter)
         self.reached("installed")
+        own = [trainer.site] if trainer and trainer.site else []
         if trainer is not None:
-            modules.check(self.request.module, trainer.site, layers)
+            sent = sent_folders(trainer.folder, src=trainer.src) if trainer.folder else ()
+            modules.check(self.request.module, sent, own, layers)
             self.log(f"Installed {trainer.label} with {len(locked(lock))} packages\n".encode())
-        sites = [*([trainer.site] if trainer else []), *layers, *(_COMPAT / name for name in runtime.compat)]
+        sites = [*own, *layers, *(_COMPAT / name for name in runtime.compat)]
         return _Made(
             runtime=runtime.label,
             python=str(interpreter.path),
@@ -169,7 +184,9 @@ class _Maker:
             notices=(*(trainer.notices if trainer else ()), *notices, *dropped),
             threads=runtime.threads,
             preload=runtime.preload,
-            own_site=str(trainer.site) if trainer else "",
+            own_site=str(own[0]) if own else "",
+            folder=str(trainer.folder) if trainer and trainer.folder else "",
+            src=trainer is not None and trainer.src,
         )
 
     def _interpreter(self, version: str | None) -> Interpreter:
@@ -199,6 +216,11 @@ class _Maker:
             return self.catalog.find(self.request.framework, self.request.framework_version), ()
         verdict = detect.decide(trainer.findings if trainer else detect.Findings(), needed, self.catalog)
         return self.catalog.find(verdict.framework, verdict.version), verdict.notices
+
+
+def sent_folders(folder: Path, *, src: bool) -> tuple[Path, ...]:
+    """The folders of a working directory that hold modules."""
+    return (folder, folder / "src") if src else (folder,)
 
 
 def _requirements(trainer: Trainer | None) -> list[Requirement]:
@@ -239,20 +261,24 @@ def _remembered(memo: Path, home: Path, leases: Leases) -> _Made | None:
     if not isinstance(document, dict) or set(document) != set(_Made.__dataclass_fields__):
         return None
     made = _Made(**document)
-    held = leases.take_all(site.parent for site in made.sites if site.is_relative_to(home))
-    return made if held and all(os.path.exists(path) for path in (made.python, *made.site_folders)) else None  # noqa: PTH110
+    stored = [*made.stored, *([Path(made.folder)] if made.folder else [])]
+    held = leases.take_all({folder.parent for folder in stored if folder.is_relative_to(home)})
+    there = held and Path(made.python).exists() and all(os.path.exists(folder) for folder in stored)  # noqa: PTH110
+    return made if there else None
 
 
-def _prepared(made: _Made, digest: str, place: str, config: pipconfig.PipConfig) -> Prepared:
+def _prepared(made: _Made, digest: str, place: str, config: pipconfig.PipConfig, sites: Sequence[Path]) -> Prepared:
     interpreter = made.interpreter
-    folders: list[Path | str] = [*made.sites, *config.paths, *([interpreter.prefix] if interpreter.mounted else [])]
+    used = [Path(made.folder)] if made.folder and sites[0] == Path(made.folder) else []
+    prefix = [interpreter.prefix] if interpreter.mounted else []
+    folders: list[Path | str] = [*used, *made.stored, *config.paths, *prefix]
     told = {**config.job_environment(), **made.environment}
-    shared = [site for site in made.sites if str(site) != made.own_site]
+    shared = [site for site in made.stored if str(site) != made.own_site]
     binds = tuple(same_place(*folders))
     return Prepared(
         python=f"{place}/bin/python",
         binds=binds,
-        environment={**told, **variables(place, made.sites)},
+        environment={**told, **variables(place, made.stored)},
         runtime=made.runtime,
         base_memory=made.base_memory,
         lock=without_secrets(made.lock),
@@ -260,7 +286,8 @@ def _prepared(made: _Made, digest: str, place: str, config: pipconfig.PipConfig)
         notices=tuple(made.notices),
         threads=tuple(made.threads),
         preload=tuple(made.preload),
-        site=made.own_site,
+        own_sites=tuple(str(site) for site in sites if site not in shared),
+        folder=made.folder,
         base=Base(
             python=made.python,
             prefix=made.prefix,

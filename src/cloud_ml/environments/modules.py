@@ -3,45 +3,61 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from cloud_ml.environments import source_files
 from cloud_ml.environments.base import EnvironmentFailed
 
 _SHOWN = 8
+_LOADED_FIRST = frozenset({
+    *sys.builtin_module_names, "abc", "codecs", "collections", "contextlib", "encodings", "functools", "genericpath",
+    "importlib", "io", "keyword", "operator", "os", "posixpath", "reprlib", "runpy", "site", "stat", "types",
+    "warnings", "zipimport",
+})  # fmt: skip
+"""Modules that Python has loaded before it looks for the one to run: no file of that name takes their place."""
 
 
-def check(module: str | None, site: Path, layers: Iterable[Path]) -> None:
+def check(module: str | None, sent: Sequence[Path], built: Sequence[Path], layers: Iterable[Path]) -> None:
     """Refuse a module that is surely nowhere, or that one of Python's own would hide.
 
     What import hooks could make is given a chance.
 
+    Args:
+        module: What ``python -m`` is to run.
+        sent: Folders of the working directory that are on the path, before Python's own modules.
+        built: Folders that hold what was built of the trainer.
+        layers: Folders that hold what it requires.
+
     Raises:
         EnvironmentFailed: ``TrainerInvalid``; the message names what there is.
     """
-    if not module or source_files.has_name(site, suffix=".pth"):
+    own = [*sent, *built]
+    if not module or any(source_files.has_name(folder, suffix=".pth") for folder in own):
         return
     parts = module.split(".")
-    if parts[0] in sys.stdlib_module_names:
-        if _is_there(site, parts[:1]):  # Python would run its own without a word
+    if parts[0] in (_LOADED_FIRST if sent else sys.stdlib_module_names):
+        if any(_is_there(folder, parts[:1]) for folder in own):  # Python would run its own without a word
             raise EnvironmentFailed(
                 "TrainerInvalid",
                 f"Python has a module {parts[0]} of its own, which hides the trainer's: rename that one",
             )
         return
-    if not any(_is_there(folder, parts) for folder in (site, *layers)):
-        raise EnvironmentFailed("TrainerInvalid", f"the trainer has no module {module}{_offer(site)}")
-    folder = site.joinpath(*parts)
-    if (folder / "__init__.py").is_file() and not source_files.has_name(folder, prefix="__main__."):
+    if parts[0] in sys.stdlib_module_names:
+        return
+    place = next((folder for folder in (*own, *layers) if _is_there(folder, parts)), None)
+    if place is None:
+        raise EnvironmentFailed("TrainerInvalid", f"the trainer has no module {module}{_offer(own)}")
+    package = place.joinpath(*parts) / "__init__.py"
+    if place in own and package.is_file() and not source_files.has_name(package.parent, prefix="__main__."):
         raise EnvironmentFailed(
             "TrainerInvalid",
-            f"the module {module} is a package without a __main__.py, so it cannot be run{_offer(site)}",
+            f"the module {module} is a package without a __main__.py, so it cannot be run{_offer(own)}",
         )
 
 
-def _offer(site: Path) -> str:
-    found = list(_modules(site))
+def _offer(folders: Sequence[Path]) -> str:
+    found = list(dict.fromkeys(name for folder in folders for name in _modules(folder)))
     shown = ", ".join(found[:_SHOWN]) + (", …" if len(found) > _SHOWN else "")
     return f"; it has {shown}" if found else "; it has no module at all"
 

@@ -5,10 +5,14 @@ what was uploaded                    what happens
 ===================================  ==========================================================================
 a wheel                              laid out by our own member rules in a process that has the tenant's user and
                                      limits; none of its code runs
-an sdist (tar, zip) with a build     built in the tenant's sandbox, once for the same bytes
-a packed folder without a build      its modules go on the path; ``requirements.txt`` counts
-one ``.py`` file                     a module of that name
+a source distribution                built in the tenant's sandbox, once for the same bytes; installed
+(a tar with ``PKG-INFO``)
+a packed folder with a build         the same; each job also gets a copy of the folder, which comes first on the path
+a packed folder without a build      each job gets a copy of it; ``requirements.txt`` counts
+one ``.py`` file                     each job gets a copy of it; a module of that name
 ===================================  ==========================================================================
+
+For each of them ``folder`` holds the files as they were sent, and ``site`` what is installed.
 """
 
 from __future__ import annotations
@@ -27,9 +31,10 @@ from cloud_ml.environments.files import digest_of, is_real_folder, make_once, re
 from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.removing import remove
 
-_FORMAT = 4
+_FORMAT = 5
 _SMALL_BYTES = 1 << 20
 """A smaller archive unpacks to 200 MiB at most, which takes less than a second."""
+_SITE, _FOLDER = "site", "folder"
 REPORT_BYTES = 1 << 20
 """Of a report on a trainer, which the tenant's own code may have written."""
 
@@ -38,10 +43,14 @@ REPORT_BYTES = 1 << 20
 class Trainer:
     """A trainer that is ready for the path.
 
-    ``requires`` are its requirements as written, from its metadata and its ``requirements.txt``.
+    ``site`` is what is installed, ``folder`` the files that were sent; at least one of them is there. ``src`` tells
+    that modules lie in the subfolder of that name, too. ``requires`` are its requirements as written, from its
+    metadata and its ``requirements.txt``.
     """
 
-    site: Path
+    site: Path | None
+    folder: Path | None
+    src: bool
     name: str
     version: str
     requires: tuple[str, ...]
@@ -130,11 +139,13 @@ class Workshop:
         self._take(work, report)
 
     def _take(self, work: Path, report: Mapping[str, Any]) -> None:
-        """Take over the site that a process of the tenant has left in ``work/out``."""
-        if not is_real_folder(work / "out" / "site") or "name" not in report:
+        """Take over what a process of the tenant has left in ``work/out``."""
+        made = [name for name in (_SITE, _FOLDER) if is_real_folder(work / "out" / name)]
+        if not made or "name" not in report:
             raise EnvironmentFailed("EnvironmentFailed", "the trainer's build needs more than it says")
         write_json(work / "report.json", report)
-        (work / "out" / "site").rename(work / "site")
+        for name in made:
+            (work / "out" / name).rename(work / name)
         remove(work / "out")
 
     def _attempt(
@@ -187,13 +198,19 @@ def _trainer(folder: Path, report: Any) -> Trainer:
     findings = report.get("findings")
     findings = findings if isinstance(findings, dict) else {}
     return Trainer(
-        site=folder / "site",
+        site=_existing(folder / _SITE),
+        folder=_existing(folder / _FOLDER),
+        src=report.get("src") is True,
         name=str(report.get("name", "trainer"))[:200],
         version=str(report.get("version", ""))[:100],
         requires=_strings(report.get("requires")),
         notices=_strings(report.get("notices")),
         findings=detect.Findings(**{key: _strings(findings.get(key)) for key in detect.Findings.__dataclass_fields__}),
     )
+
+
+def _existing(folder: Path) -> Path | None:
+    return folder if is_real_folder(folder) else None
 
 
 def _strings(value: Any) -> tuple[str, ...]:

@@ -23,6 +23,7 @@ from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger, process_start
 from cloud_ml.engines.local.probe import Findings, probe
 from cloud_ml.settings import EngineSettings
+from support.environments import pack
 from support.gangs import gang_of, run
 from support.machine import spawner_pid
 
@@ -105,6 +106,23 @@ async def test_the_next_gang_of_a_kind_finds_its_imports_made(engine: LocalEngin
     assert told["ahead"] > 0
     assert told["argv"] == ["--epochs", "3"]
     assert "slowlib speaks\n" in log  # what the import said is in the log, as ever
+
+
+async def test_a_folder_finds_its_imports_made_too(engine: LocalEngine, tmp_path: Path) -> None:
+    (tmp_path / "code" / "src").mkdir(parents=True)
+    (tmp_path / "code" / "src" / "work.py").write_text(_TRAINER)
+    (tmp_path / "code" / "src" / "helper.py").touch()
+    code = pack(tmp_path / "code", tmp_path / "code.tar.gz", ".")
+    plan = EnvironmentPlan(TrainerSource(str(code), "code.tar.gz"), "slow", None, "work")
+    seen, log = await run(engine, gang_of("python", "-m", "work", environment=plan, network="none"))
+    ordinary = _told(log)
+    await _waits(engine)
+    seen, log = await run(engine, gang_of("python", "-m", "work", environment=plan, network="none"))
+    assert "imported" in seen.stages, log
+    ahead = _told(log)
+    assert (ahead["cwd"], ahead["home"]) == ("/work/code", ["src"])
+    assert ahead["path"] == ordinary["path"]
+    assert ahead["path"].index("/work/code/src") == ahead["path"].index("/work/code", 1) + 1
 
 
 async def test_the_code_cannot_tell_the_difference(engine: LocalEngine, trainer: Any, tmp_path: Path) -> None:

@@ -26,7 +26,7 @@ _PREPARED = Prepared(
     trainer_digest="",
     threads=("OMP_NUM_THREADS",),
     preload=("slow",),
-    site="/trainers/1/site",
+    own_sites=("/trainers/1/site",),
     base=_BASE,
 )
 _VARIABLES = {"HOME": "/work", "CLOUDML_GANG": "a.1"}
@@ -98,8 +98,14 @@ def test_what_hides_an_import_is_found(tmp_path: Path, entry: str, hides: bool, 
     for name in ("site", "work"):
         (tmp_path / name).mkdir()
     (tmp_path / place / entry).touch()
-    found = order.shadowed(["slow", "json"], str(tmp_path / "site"), str(tmp_path / "work"))
+    found = order.shadowed(["slow", "json"], [str(tmp_path / "site"), str(tmp_path / "work")])
     assert found == (entry if hides else "")
+
+
+def test_a_link_that_a_job_has_left_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(tmp_path)
+    with pytest.raises(OSError, match="link"):
+        order.shadowed(["slow"], [str(tmp_path / "link")])
 
 
 @dataclass

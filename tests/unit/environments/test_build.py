@@ -161,7 +161,7 @@ def test_a_wheel_is_compiled_once_for_all_jobs(bench: Bench) -> None:
         archive.writestr("trainer/deep.py", "x = " + "-" * 100_000 + "1")
         archive.writestr("trainer-1.0.dist-info/METADATA", "Metadata-Version: 2.1\nName: trainer\nVersion: 1.0\n")
     prepared = bench.prepare(wheel, "trainer.task")
-    task = Path(prepared.site, "trainer", "task.py")
+    task = Path(prepared.own_sites[0], "trainer", "task.py")
     text = task.read_text()
     task.write_text("raise AssertionError('compiled anew')")
     assert bench.output(prepared, "-c", "import trainer.task").strip() == str(task), (

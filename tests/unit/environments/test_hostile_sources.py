@@ -137,7 +137,7 @@ def test_a_deep_tree_is_looked_through_without_recursion(tmp_path: Path) -> None
         assert detect.read(tmp_path).packages == ("torch",)
         assert evict.size_of(tmp_path) > 0
         with pytest.raises(EnvironmentFailed, match=r"it has task"):
-            modules.check("absent", tmp_path, [])
+            modules.check("absent", [tmp_path], [], [])
     finally:
         remove(tmp_path)  # pytest would call itself for each level
 

@@ -22,13 +22,13 @@ def site(tmp_path: Path) -> Path:
 def test_what_may_be_there_passes(site: Path, tmp_path: Path, module: str | None) -> None:
     layer = tmp_path / "layer"
     (layer / "pip").mkdir(parents=True)
-    modules.check(module, site, [layer])
+    modules.check(module, [], [site], [layer])
 
 
 @pytest.mark.parametrize("module", ["trainer.tsk", "tainer.task", "trainer.task.main"])
 def test_what_is_nowhere_is_refused_and_what_there_is_is_named(site: Path, module: str) -> None:
     with pytest.raises(EnvironmentFailed) as caught:
-        modules.check(module, site, [])
+        modules.check(module, [], [site], [])
     assert caught.value.reason == "TrainerInvalid"
     assert caught.value.message == f"the trainer has no module {module}; it has plain.deep, runs, trainer.task"
 
@@ -36,14 +36,27 @@ def test_what_is_nowhere_is_refused_and_what_there_is_is_named(site: Path, modul
 def test_a_module_that_pythons_own_would_hide(site: Path) -> None:
     (site / "types.py").touch()
     with pytest.raises(EnvironmentFailed, match=r"Python has a module types of its own.*rename"):
-        modules.check("types", site, [])
+        modules.check("types", [], [site], [])
+
+
+@pytest.mark.parametrize("module", ["test", "queue", "platform", "json.tool"])
+def test_a_module_in_the_working_directory_comes_before_pythons_own(tmp_path: Path, module: str) -> None:
+    (tmp_path / "test.py").touch()
+    (tmp_path / "queue.py").touch()
+    modules.check(module, [tmp_path], [], [])
+
+
+def test_a_module_that_python_has_loaded_before_the_working_directory_is_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "types.py").touch()
+    with pytest.raises(EnvironmentFailed, match=r"Python has a module types of its own"):
+        modules.check("types", [tmp_path], [], [])
 
 
 def test_a_package_that_cannot_be_run(site: Path) -> None:
     with pytest.raises(EnvironmentFailed, match=r"trainer is a package without a __main__\.py.*it has .*trainer\.task"):
-        modules.check("trainer", site, [])
+        modules.check("trainer", [], [site], [])
 
 
 def test_an_import_hook_could_make_anything(site: Path) -> None:
     (site / "hook.pth").write_text("import hook")
-    modules.check("made.up", site, [])
+    modules.check("made.up", [], [site], [])

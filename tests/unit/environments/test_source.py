@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.environments.builder.source import Project, find_root, is_project, plain_site, read_project
+from cloud_ml.environments.builder.source import Project, find_root, has_src_layout, is_project, is_sdist, read_project
 
 
 def tree(folder: Path, *files: str) -> Path:
@@ -27,6 +27,7 @@ def tree(folder: Path, *files: str) -> Path:
         (["trainer/requirements.txt", "trainer/task.py"], "task", "trainer"),
         (["task.py"], "task", "."),
         (["task.py"], None, "."),
+        (["src/task.py"], "task", "."),
     ],
 )
 def test_find_root(tmp_path: Path, files: list[str], module: str | None, root: str) -> None:
@@ -58,7 +59,15 @@ def test_a_wrong_pyproject_is_said(tmp_path: Path, text: str) -> None:
         read_project(tmp_path)
 
 
-def test_plain_site(tmp_path: Path) -> None:
-    assert plain_site(tree(tmp_path / "a", "src/task.py", "README")) == tmp_path / "a" / "src"
-    assert plain_site(tree(tmp_path / "b", "src/more.py", "task.py")) == tmp_path / "b"
-    assert plain_site(tree(tmp_path / "c", "src/__init__.py")) == tmp_path / "c"
+def test_modules_in_src(tmp_path: Path) -> None:
+    assert has_src_layout(tree(tmp_path / "a", "src/task.py", "README"))
+    assert not has_src_layout(tree(tmp_path / "b", "src/more.py", "task.py"))
+    assert not has_src_layout(tree(tmp_path / "c", "src/__init__.py"))
+    assert has_src_layout(tree(tmp_path / "d", "src/trainer/__init__.py", "setup.py"))
+
+
+def test_a_source_distribution_is_a_tar_with_one_folder_that_describes_itself(tmp_path: Path) -> None:
+    assert is_sdist(tree(tmp_path / "a", "trainer-1.0/PKG-INFO", "trainer-1.0/setup.py"), "trainer-1.0.tar.gz")
+    assert not is_sdist(tree(tmp_path / "b", "trainer/setup.py"), "trainer.tar.gz")
+    assert not is_sdist(tree(tmp_path / "c", "PKG-INFO", "setup.py"), "trainer.tar.gz")
+    assert not is_sdist(tree(tmp_path / "d", "trainer/PKG-INFO", "data.csv"), "trainer.tar.gz")

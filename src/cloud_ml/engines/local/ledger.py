@@ -5,7 +5,7 @@
     <root>/ledger/gates/<gang>          who may start the gang: a claim, or a tombstone. Made once, by link(2)
     <root>/ledger/reports/<gang>.json   how far the gang has come; replaced atomically
     <root>/ledger/stops/<gang>          a wish to stop it: seconds of grace
-    <root>/jobs/<job>/work              the working folder, kept over attempts
+    <root>/jobs/<job>/work              the home directory of the job, kept over attempts; see ``working_directory``
     <root>/jobs/<job>/<attempt>/        venv, tmp, logs, usage of one attempt
     <root>/disk-shares/<gang>           what a gang that runs keeps on the disk
     <root>/venvs/<tenant>/              virtual environments, and empty folders, that wait for their next job
@@ -191,9 +191,13 @@ class Ledger:
 
     # ---- folders
 
+    def job_folder(self, job_uid: str) -> Path:
+        """What belongs to a job, with its working directory and the manifest of what was sent."""
+        return self.jobs / job_uid
+
     def work_folder(self, job_uid: str) -> Path:
-        """The working folder of all attempts of a job."""
-        return self.jobs / job_uid / "work"
+        """The home directory of all attempts of a job."""
+        return self.job_folder(job_uid) / "work"
 
     def attempt_folder(self, key: GangKey) -> Path:
         """What belongs to one attempt."""

@@ -14,9 +14,11 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cloud_ml.engines.local import etc
+from cloud_ml.engines.local import etc, working_directory
 
 WORK, ENVIRONMENT, STORAGE, FDS = etc.HOME, "/env", "/storage", "/fds"
+CODE = f"{WORK}/{working_directory.CODE}"
+"""The working directory of code that was sent; its parent is the job's, too."""
 USER_ID = etc.USER_ID
 _SYSTEM_FOLDERS = ("/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _PROCESSORS = "/sys/devices/system/cpu"

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from cloud_ml.engines.base import Gang, ProcessPlan
-from cloud_ml.engines.local import launch, sandbox
+from cloud_ml.engines.local import launch, sandbox, working_directory
 from cloud_ml.engines.local.cgroups import Group, Limits
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.disk import DiskWatch, measured
@@ -20,6 +20,7 @@ from cloud_ml.engines.local.logfile import LogWriter
 from cloud_ml.engines.local.network import NONE, TENANT
 from cloud_ml.engines.local.sandbox import View
 from cloud_ml.engines.local.tools import ToolSandbox
+from cloud_ml.engines.local.working_directory import CannotCopy, Room
 from cloud_ml.engines.local.zygotes import order
 from cloud_ml.engines.local.zygotes.order import Order
 from cloud_ml.engines.local.zygotes.zygote import Job, Zygote
@@ -50,14 +51,15 @@ class Staged:
     notices: Sequence[str] = field(default_factory=tuple)
     threads: Sequence[str] = field(default_factory=tuple)
     order: Order | None = None
-    site: str = ""
-    work: str = ""
+    own_sites: Sequence[str] = field(default_factory=tuple)
+    working_folder: str = ""
 
     @property
     def code_folders(self) -> Sequence[CodeFolder]:
-        """Where the user's code may lie: in the working folder, and where the trainer was installed."""
-        folders = [CodeFolder(self.work, self.view.folder)]
-        return [*folders, CodeFolder(self.site, self.site)] if self.site else folders
+        """Where the user's code may lie: in the working directory, and where the trainer was installed."""
+        inside = self.view.folder
+        installed = [site for site in self.own_sites if not f"{site}/".startswith(f"{inside}/")]
+        return [CodeFolder(self.working_folder, inside), *(CodeFolder(site, site) for site in installed)]
 
     def command(self, plan: ProcessPlan) -> list[str]:
         """The process's command with the environment's interpreter in it."""
@@ -108,7 +110,7 @@ class Stage:
 
     def make_folders(self) -> None:
         """Make what belongs to the attempt; the tenant's part belongs to the tenant's user."""
-        work = self._ledger.work_folder(self._gang.key.job_uid)
+        work = self._work
         for folder in (work, self._ledger.log_folder(self._gang.key)):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         for folder in (work.parent, self.attempt_folder):
@@ -151,8 +153,10 @@ class Stage:
 
     def job(self, staged: Staged, plan: ProcessPlan) -> Job:
         """What such an interpreter is to become."""
-        work = self._ledger.work_folder(self._gang.key.job_uid)
-        return Job(staged.view, work, self._tmp, staged.site, staged.environment(plan))
+        inside, folder = staged.view.folder, str(self._working_folder)
+        own = [site for site in staged.own_sites if site != inside]
+        searched = [folder, *(site.replace(inside, folder) if site.startswith(f"{inside}/") else site for site in own)]
+        return Job(staged.view, self._work, self._tmp, staged.own_sites, searched, staged.environment(plan))
 
     def prepare(self, reached: Callable[[str], None]) -> Staged:
         """Make the environment, or find it made. ``reached`` is told what it took on the way.
@@ -187,7 +191,10 @@ class Stage:
             reached=reached,
             fill=self._venvs.make,
             leases=self._leases,
+            working_directory=self._folder if self._has_code else "",
         )
+        if self._has_code:
+            self._make_working_directory(prepared.folder)
         for notice in prepared.notices:
             self.log(f"cloudml: {notice}\n".encode())
         staged = self._staged(prepared)
@@ -196,6 +203,22 @@ class Stage:
         if self._config.zygotes.most and prepared.preload:
             self._expect(order.hint(self._gang), staged.order)
         return staged
+
+    def _make_working_directory(self, sent: str) -> None:
+        """Copy what was sent, unless an attempt before has done so.
+
+        Raises:
+            EnvironmentFailed: It takes more than the job may have, or than the disk can give.
+        """
+        config, limit = self._config, self._gang.disk_bytes or self._config.default_disk_bytes
+        facts = os.statvfs(self._work)
+        free = max(0, facts.f_bavail * facts.f_frsize - config.disk_reserve_bytes)
+        room = Room(min(free, limit) if limit else free, config.max_files or None)
+        job = self._ledger.job_folder(self._gang.key.job_uid)
+        try:
+            working_directory.make_once(Path(sent) if sent else None, job, user=self.fence.user, room=room)
+        except CannotCopy as error:
+            raise EnvironmentFailed(error.reason, error.message) from error
 
     def _tool_sandbox(self) -> ToolSandbox:
         return ToolSandbox(
@@ -225,6 +248,27 @@ class Stage:
         self._venvs.give_back(self._venv)
         self._leases.close()
         self._exposure.close()
+
+    @property
+    def _work(self) -> Path:
+        return self._ledger.work_folder(self._gang.key.job_uid)
+
+    @property
+    def _has_code(self) -> bool:
+        """Whether the job runs in a copy of what was sent. What serves listens on sockets in its home directory."""
+        return self._gang.environment.trainer is not None and not self._gang.serves
+
+    @property
+    def _working_folder(self) -> Path:
+        """The working directory on this machine."""
+        return self._work / working_directory.CODE if self._has_code else self._work
+
+    @property
+    def _folder(self) -> str:
+        """The working directory as the job sees it."""
+        if not self.fence.bwrap:
+            return str(self._working_folder)
+        return sandbox.CODE if self._has_code else sandbox.WORK
 
     @property
     def _tmp(self) -> Path:
@@ -294,7 +338,7 @@ class Stage:
         )
 
     def _staged(self, prepared: Prepared) -> Staged:
-        work = str(self._ledger.work_folder(self._gang.key.job_uid))
+        work = str(self._work)
         inside = bool(self.fence.bwrap)
         variables = {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
@@ -316,8 +360,8 @@ class Stage:
             trainer_digest=prepared.trainer_digest,
             threads=prepared.threads,
             order=order.of(self._gang, prepared, variables) if self._config.zygotes.most else None,
-            site=prepared.site,
-            work=work,
+            own_sites=prepared.own_sites,
+            working_folder=str(self._working_folder),
         )
 
     def _view(self, prepared: Prepared, work: str) -> View:
@@ -335,7 +379,7 @@ class Stage:
         return View(
             read_only=[(show(source), target) for source, target in read_only],
             writable=[(show(source), target) for source, target in writable],
-            folder=sandbox.WORK if self.fence.bwrap else work,
+            folder=self._folder,
             hostname=self._gang.labels.get("job", "job"),
             network=self._gang.network != NONE,
             own_network=self._own_network if self._gang.network == TENANT else None,

@@ -23,7 +23,7 @@ class Project:
 def find_root(folder: Path, module: str | None) -> Path:
     """The folder of the sources below an unpacked archive.
 
-    An archive often wraps everything into one folder; that one is entered unless it is itself the
+    An archive often wraps everything into one folder; that one is entered unless it is ``src``, the
     package that ``module`` names, or any package.
     """
     entries = [entry for entry in folder.iterdir() if entry.name not in _NOISE and not entry.name.startswith("._")]
@@ -32,8 +32,14 @@ def find_root(folder: Path, module: str | None) -> Path:
     inner = entries[0]
     if is_project(inner) or (inner / "requirements.txt").is_file():
         return inner
-    is_package = (inner / "__init__.py").exists() or (module or "").split(".")[0] == inner.name
+    is_package = (inner / "__init__.py").exists() or inner.name in ("src", (module or "").split(".")[0])
     return folder if is_package else inner
+
+
+def is_sdist(unpacked: Path, name: str) -> bool:
+    """Whether an unpacked archive is a source distribution: a tar with one top folder that has a ``PKG-INFO``."""
+    entries = list(unpacked.iterdir())
+    return not name.endswith(".zip") and len(entries) == 1 and (entries[0] / "PKG-INFO").is_file()
 
 
 def is_project(folder: Path) -> bool:
@@ -63,11 +69,12 @@ def read_project(folder: Path) -> Project:
     return Project(backend, tuple(requires), tuple(path))
 
 
-def plain_site(root: Path) -> Path:
-    """The folder to put on the path for a tree without a build: ``src`` where only that holds code."""
+def has_src_layout(root: Path) -> bool:
+    """Whether modules lie in ``src``: for a project always, for other code where only that folder holds any."""
     inner = root / "src"
-    own = any(root.glob("*.py")) or any(root.glob("*/__init__.py"))
-    return inner if inner.is_dir() and not own and not (inner / "__init__.py").exists() else root
+    if not inner.is_dir() or (inner / "__init__.py").exists():
+        return False
+    return is_project(root) or not (any(root.glob("*.py")) or any(root.glob("*/__init__.py")))
 
 
 def _strings(value: object) -> TypeGuard[list[str]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import compileall
 import json
 import os
+import shutil
 import sys
 import traceback
 from dataclasses import asdict
@@ -14,6 +15,8 @@ from typing import Any
 from cloud_ml.environments import detect, wheels
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.builder import backend, source, wheel
+from cloud_ml.environments.files import is_real_folder
+from cloud_ml.environments.removing import remove
 from cloud_ml.environments.requirements import BadRequirement, from_file_text
 from cloud_ml.environments.source_files import read_text
 from cloud_ml.environments.unpacking import unpack
@@ -46,9 +49,10 @@ def main(arguments: list[str]) -> int:
 
 
 def stage(archive: Path, name: str, out: Path, module: str | None) -> dict[str, Any]:
-    """Fill ``out/site`` and return the report."""
-    site = out / "site"
-    site.mkdir()
+    """Fill ``out/folder`` with the files that were sent, ``out/site`` with what was built; return the report.
+
+    A source distribution has no ``out/folder``, and sources without a build have no ``out/site``.
+    """
     try:
         report = _lay_out(archive, name, out, module)
     except backend.Missing as missing:
@@ -64,28 +68,55 @@ def stage(archive: Path, name: str, out: Path, module: str | None) -> dict[str, 
         return _error("EnvironmentFailed", f"the trainer's build failed: {_sentence(error)}")
     finally:
         sys.stdout.flush()
-    compileall.compile_dir(site, quiet=2, workers=1)
-    return report | {"findings": asdict(detect.read(site))}
+    made = [folder for folder in (out / "folder", out / "site") if folder.is_dir()]
+    for folder in made:
+        compileall.compile_dir(folder, quiet=2, workers=1)
+    return report | {"findings": asdict(detect.read(made[0]))}
 
 
 def _lay_out(archive: Path, name: str, out: Path, module: str | None) -> dict[str, Any]:
-    site = out / "site"
+    folder = out / "folder"
     if name.endswith(".py"):
-        (site / name).write_bytes(archive.read_bytes())
+        (_made(folder) / name).write_bytes(archive.read_bytes())
         return _report("script", name, "")
     sources = out / "src"
     unpack(archive, name, sources)
     root = source.find_root(sources, module)
     requirements, notices = _requirements(root)
-    if not source.is_project(root):
-        source.plain_site(root).rename(site.with_name("plain"))
-        site.rmdir()
-        site.with_name("plain").rename(site)
-        return _report("tree", name, "", requirements, notices)
+    if source.is_sdist(sources, name) and source.is_project(root):
+        distribution = _build(root, out)
+    else:
+        root.rename(folder)
+        below = source.has_src_layout(folder)
+        if not source.is_project(folder):
+            return _report("tree", name, "", requirements, notices) | {"src": below}
+        remove(sources)  # the build gets files of its own: what it leaves behind was not sent
+        unpack(archive, name, sources)
+        distribution = _build(source.find_root(sources, module), out)
+        _add_built_files(out / "site", folder / "src" if below else folder)
+    needed = [*distribution.requires, *requirements]
+    report = _report("project", distribution.name, distribution.version, needed, notices)
+    return report | {"src": folder.is_dir() and below}
+
+
+def _build(root: Path, out: Path) -> wheels.Distribution:
     built = backend.build_wheel(root, source.read_project(root), _made(out / "dist"))
     unpack(built, built.name, out / "wheel")
-    distribution = wheels.layout(out / "wheel", site)
-    return _report("project", distribution.name, distribution.version, [*distribution.requires, *requirements], notices)
+    return wheels.layout(out / "wheel", _made(out / "site"))
+
+
+def _add_built_files(site: Path, root: Path) -> None:
+    """Put what a build has added to a package beside its sources, as a build in place does.
+
+    The sources come first on the path, so that compiled modules of their packages would not be found otherwise.
+    """
+    for package in [entry for entry in site.iterdir() if entry.is_dir() and is_real_folder(root / entry.name)]:
+        for folder, _, files in os.walk(package):
+            target = root / Path(folder).relative_to(site)
+            for name in files:
+                if not os.path.lexists(target / name):
+                    target.mkdir(parents=True, exist_ok=True)
+                    shutil.copy2(Path(folder, name), target / name, follow_symlinks=False)
 
 
 def _requirements(root: Path) -> tuple[list[str], list[str]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 
 from cloud_ml.engines.base import Gang, ProcessPlan
@@ -83,17 +83,23 @@ def hint(gang: Gang) -> str:
     return digest_of(gang.tenant, gang.network, wanted, first.cpu_millis)
 
 
-def shadowed(loaded: Collection[str], site: str, folder: str) -> str:
-    """What a job would import from its trainer or its working folder where the interpreter has imported it elsewhere.
+def shadowed(loaded: Collection[str], folders: Iterable[str]) -> str:
+    """What a job would import from one of its own ``folders`` where the interpreter has imported it elsewhere.
 
-    Args:
-        loaded: Names of modules that were imported, without what follows a dot.
-        site: The trainer's folder, empty without one.
-        folder: The working folder, which comes first.
+    Raises:
+        OSError: One of them cannot be listed, or is a link, which the job may have made.
     """
     names = {*loaded, *_RUN_BY_SITE}
-    for place in filter(None, (site, folder)):
-        for entry in os.listdir(place):  # noqa: PTH208
+    for folder in folders:
+        for entry in _listed(folder):
             if entry.partition(".")[0] in names or entry.endswith(".pth"):
                 return entry
     return ""
+
+
+def _listed(folder: str) -> list[str]:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        return os.listdir(descriptor)  # noqa: PTH208
+    finally:
+        os.close(descriptor)

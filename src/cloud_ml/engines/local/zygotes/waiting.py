@@ -18,17 +18,17 @@ def _loaded() -> "list[str]":
 
 def _become(job: "dict[str, object]") -> str:
     """Take on everything of the job that an interpreter of its own would have had from the start."""
-    environment, words, site, folder = job["environment"], job["words"], job["site"], job["folder"]
-    assert isinstance(environment, dict) and isinstance(words, list)  # noqa: PT018
+    environment, words, sites, folder = job["environment"], job["words"], job["sites"], job["folder"]
+    assert isinstance(environment, dict) and isinstance(words, list) and isinstance(sites, list)  # noqa: PT018
     if "PWD" in os.environ:  # which bubblewrap has set
         environment["PWD"] = str(folder)
     for name in set(os.environ) - set(environment):
         del os.environ[name]
     os.environ.update(environment)
     os.chdir(str(folder))  # what was mounted there before is out of reach from here on
-    if site:
-        own = [number for number, entry in enumerate(sys.path) if entry.startswith(sys.prefix + os.sep)]
-        sys.path.insert(own[0] + 1 if own else len(sys.path), str(site))
+    own = [number for number, entry in enumerate(sys.path) if entry.startswith(sys.prefix + os.sep)]
+    at = own[0] + 1 if own else len(sys.path)
+    sys.path[at:at] = sites
     sys.path.insert(0, str(folder))
     sys.path_importer_cache.clear()
     importlib.invalidate_caches()

@@ -42,12 +42,17 @@ class NotFit(Exception):
 
 @dataclass(frozen=True)
 class Job:
-    """What it is to become, beside the process: ``site`` is the trainer's folder, empty without one."""
+    """What it is to become, beside the process.
+
+    ``sites`` are the job's own folders on the path, ``searched`` the folders of this machine from which the job
+    imports before it looks at what the interpreter has imported.
+    """
 
     view: View
     work: Path
     tmp: Path
-    site: str
+    sites: Sequence[str]
+    searched: Sequence[str]
     environment: Mapping[str, str]
 
 
@@ -172,14 +177,19 @@ class Zygote:
         first = next(iter(proctree.children(launched.pid)), None) if launched is not None else None
         if launched is None or first is None:
             raise NotFit("it has ended")
-        if name := shadowed(self._loaded, job.site, str(job.work)):
+        if name := shadowed(self._loaded, job.searched):
             raise NotFit(f"the job has a {name} of its own")
         _hand_over(self._place("home"), job.work)
         _hand_over(self._place("tmp"), job.tmp)
         mounts = [Mount(source, target, writable=True) for source, target in view.writable]
         mounts += [Mount(*pair, writable=False) for pair in view.read_only if self._is_new(pair)]
         show(first, mounts, instead=_REPLACED, user=self._user, hostname=view.hostname)
-        told = {"words": plan.command[2:], "environment": job.environment, "site": job.site, "folder": view.folder}
+        told = {
+            "words": plan.command[2:],
+            "environment": job.environment,
+            "sites": list(job.sites),
+            "folder": view.folder,
+        }
         self._control.settimeout(_ANSWER_S)
         self._control.sendall(json.dumps(told).encode("ascii") + b"\n")
         if self._hear(time.monotonic() + _ANSWER_S) is None:
