@@ -55,6 +55,26 @@ class Program(torch.nn.Module):
         return self.run(x)
 
 
+class WithoutGradients(torch.nn.Module):
+    """Runs a function of the number of rows in a graph of its own, as ``torch.no_grad`` is exported."""
+
+    def __init__(self, run):
+        super().__init__()
+        self.run = run
+
+    def forward(self, x):
+        with torch.no_grad():
+            made = self.run(x.shape[0])
+        return x * made.sum()
+
+
+class Chosen(torch.nn.Module):
+    """Chooses by the number of rows between two graphs that take nothing."""
+
+    def forward(self, x):
+        return x * torch.cond(x.shape[0] > 2, lambda: torch.ones(4), lambda: torch.zeros(4), ())
+
+
 class Counter(torch.nn.Module):
     def __init__(self):
         super().__init__()
@@ -94,6 +114,9 @@ def main():
     x = torch.randn(3, 4)
     told = {f"mixes: {name}": reason(Program(run), x) for name, run in MIXES.items()}
     told["mixes: counter"] = reason(Counter(), x)
+    told["mixes: number of rows in a graph of its own"] = reason(WithoutGradients(torch.arange), x)
+    told["mixes: random in a graph of its own"] = reason(WithoutGradients(lambda _: torch.rand(4)), x)
+    told["mixes: a graph chosen by the number of rows"] = reason(Chosen(), x)
     told |= {f"apart: {name}": reason(Program(run), x) for name, run in APART.items()}
     told["apart: network"] = reason(network(), x)
     told["apart: convolutions"] = reason(convolutions(), torch.randn(3, 3, 8, 8))

@@ -3,8 +3,10 @@
 Keras's layers never see the first dimension as anything else than the rows, unless they are told so by an axis.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
+
+import numpy as np
 
 from cloud_ml.serving.independence.facts import Mixes, names
 
@@ -19,7 +21,9 @@ _PLAIN = names(
     Cropping2D Cropping3D UpSampling1D UpSampling2D UpSampling3D Rescaling LSTM GRU SimpleRNN Identity
     """
 )
-_WITH_AXIS = names("Softmax BatchNormalization LayerNormalization UnitNormalization Concatenate GroupNormalization")
+_WITH_AXIS = names(
+    "Softmax LogSoftmax BatchNormalization LayerNormalization UnitNormalization Concatenate GroupNormalization"
+)
 _MERGES = names("Add Subtract Multiply Average Maximum Minimum")
 _WRAPPERS = {"Bidirectional": ("forward_layer", "backward_layer"), "TimeDistributed": ("layer",)}
 _ACTIVATIONS = names(
@@ -32,6 +36,10 @@ _OVER_AXIS = names("softmax log_softmax Softmax")
 """Activations that take the last axis together, which is that of the rows where there is no other."""
 _ANY_RANK = names("Activation EinsumDense")
 """Layers with an activation whose output may have one dimension only."""
+_AS_ACTIVATION = names("ReLU LeakyReLU ELU PReLU Identity Softmax")
+"""Layers that may stand for the activation of another one."""
+_OPERATIONS = names("Add Subtract Multiply Maximum Minimum Softmax LogSoftmax Concatenate")
+"""Operations of ``keras.ops`` that are known. Others have names of layers, but reshape or reduce the rows."""
 _DEEPEST = 32
 
 
@@ -59,13 +67,22 @@ def _own(thing: Any) -> bool:
     return type(thing).__module__.partition(".")[0] == "keras"
 
 
+def _own_layer(thing: Any) -> bool:
+    """Whether it is one of Keras's layers. Its operations, ``keras.ops``, have other classes with the same names."""
+    return type(thing).__module__.startswith(("keras.src.layers.", "keras.layers."))
+
+
+def _own_operation(thing: Any) -> bool:
+    return type(thing).__module__.startswith("keras.src.ops.") and type(thing).__name__ in _OPERATIONS
+
+
 def _layer(layer: Any, depth: int) -> None:
     kind, told = type(layer).__name__, f"layer {type(layer).__name__} {getattr(layer, 'name', '')!r}"
     if kind in ("Functional", "Sequential"):
         _calls(layer)
         _model(layer, depth)
         return
-    check_layer: Callable[[Any], None] | None = _check_of(kind) if _own(layer) else None
+    check_layer = _check_of(kind) if _own_layer(layer) or _own_operation(layer) else None
     if check_layer is None:
         raise Mixes(f"{told} is not known to keep rows apart")
     try:
@@ -94,6 +111,8 @@ def _check_of(kind: str) -> Callable[[Any], None] | None:
 def _plain(layer: Any) -> None:
     if getattr(layer, "stateful", False):
         raise Mixes("it keeps a state from call to call")
+    for name in ("scale", "offset") if type(layer).__name__ == "Rescaling" else ():
+        _check_constant(getattr(layer, name), min(_ranks(layer), default=0))
     equation = getattr(layer, "equation", None)
     if equation is not None and not _keeps_first(str(equation)):
         raise Mixes(f"its equation is {equation!r}")
@@ -118,11 +137,37 @@ def _ranks(layer: Any, side: str = "input_tensors") -> list[int]:
 
 
 def _calls(layer: Any) -> None:
-    """Refuse calls that are told to train: batch normalisation then uses the other rows."""
+    """Refuse calls in training mode, where batch normalisation uses other rows, and constants for places of rows."""
     for node in getattr(layer, "_inbound_nodes", ()):
+        rank = min(len(tensor.shape) for tensor in node.input_tensors) if type(layer).__name__ in _MERGES else 0
+        for constant in _constants([*node.arguments.args, *node.arguments.kwargs.values()]):
+            _check_constant(constant, rank)
         training = node.arguments.kwargs.get("training")
         if training not in (None, False) or any(each is True for each in node.arguments.args):
             raise Mixes("it is called in training mode")
+
+
+def _constants(arguments: Iterable[Any]) -> Iterator[Any]:
+    """The arrays and lists of numbers among arguments, without the tensors of the model."""
+    for value in arguments:
+        if hasattr(value, "shape"):
+            if not hasattr(value, "_keras_history"):
+                yield value
+        elif isinstance(value, list | tuple):
+            if any(isinstance(part, int | float) for part in value):
+                yield value
+            yield from _constants(value)
+
+
+def _check_constant(value: Any, rank: int) -> None:
+    """Refuse a constant that may be aligned with the rows: it would give each place another value.
+
+    Raises:
+        Mixes: where it has as many dimensions as the tensor, and more than one entry in the first.
+    """
+    shape = tuple(getattr(value, "shape", None) or np.shape(value))
+    if len(shape) > rank or (len(shape) == rank and shape and shape[0] != 1):
+        raise Mixes("a constant has a value for each place among the rows")
 
 
 def _with_axis(layer: Any) -> None:
@@ -154,7 +199,7 @@ def _activation(layer: Any, function: Any) -> None:
             raise Mixes(f"its activation {name!r} may work along the rows")
     if name == "Softmax" and getattr(function, "axis", -1) != -1:
         raise Mixes("its activation works along an axis that is not the last")
-    if function is None or (_own(function) and type(function).__name__ in _PLAIN | {"Softmax"}):
+    if function is None or (_own_layer(function) and type(function).__name__ in _AS_ACTIVATION):
         return
     module, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")
     if not module.startswith("keras.src.activations") or name not in _ACTIVATIONS:

@@ -33,6 +33,8 @@ _POOLS = {
 }  # fmt: skip
 _FILLED = names("zeros ones full")
 _SIZES = names("sym_size sym_constrain_range_for_size _assert_scalar sym_constrain_range _assert_tensor_metadata")
+_NUMBER_MODULES = ("_operator", "builtins", "math", "torch")
+"""Modules of the functions that compute with sizes."""
 MOST_NODES = 200_000
 
 Axis = int | None
@@ -57,6 +59,14 @@ def check(program: Any) -> None:
 def _kind(target: str) -> str:
     """The name of one of PyTorch's own operators, without its variant; empty for anything else."""
     return target.removeprefix("aten.").partition(".")[0] if target.startswith("aten.") else ""
+
+
+def _is_number(node: Any) -> bool:
+    """Whether a function of Python computes a number. Subgraphs and custom operators return tuples or tensors."""
+    module = getattr(node.target, "__module__", None)
+    value = node.meta.get("val")
+    symbolic = hasattr(value, "node") and not hasattr(value, "shape")
+    return module in _NUMBER_MODULES and (symbolic or isinstance(value, int | float))
 
 
 class _Reader:
@@ -158,8 +168,9 @@ class _Reader:
         kind = _kind(target)
         arguments = [*node.args, *node.kwargs.values()]
         tensors = self._tensors(arguments)
-        if kind in _SIZES or (not kind and not hasattr(node.meta.get("val"), "shape") and not tensors):
+        if kind in _SIZES or (_is_number(node) and not tensors):
             return None  # a computation with sizes; where one of them is used is what counts
+        self._check_keywords(node)
         if target == "<built-in function getitem>":
             return self._axes[node.args[0].name]
         if kind in _SHAPED or kind in _FILLED or kind == "expand":
@@ -185,6 +196,13 @@ class _Reader:
             raise Mixes("rows meet other rows")
         self._outer[node.name] = outer.pop()
         return handler(node)
+
+    def _check_keywords(self, node: Any) -> None:
+        """Refuse a keyword that has a position: the handlers read arguments by their positions."""
+        arguments = getattr(getattr(node.target, "_schema", None), "arguments", ())
+        positional = {each.name for each in arguments if not each.kwarg_only}
+        if found := positional & node.kwargs.keys():
+            raise Mixes(f"argument {min(found)!r} is given by its name")
 
     def _handler(self, kind: str) -> "Callable[[Any], Axis] | None":
         if kind in ELEMENTWISE:
