@@ -10,6 +10,8 @@ _NAME = re.compile(r"^\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(\[[^\]]
 _COMMENT = re.compile(r"(^|\s)#.*$")
 _URL = re.compile(r"^@\s*([A-Za-z][A-Za-z0-9+.-]*):")
 _ADDRESS = re.compile(r"(https?|git\+\w+|ssh)://")
+_CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
+"""All but the tab. An installer would read what follows a line break as another line, such as an option."""
 _SECRET = re.compile(r"(://)[^/ ]*@")
 """Up to a space: other white space is shown as an escape, and would be a part of the secret then."""
 _REMOTE_SCHEMES = frozenset({"https", "http", "git+https", "git+http"})
@@ -56,8 +58,10 @@ def parse(text: str) -> Requirement:
     """Read one requirement.
 
     Raises:
-        BadRequirement: It is no requirement by name, or refers to a local file.
+        BadRequirement: It is no requirement by name, refers to a local file, or is more than one line.
     """
+    if _CONTROL.search(text):
+        raise BadRequirement(f"{without_secrets(text)!r} is more than one line or holds a control character")
     if address := _ADDRESS.match(text):
         shown = without_secrets(text)
         raise BadRequirement(

@@ -75,8 +75,9 @@ class Stock:
             EnvironmentFailed: It cannot be had.
         """
         question = resolve.Question((*needs, "packaging") if needs else _BUILD_TOOLS)
-        lock = self._kept_lock(question, own())
-        return self.store(self.shared).layer(lock, own())
+        uv = self.private if any(parse(text).url for text in needs) else self.shared  # an address is a tenant's to ask
+        lock = self._kept_lock(question, uv, own())
+        return self.store(uv).layer(lock, own())
 
     def layers_for(
         self, runtime: Runtime, needed: Sequence[Requirement], interpreter: Interpreter
@@ -121,14 +122,14 @@ class Stock:
         return replace(self, config=self.config.preferring(runtime.indexes))
 
     def _base(self, runtime: Runtime, bare: resolve.Question, interpreter: Interpreter) -> str:
-        lock = self._kept_lock(bare, interpreter)
+        lock = self._kept_lock(bare, self.shared, interpreter)
         resolve.check_forbidden(lock, runtime)
         return lock
 
-    def _kept_lock(self, question: resolve.Question, interpreter: Interpreter) -> str:
-        """A lock of the platform's own: made once on this machine, and then for good."""
+    def _kept_lock(self, question: resolve.Question, uv: Uv, interpreter: Interpreter) -> str:
+        """A lock that does not depend on the job: made once on this machine, and then for good."""
         try:
-            return self._lock(question, self.shared, interpreter, fresh_s=float("inf"), offline_first=False)
+            return self._lock(question, uv, interpreter, fresh_s=float("inf"), offline_first=False)
         except resolve.NoSolution as failure:
             self.log(failure.words)
             raise

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -30,6 +30,7 @@ from cloud_ml.environments.builder import wheel
 from cloud_ml.environments.files import digest_of, is_real_folder, make_once, read_json, write_json
 from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.removing import remove
+from cloud_ml.environments.requirements import BadRequirement, parse_all
 
 _FORMAT = 5
 _SMALL_BYTES = 1 << 20
@@ -135,7 +136,7 @@ class Workshop:
             report = self._attempt(work / "out", request, file, name, needs)
             if "needs" not in report:
                 break
-            needs = tuple(dict.fromkeys((*needs, *_strings(report["needs"]))))
+            needs = tuple(dict.fromkeys((*needs, *_checked(_strings(report["needs"])))))
         self._take(work, report)
 
     def _take(self, work: Path, report: Mapping[str, Any]) -> None:
@@ -181,6 +182,19 @@ class Workshop:
             reason = "TrainerInvalid" if error.get("reason") == "TrainerInvalid" else "EnvironmentFailed"
             raise EnvironmentFailed(reason, str(error.get("message"))[:1000])
         return report
+
+
+def _checked(needs: Sequence[str]) -> Sequence[str]:
+    """What a build needs, if it names packages: the platform resolves it, and its own uv would read options and files.
+
+    Raises:
+        EnvironmentFailed: It names something else.
+    """
+    try:
+        parse_all(needs)
+    except BadRequirement as error:
+        raise EnvironmentFailed("TrainerInvalid", f"what the trainer's build requires: {error}") from error
+    return needs
 
 
 def _ending(code: int) -> str:

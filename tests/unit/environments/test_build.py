@@ -242,6 +242,27 @@ def test_an_address_is_never_fetched_by_the_platform(bench: Bench) -> None:
     assert len(by_tenant) == 2
 
 
+@pytest.mark.parametrize(
+    "needs", ["-r /etc/passwd", "--find-links=/root", "x @ file:///etc/passwd", "a==1\\n-r /etc/passwd"]
+)
+def test_what_a_build_needs_names_packages_and_no_files(bench: Bench, needs: str) -> None:
+    """The platform's own uv resolves it, outside of the sandbox."""
+    system = f'[build-system]\nrequires = ["{needs}"]\nbuild-backend = "x"\n'
+    calls = bench.uv.calls
+    failure = bench.fails(bench.tree(task__dot__py="", pyproject__dot__toml=system))
+    assert failure.reason == "TrainerInvalid"
+    assert "build" in failure.message
+    assert bench.uv.calls - calls <= 2, "for the usual tools"
+    assert b"root:" not in bench.log
+
+
+def test_an_address_that_a_build_needs_is_fetched_by_the_tenant(bench: Bench) -> None:
+    system = '[build-system]\nrequires = ["x @ https://example.org/x-1.0-py3-none-any.whl"]\nbuild-backend = "x"\n'
+    bench.fails(bench.tree(task__dot__py="", pyproject__dot__toml=system))
+    by_tenant = [command for command in bench.sandbox.commands if command[0] == str(bench.uv.path)]
+    assert by_tenant != []
+
+
 def test_tenants_do_not_share_what_was_built(bench: Bench) -> None:
     trainer = bench.tree(task__dot__py="")
     folders = [{bind.source for bind in bench.prepare(trainer, tenant=tenant).binds} for tenant in ("7", "8")]

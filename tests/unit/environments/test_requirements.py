@@ -34,6 +34,14 @@ def test_local_and_odd_references_are_refused(text: str) -> None:
         parse(text)
 
 
+@pytest.mark.parametrize("text", ["six==1\n-r /etc/shadow", "six==1\r--index-url https://h", "six\x85==1", "a==1\0"])
+def test_one_requirement_is_one_line(text: str) -> None:
+    """A build writes what its package requires: what follows a line break would be an option of the server's uv."""
+    with pytest.raises(BadRequirement, match="is more than one line") as caught:
+        parse(text)
+    assert str(caught.value).isprintable()
+
+
 def test_requirements_file() -> None:
     lines, notices = from_file_text(
         "# a comment\n\n--index-url https://example.org/simple\n-r more.txt\n"
