@@ -165,6 +165,7 @@ class CloudMlClient(ModelServices):
         created_after: datetime | None = None,
         created_before: datetime | None = None,
         limit: int | None = None,
+        details: bool = False,
     ) -> Generator[JobSummary]:
         """Jobs, newest first, fetched as they are iterated over. Conditions hold together.
 
@@ -177,6 +178,7 @@ class CloudMlClient(ModelServices):
             created_after: Only jobs submitted then or later; a time without a zone is local.
             created_before: Only jobs submitted earlier.
             limit: At most so many.
+            details: Ask for ``JobSummary.details``, too: reason, times, exit code, arguments.
 
         Raises:
             InvalidRequest: There is no such state, or a condition is malformed.
@@ -185,7 +187,7 @@ class CloudMlClient(ModelServices):
 
         filters = JobFilters(
             state=state, name=name, framework=framework, user=user, labels=labels or {}, created_after=created_after,
-            created_before=created_before,
+            created_before=created_before, details=details,
         )  # fmt: skip
         return self._jobs.all(filters, limit=limit)
 

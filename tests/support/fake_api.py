@@ -13,7 +13,7 @@ from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, InvalidReques
 from cloud_ml.models import codec
 from cloud_ml.models.batches import Entry, EntryReader
 from cloud_ml.models.framework import PreparationLine, Runtime, RuntimePage
-from cloud_ml.models.job import Job, JobEvent, JobEvents, JobPage, JobSummary, JobTask, JobTasks
+from cloud_ml.models.job import Job, JobDetails, JobEvent, JobEvents, JobPage, JobSummary, JobTask, JobTasks
 from cloud_ml.models.storage import (
     BatchOutcome,
     BatchOutcomes,
@@ -169,8 +169,8 @@ class FakeApi:
         limit, after = int(seen.query["limit"]), int(seen.query.get("after", 0))
         states = seen.query.get("state", "").lower().split(",")
         found = [job for job in self.jobs.values() if states == [""] or job.state in states]
-        names = JobSummary.__dataclass_fields__
-        items = [JobSummary(**{name: getattr(job, name) for name in names}) for job in found[after : after + limit]]
+        detailed = seen.query.get("details") == "true"
+        items = [_summary(job, detailed=detailed) for job in found[after : after + limit]]
         more = after + limit < len(found)
         return json_reply(codec.encode(JobPage(items=items, next=after + limit if more else None)))
 
@@ -221,3 +221,10 @@ class FakeApi:
         changed = replace(job, revision=job.revision + 1, **ended, **changes)  # type: ignore[arg-type]
         self.jobs[job.name] = changed
         return changed
+
+
+def _summary(job: Job, *, detailed: bool) -> JobSummary:
+    own = {name for name in JobDetails.__dataclass_fields__ if name != "arguments"}
+    details = JobDetails(**{name: getattr(job, name) for name in own}) if detailed else None
+    names = set(JobSummary.__dataclass_fields__) - {"details"}
+    return JobSummary(**{name: getattr(job, name) for name in names}, details=details)

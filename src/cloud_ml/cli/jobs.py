@@ -14,7 +14,7 @@ from cloud_ml.cli.guard import each
 from cloud_ml.cli.lazy import Lazy
 from cloud_ml.cli.near import JobsGroup, near_names
 from cloud_ml.cli.options import Option
-from cloud_ml.cli.output import echo, echo_as, echo_table, local_time, note, output_option
+from cloud_ml.cli.output import echo, echo_as, echo_table, note, output_option
 from cloud_ml.cli.progress import spinner
 from cloud_ml.cli.session import Session, pass_session
 
@@ -91,7 +91,10 @@ def list_jobs(
     limit: int,
     everything: bool,
 ) -> None:
-    """List jobs, newest first. Conditions hold together."""
+    """List jobs, newest first. Conditions hold together.
+
+    A job's reason says why it is in its state. -o wide adds the exit code and the arguments.
+    """
     limit = 0 if everything else limit
     found = session.client.list_train_jobs(
         state=state,
@@ -102,22 +105,16 @@ def list_jobs(
         created_after=_read_time("--since", since),
         created_before=_read_time("--until", until),
         limit=limit + 1 if limit else None,
+        details=output != "name",
     )
     shown = list(islice(found, limit or None))
     if not echo_as(output, shown, (job.name for job in shown)):
+        from datetime import UTC, datetime
+
+        from cloud_ml.cli.job_table import HEADER, WIDE_HEADER, rows
+
         wide = output == "wide"
-        rows = [
-            (
-                job.name,
-                "Deleting" if job.deleting else job.phase,
-                local_time(job.created_at),
-                local_time(job.updated_at),
-                *((job.owner, job.org, job.uid) if wide else ()),
-            )
-            for job in shown
-        ]
-        header = ("NAME", "STATE", "CREATED", "UPDATED", *(("OWNER", "ORG", "UID") if wide else ()))
-        echo_table(header, rows, painted=1)
+        echo_table(WIDE_HEADER if wide else HEADER, rows(shown, datetime.now(UTC), wide=wide), painted=1)
     if next(found, None) is not None:
         note(f"There are more than {limit}; --limit 0 shows them all.")
 

@@ -100,8 +100,23 @@ class JobTasks:
 
 
 @dataclass(frozen=True, kw_only=True)
+class JobDetails:
+    """What a list says about a job on request: why it is where it is, how long it ran, with which arguments."""
+
+    reason: str = ""
+    message: str = ""
+    attempt: int = 1
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    runtime: str = ""
+    arguments: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, kw_only=True)
 class JobSummary:
-    """A line of the list of jobs."""
+    """A line of the list of jobs. ``details`` is null unless the request asks for it."""
 
     uid: str
     name: str
@@ -112,6 +127,7 @@ class JobSummary:
     created_at: datetime
     updated_at: datetime
     deleting: bool = False
+    details: JobDetails | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -12,7 +12,7 @@ from cloud_ml.models import codec
 
 @dataclass(frozen=True, kw_only=True)
 class JobFilters:
-    """Which jobs a list shows; see ``CloudMlClient.list_train_jobs``."""
+    """Which jobs a list shows, and how much of each; see ``CloudMlClient.list_train_jobs``."""
 
     state: str | None = None
     name: str | None = None
@@ -21,6 +21,7 @@ class JobFilters:
     labels: Mapping[str, str] = field(default_factory=dict)
     created_after: datetime | None = None
     created_before: datetime | None = None
+    details: bool = False
 
     def query(self) -> dict[str, Any]:
         """The filters as parameters of a request."""
@@ -32,4 +33,5 @@ class JobFilters:
             "label": [f"{name}={value}" for name, value in self.labels.items()],
             "created_after": codec.format_time(self.created_after) if self.created_after else None,
             "created_before": codec.format_time(self.created_before) if self.created_before else None,
+            "details": True if self.details else None,
         }

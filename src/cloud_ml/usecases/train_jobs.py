@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from cloud_ml.domain.jobs import spec as job_specs
 from cloud_ml.domain.jobs.decide import JobRecord
@@ -152,6 +152,10 @@ class TrainJobs:
         return self._store.list(
             TRAIN_JOB, org=scope, indexes=filters.phases(), match=filters.match(), after=after, limit=limit
         )
+
+    def records(self, lines: Sequence[Summary]) -> Mapping[str, JobRecord]:
+        """The records of a page's lines by their uids; those that are gone by now are left out."""
+        return self._store.get_many(TRAIN_JOB, [line.key.uid for line in lines])
 
     def find(self, scope: str | None, name: str) -> JobRecord:
         """The job of that name, else the one of that uid. Under ``None`` only uids are unique.

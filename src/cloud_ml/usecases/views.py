@@ -13,7 +13,7 @@ from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.records import Event, Summary
 from cloud_ml.engines.base import Capacity
 from cloud_ml.models import codec
-from cloud_ml.models.job import Job, JobEvent, JobSummary, JobTasks, JobUsage
+from cloud_ml.models.job import Job, JobDetails, JobEvent, JobSummary, JobTasks, JobUsage
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases.identities import Organisation
 
@@ -75,8 +75,24 @@ def job(record: JobRecord) -> Job:
     )
 
 
-def summary(line: Summary) -> JobSummary:
-    """A line of the modern list."""
+def details(record: JobRecord) -> JobDetails:
+    """What the modern list says about a job on request."""
+    status = record.status
+    return JobDetails(
+        reason=status.reason,
+        message=status.message,
+        attempt=status.attempt,
+        started_at=status.started_at,
+        finished_at=status.finished_at,
+        exit_code=status.exit_code,
+        signal=status.signal,
+        runtime=status.runtime,
+        arguments=list(record.spec.arguments),
+    )
+
+
+def summary(line: Summary, record: JobRecord | None = None) -> JobSummary:
+    """A line of the modern list; with ``record``, its details."""
     return JobSummary(
         uid=line.key.uid,
         name=line.key.name,
@@ -87,6 +103,7 @@ def summary(line: Summary) -> JobSummary:
         created_at=line.created_at,
         updated_at=line.updated_at,
         deleting=line.deleting,
+        details=None if record is None else details(record),
     )
 
 

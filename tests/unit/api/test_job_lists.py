@@ -57,6 +57,19 @@ async def test_jobs_are_found(filled: Served, filters: dict[str, Any], expected:
     assert await names(filled, **filters) == expected
 
 
+async def test_details_are_sent_on_request(filled: Served) -> None:
+    job = await filled.submitted(filled.member, job_name="fails", job_args="--lr '0 1'")
+    filled.move(job["uid"], Phase.STARTING)
+    filled.move(job["uid"], Phase.FAILED, reason="NonZeroExit", message="ended", exit_code=2, started_at=filled.clock())
+    answer = await filled.member.call("GET", "/api/v1/jobs?limit=2&details=true")
+    failed, running = (line["details"] for line in answer.json()["items"])
+    assert (failed["reason"], failed["message"], failed["exit_code"]) == ("NonZeroExit", "ended", 2)
+    assert (failed["arguments"], failed["started_at"]) == (["--lr", "0 1"], "2026-11-20T12:02:00.250000Z")
+    assert (running["exit_code"], running["runtime"], running["arguments"]) == (None, "python 3.11", [])
+    plain = await filled.member.call("GET", "/api/v1/jobs")
+    assert {line["details"] for line in plain.json()["items"]} == {None}
+
+
 async def test_an_administrator_finds_in_all_organisations(filled: Served) -> None:
     answer = await filled.admin.call("GET", "/api/v1/jobs?label=team%3Da&name=linear*&org_id=-1")
     assert [line["name"] for line in answer.json()["items"]] == ["linear-3", "linear-2"]

@@ -25,9 +25,9 @@ def some_jobs(api: FakeApi) -> None:
 
 def test_the_list_is_aligned(run: Run) -> None:
     lines = run("jobs", "list").stdout.splitlines()
-    assert lines[0].split() == ["NAME", "STATE", "CREATED", "UPDATED"]
-    assert lines[1].startswith("linear         Running  2026-01-31 ")
-    assert lines[2].startswith("a-longer-name  Failed   2026-01-31 ")
+    assert lines[0].split() == ["NAME", "STATE", "REASON", "DURATION", "CREATED"]
+    assert lines[1].startswith("linear         Running                         2026-01-31 ")
+    assert lines[2].split()[:4] == ["a-longer-name", "Failed", "NonZeroExit", "2026-01-31"]
     assert "\x1b" not in "".join(lines)
 
 

@@ -63,6 +63,7 @@ async def list_jobs(
     label: Annotated[list[str], Query()] = [],  # noqa: B006 - FastAPI's way
     created_after: str | None = None,
     created_before: str | None = None,
+    details: bool = False,
     org_id: str | None = None,
     if_none_match: IfNoneMatch = None,
 ) -> Response:
@@ -70,7 +71,8 @@ async def list_jobs(
 
     ``state`` names phases or states, separated by commas; ``name`` is exact, or ends in ``*``; ``framework`` is
     what a job asked for or ran with; ``label`` is ``key=value`` and may be repeated. A page may be short, or empty,
-    and have a ``next`` one: the search for what is rare among very many jobs goes on there.
+    and have a ``next`` one: the search for what is rare among very many jobs goes on there. With ``details`` each line
+    says why the job is where it is, how long it ran, its exit code and its arguments.
     """
     if limit > (most := here.settings.list_page_limit):
         raise common.refuse("limit", limit, f"1 to {most}")
@@ -83,10 +85,12 @@ async def list_jobs(
     def page() -> Response:
         revision = here.store.revision()  # before the list: whoever watches from here on misses nothing
         found = here.jobs.list(here.identities.scope(call.caller, org_id), filters, after=after, limit=limit)
-        shown = JobPage(items=[views.summary(line) for line in found.items], next=found.next, revision=revision)
+        records = here.jobs.records(found.items) if details else {}
+        lines = [views.summary(line, records.get(line.key.uid)) for line in found.items]
+        shown = JobPage(items=lines, next=found.next, revision=revision)
         return conditional.answer_by_content(shown, if_none_match, revision=revision)
 
-    short = limit <= _SHORT and filters.match() == EVERYTHING
+    short = limit <= _SHORT and not details and filters.match() == EVERYTHING
     return await (here.read(page) if short else here.offload(page))
 
 

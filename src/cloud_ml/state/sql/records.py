@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from typing import Any, TypeVar
 
@@ -23,6 +23,9 @@ _WHOLE = [column for column in _COLUMNS if column.name not in ("index_value", "t
 _THIS = (_COLUMNS.uid == bindparam("this")) & (_COLUMNS.kind == bindparam("its_kind"))
 
 _GET = Statement(select(*_WHOLE).where(_THIS))
+_GET_MANY = select(*_WHOLE).where(
+    _COLUMNS.uid.in_(bindparam("these", expanding=True)), _COLUMNS.kind == bindparam("its_kind")
+)
 _FIND = Statement(
     select(*_WHOLE).where(
         _COLUMNS.kind == bindparam("its_kind"),
@@ -56,6 +59,13 @@ _REMOVE = Statement(delete(records).where(_THIS).returning(_COLUMNS.org, _COLUMN
 def get(connection: Connection, kind: Kind[Any, Any], uid: str) -> Row | None:
     """The row of a record, or ``None``."""
     return _GET.one_or_none(connection, {"this": uid, "its_kind": kind.name})
+
+
+def get_many(connection: Connection, kind: Kind[Any, Any], uids: Sequence[str]) -> Sequence[Row]:
+    """The rows of those records that there are, in any order."""
+    if not uids:
+        return ()
+    return connection.execute(_GET_MANY, {"these": list(uids), "its_kind": kind.name}).all()
 
 
 def find(connection: Connection, kind: Kind[Any, Any], org: str, name: str) -> Row | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Any, Self, TypeVar
 
@@ -17,7 +17,7 @@ from sqlalchemy.exc import TimeoutError as NoFreeConnection
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.records import Event, Kind, Record, Summary
-from cloud_ml.errors import Unavailable
+from cloud_ml.errors import Damaged, Unavailable
 from cloud_ml.state import rules
 from cloud_ml.state.base import Change, Fence, Lease, Once, Page, StateStore
 from cloud_ml.state.matching import EVERYTHING, Match, all_tags
@@ -154,6 +154,16 @@ class SqlStateStore(StateStore):
         with self._reading() as connection:
             row = records.get(connection, kind, uid)
         return None if row is None else records.decode(kind, row)
+
+    def get_many(self, kind: Kind[S, T], uids: Collection[str]) -> Mapping[str, Record[S, T]]:
+        """See ``StateStore.get_many``."""
+        with self._reading() as connection:
+            rows = records.get_many(connection, kind, [uid for uid in uids if rules.is_storable(uid)])
+        found: dict[str, Record[S, T]] = {}
+        for row in rows:
+            with suppress(Damaged):
+                found[row.uid] = records.decode(kind, row)
+        return found
 
     def find(self, kind: Kind[S, T], org: str, name: str) -> Record[S, T] | None:
         """See ``StateStore.find``."""

@@ -38,6 +38,15 @@ LONG_TEXT = "".join(random.Random(7).choices([chr(code) for code in range(0x4E00
 
 
 class RecordContract:
+    def test_many_records_are_read_at_once(self, store: StateStore) -> None:
+        made = [make(store, name) for name in ("a", "b")]
+        other = make(store, "a", kind=OTHER)
+        gone = make(store, "gone")
+        store.delete(WISH, gone.key.uid, fence=None)
+        uids = [*(one.key.uid for one in (*made, other, gone)), "no-such-uid", *UNSTORABLE_TEXTS]
+        assert store.get_many(WISH, uids) == {one.key.uid: one for one in made}
+        assert store.get_many(WISH, []) == {}
+
     def test_create_returns_what_get_and_find_return(self, store: StateStore) -> None:
         made = make(store, spec=Wish("a bike", 3, {"colour": "red"}), status=Progress(Phase.BUSY, "n", NOW))
         assert store.get(WISH, made.key.uid) == made

@@ -1,0 +1,53 @@
+"""The table of ``cloudml jobs list``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from cloud_ml.cli import figures
+from cloud_ml.cli.output import local_time
+
+if TYPE_CHECKING:
+    from cloud_ml.models.job import JobDetails, JobSummary
+
+HEADER = ("NAME", "STATE", "REASON", "DURATION", "CREATED")
+WIDE_HEADER = (*HEADER, "UPDATED", "EXIT CODE", "OWNER", "ORG", "UID", "ARGUMENTS")
+_SAME_AS_STATE = frozenset({"Submitted", "Saved", "Starting", "Started", "Stopping", "Completed"})
+"""Reasons that say no more than the state beside them."""
+
+
+def rows(jobs: Sequence[JobSummary], now: datetime, *, wide: bool) -> Iterator[tuple[str, ...]]:
+    """A row for each job, with the columns of ``HEADER`` or ``WIDE_HEADER``."""
+    for job in jobs:
+        details = job.details
+        cells = (
+            job.name,
+            "Deleting" if job.deleting else job.phase,
+            _reason(details) if details else "",
+            _duration(details, now) if details else "",
+            local_time(job.created_at),
+        )
+        yield (*cells, *_wide_cells(job, details)) if wide else cells
+
+
+def _reason(details: JobDetails) -> str:
+    return "" if details.reason in _SAME_AS_STATE else details.reason
+
+
+def _duration(details: JobDetails, now: datetime) -> str:
+    """How long the job ran, or has been running."""
+    if details.started_at is None:
+        return ""
+    return figures.span(((details.finished_at or now) - details.started_at).total_seconds())
+
+
+def _wide_cells(job: JobSummary, details: JobDetails | None) -> tuple[str, ...]:
+    from shlex import join  # the usual table does without
+
+    code = details.exit_code if details else None
+    arguments = join(details.arguments) if details else ""
+    return (
+        local_time(job.updated_at), "" if code is None else str(code), job.owner, job.org, job.uid, arguments,
+    )  # fmt: skip
