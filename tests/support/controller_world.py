@@ -184,6 +184,7 @@ class World:
         return Trainers(
             storage=storage, packages=packages, offload=self.offload, settings=TrainerSettings(),
             downloads=Downloads(self._folder / "packages", TrainerSettings(), self.offload),
+            slow_copy_s=0.5,
             uploads=Uploads(self.storage, self.store, self.objects, system_clock, StorageSettings()),
         )  # fmt: skip
 

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol
 
 from cloud_ml.controller.failed_passes import FailedPasses
+from cloud_ml.controller.passes import PassRunner, StepTimeout
 from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.controller.reconcilers import Looked
 from cloud_ml.errors import FenceLost
@@ -24,6 +25,9 @@ class Reconciler(Protocol):
             TryAgain: A part does not answer at present.
         """
 
+    def step_aside(self, uid: str) -> None:
+        """A look at the record has taken too long: others must not wait behind it in a line."""
+
 
 class Crew:
     """Looks at the keys of a queue with one reconciler.
@@ -35,6 +39,7 @@ class Crew:
         clock: Tells the time of later looks.
         lost: Called when another controller has taken over.
         observe: Told the seconds of each look, and how it ended.
+        limit_s: The longest that a look may take; 0 for no limit.
     """
 
     def __init__(
@@ -46,8 +51,10 @@ class Crew:
         clock: Callable[[], datetime],
         lost: Callable[[], None],
         observe: Callable[[float, str], None],
+        limit_s: float = 0.0,
     ) -> None:
         self.queue = queue
+        self._passes = PassRunner(limit_s, queue.add)
         self._reconciler = reconciler
         self._failed = failed
         self._clock = clock
@@ -55,18 +62,28 @@ class Crew:
         self._observe = observe
 
     async def work(self) -> None:
-        """Reconcile key after key; one that fails waits longer each time, the others do not wait for it."""
+        """Reconcile key after key; one that fails or hangs waits longer each time, the others do not wait for it."""
+        try:
+            await self._work()
+        finally:
+            self._passes.close()
+            self._failed.close()
+
+    async def _work(self) -> None:
         queue = self.queue
         while True:
             uid, seen = await queue.take(), 0
             began, outcome = time.perf_counter(), "error"
             try:
-                looked = await self._reconciler.reconcile(uid)
+                looked = await self._passes.run(uid, self._reconciler.reconcile(uid))
             except FenceLost:
                 self._lost()
                 return
+            except StepTimeout as error:
+                self._reconciler.step_aside(uid)
+                queue.add_after(uid, self._failed.note(uid, error))
             except Exception as error:
-                queue.add_after(uid, await self._failed.note(uid, error))
+                queue.add_after(uid, self._failed.note(uid, error))
             else:
                 outcome = "ok"
                 seen = looked.revision

@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 from cloud_ml import failpoints
+from cloud_ml.controller.passes import begin_step
 from cloud_ml.controller.trainers import Files
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
@@ -57,24 +58,30 @@ class Executor:
         """
         key = job.key
         if isinstance(action, EnsureGang):
+            begin_step("fetch what it runs")
             provided = await self._provide(job)
             if provided is None:
                 return False
             job, trainer = provided
+            begin_step("plan the attempt")
             places = self._engine.places(key.uid)
             gang = await self._offload(self._plan, job, action.attempt, places, trainer)
+            begin_step("start the attempt")
             failpoints.here("controller.ensure.before")
             await self._engine.ensure(gang)
             failpoints.here("controller.ensure.after")
         elif isinstance(action, StopGang):
             self._files.forget(key.uid)
+            begin_step("stop the attempt")
             failpoints.here("controller.stop.before")
             await self._engine.stop(GangKey(key.uid, action.attempt), action.grace_s)
             failpoints.here("controller.stop.after")
         elif isinstance(action, Forget):
+            begin_step("remove what its attempts left")
             failpoints.here("controller.forget.before")
             await self._engine.forget(key.uid)
             failpoints.here("controller.forget.between")
+            begin_step("remove the record")
             await self._offload(self._store.delete, self._kind, key.uid, fence=fence)
             failpoints.here("controller.forget.after")
             logger.info("job deleted", extra={"job": key.name, "uid": key.uid})

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from cloud_ml.controller.passes import StepTimeout
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.errors import CloudMlError, TryAgain
@@ -45,8 +47,9 @@ class FailedPasses:
         self._clock = clock
         self._offload = offload
         self._failures: dict[str, _Failures] = {}
+        self._telling: dict[str, asyncio.Task[None]] = {}
 
-    async def note(self, uid: str, error: Exception) -> float:
+    def note(self, uid: str, error: Exception) -> float:
         """A pass of the record has failed; returns how many seconds to wait for the next one."""
         failures = self._failures.pop(uid, None) or _Failures()
         self._failures[uid] = failures
@@ -54,13 +57,13 @@ class FailedPasses:
             del self._failures[next(iter(self._failures))]
         failures.count += 1
         delay_s = self._delay_s(failures.count)
-        expected = isinstance(error, TryAgain)
+        expected = isinstance(error, TryAgain) and not isinstance(error, StepTimeout)
         logger.warning(
             "reconcile failed", exc_info=error if not expected else None,
             extra={"uid": uid, "again_in_s": delay_s, "error": str(error)},
         )  # fmt: skip
         if not expected or failures.count > 1:  # what is away for a moment is no news
-            await self._tell(uid, failures, describe(error))
+            self._begin_to_tell(uid, failures, describe(error))
         return delay_s
 
     def clear(self, uid: str) -> None:
@@ -71,6 +74,17 @@ class FailedPasses:
     def forget(self, uid: str) -> None:
         """The record is gone."""
         self._failures.pop(uid, None)
+
+    def close(self) -> None:
+        """Write no more events."""
+        for task in list(self._telling.values()):
+            task.cancel()
+
+    def _begin_to_tell(self, uid: str, failures: _Failures, sentence: str) -> None:
+        """Write an event; a store that does not answer must not hold up a worker, nor be asked twice at once."""
+        if uid not in self._telling:
+            task = self._telling[uid] = asyncio.create_task(self._tell(uid, failures, sentence))
+            task.add_done_callback(lambda _: self._telling.pop(uid, None))
 
     async def _tell(self, uid: str, failures: _Failures, sentence: str) -> None:
         now, period = self._clock(), timedelta(seconds=self._settings.failure_event_s)

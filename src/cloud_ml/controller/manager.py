@@ -168,6 +168,7 @@ class Controller:
             clock=self._clock,
             lost=self._leader.lose,
             observe=self._metrics.reconciles.observe,
+            limit_s=self._settings.pass_limit_s,
         )
 
     def _figures(self) -> list[Family]:

@@ -1,9 +1,14 @@
-"""The files that jobs run: trainers from buckets, from folders of the machine, from the web."""
+"""The files that jobs run: trainers from buckets, from folders of the machine, from the web.
+
+Nothing is waited for here: a pass asks again until the file is there.
+"""
 
 from __future__ import annotations
 
+import functools
 from typing import Protocol
 
+from cloud_ml.controller.copies import Copies
 from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.packages import Packages
 from cloud_ml.domain.jobs.decide import JobRecord
@@ -42,6 +47,7 @@ class Trainers:
         downloads: Downloads,
         settings: TrainerSettings,
         offload: Offload,
+        slow_copy_s: float = 30.0,
     ) -> None:
         self._storage = storage
         self._uploads = uploads
@@ -49,6 +55,7 @@ class Trainers:
         self._downloads = downloads
         self._settings = settings
         self._offload = offload
+        self._copies = Copies(slow_s=slow_copy_s)
 
     async def provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource] | None:
         """The trainer's file. The rules are those of today, not of the submit."""
@@ -58,6 +65,7 @@ class Trainers:
     def forget(self, uid: str) -> None:
         """A download that is under way for it alone is no longer wanted."""
         self._downloads.forget(uid)
+        self._copies.forget(uid)
 
     async def tidy(self) -> None:
         """Drop copies of trainers that nobody has used for long, and uploads that nobody went on with."""
@@ -73,8 +81,10 @@ class Trainers:
         if isinstance(uri, WebTrainer):
             return await self._downloads.get(job.key.org, job.key.uid, uri)
         if isinstance(uri, FileTrainer):
-            return await self._offload.long(job.key.org, self._packages.from_file, uri.path, self._settings)
-        return await self._offload.long(job.key.org, self._stored, job, text, uri)
+            copy = functools.partial(self._packages.from_file, uri.path, self._settings)
+        else:
+            copy = functools.partial(self._stored, job, text, uri)
+        return await self._copies.get(job.key.uid, lambda: self._offload.long(job.key.org, copy))
 
     def _stored(self, job: JobRecord, text: str, uri: ObjectUri) -> TrainerSource:
         """Read with the tenant's eyes: another's bucket is as absent as none."""

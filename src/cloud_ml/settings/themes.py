@@ -149,6 +149,9 @@ class ControllerSettings:
 
     workers: int = 8
     """Reconciles under way at once; each waits for the store or the engine most of the time."""
+    pass_limit_s: float = 30.0
+    """How long a reconcile of one job or service may take. Then its worker goes on with others, an event names the step
+    that does not end, and the record is tried again later. 0: no limit."""
     poll_s: float = 5.0
     """How often the change feed is read without being woken: the promise behind the hints."""
     lease_ttl_s: float = 15.0

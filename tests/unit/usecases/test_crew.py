@@ -77,6 +77,29 @@ async def test_closing_waits_for_what_was_asked_and_takes_no_more() -> None:
         crew.do(lambda: None)
 
 
+async def test_calls_that_do_not_end_take_no_thread_from_others() -> None:
+    crew, gate, begun = Crew(2, "stuck", stuck_s=0.05), threading.Event(), threading.Semaphore(0)
+
+    def hang() -> None:
+        begun.release()
+        gate.wait(LIMIT_S)
+
+    stuck = [crew.do(hang) for _ in range(4)]
+    async with asyncio.timeout(LIMIT_S):
+        while True:  # each call that comes later finds that threads are stuck, and that there may be others
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    assert await crew.do(lambda: 7) == 7
+                    break
+    assert 2 < len(_names("stuck")) <= 10, "there is a bound"
+    gate.set()
+    await asyncio.gather(*stuck)
+    for _ in range(20):
+        await crew.do(lambda: None)
+    crew.close()
+    assert _names("stuck") == set()
+
+
 def test_a_loop_that_is_over_harms_no_thread() -> None:
     crew, gate, ended = Crew(1, "test"), threading.Event(), list[str]()
 

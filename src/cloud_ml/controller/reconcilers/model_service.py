@@ -8,6 +8,7 @@ from datetime import datetime, timedelta
 
 from cloud_ml.controller.answering import Answering
 from cloud_ml.controller.entrances import Entrances, release_of
+from cloud_ml.controller.passes import begin_step
 from cloud_ml.controller.reconcilers import Looked
 from cloud_ml.controller.scaling import Scaling
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
@@ -68,6 +69,7 @@ class ModelServiceReconciler:
     async def reconcile(self, uid: str) -> Looked:
         """See ``crew.Reconciler``."""
         while True:
+            begin_step("read the record")
             service = await self._offload(self._store.get, MODEL_SERVICE, uid)
             if service is None:
                 self._answering.follow(uid, "", ())
@@ -75,11 +77,14 @@ class ModelServiceReconciler:
                 self._scaling.forget(uid)
                 self._without_port.discard(uid)
                 return Looked()
+            begin_step("read its replicas")
             records = await self._offload(self._replicas, uid)
             asked = [each.key.uid for each in records if each.status.phase is Phase.RUNNING]
             self._answering.follow(uid, service.spec.submitted.model_name, asked)
+            begin_step("ask its replicas")
             await self._answering.asked(asked)
             if not service.status.port and service.delete_requested_at is None:
+                begin_step("choose a port")
                 port = await self._entrances.choose(service)
                 if port and await self._commit(service, replace(service.status, port=port), ()):
                     continue
@@ -98,11 +103,16 @@ class ModelServiceReconciler:
             )
             if decision.status is None:
                 leaving = any(isinstance(action, StopReplica) for action in decision.actions)
+                begin_step("tell the gateway")
                 await self._entrances.show(service, records, wait=leaving)  # first no calls, then the end
                 for action in decision.actions:
+                    begin_step("make and end replicas")
                     await self._offload(self._perform, service, action)
                 return Looked(service.revision, self._next_look(service, decision.look_again))
             await self._commit(service, decision.status, decision.events)
+
+    def step_aside(self, uid: str) -> None:
+        """See ``crew.Reconciler``: services wait in no line."""
 
     async def _tell_no_port(self, service: ServiceRecord) -> bool:
         """Say once that a service has no port; whether there was something to say."""
@@ -122,6 +132,7 @@ class ModelServiceReconciler:
 
     async def _commit(self, service: ServiceRecord, status: ServiceStatus, events: Sequence[Event]) -> bool:
         """Write a status; false where somebody wrote in between: that is to be looked at first."""
+        begin_step("commit the new state")
         try:
             await self._offload(
                 self._store.commit_status,

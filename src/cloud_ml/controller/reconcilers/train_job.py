@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
 
 from cloud_ml.controller.executor import Executor
+from cloud_ml.controller.passes import begin_step
 from cloud_ml.controller.reconcilers import Looked
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.decide import JobRecord, Rules, decide
@@ -62,12 +63,14 @@ class TrainJobReconciler:
             FenceLost: Another controller has taken over.
             TryAgain: A part does not answer at present.
         """
+        begin_step("read the record")
         job = await self._read(self._store.get, self._kind, uid)
         observed: Sequence[ObservedGang] | None = None
         while job is not None:
             self._slots.sync(job)
             try:
                 if observed is None:
+                    begin_step("look at its processes")
                     observed = await self._engine.observed(uid)
                 step = await self._step(job, observed)
             except Exception:
@@ -81,6 +84,11 @@ class TrainJobReconciler:
         self._slots.forget(uid)
         return Looked()
 
+    def step_aside(self, uid: str) -> None:
+        """See ``crew.Reconciler``."""
+        if not self._slots.holds(uid):
+            self._slots.forget(uid)
+
     async def _step(self, job: JobRecord, observed: Sequence[ObservedGang]) -> _Committed | datetime | None:
         queued = job.status.phase is Phase.QUEUED
         has_slot = queued and self._slots.take(job)
@@ -89,9 +97,11 @@ class TrainJobReconciler:
         if decision.status is not None:
             events = list(decision.events)
             if decision.status.phase is Phase.SUCCEEDED and self._deploy is not None and job.spec.submitted.model_name:
+                begin_step("export the model")
                 # Before the commit, since nobody looks at the job after it; once, however often it is repeated.
                 said = await self._offload(self._deploy, job)
                 events += [said] if said is not None else []
+            begin_step("commit the new state")
             try:
                 committed = await self._offload(
                     self._store.commit_status,
@@ -104,6 +114,7 @@ class TrainJobReconciler:
                     events=events,
                 )
             except StaleRevision:  # somebody wrote in between: look at that first
+                begin_step("read the record")
                 return _Committed(await self._read(self._store.get, self._kind, job.key.uid), stale=True)
             return _Committed(committed)
         for action in decision.actions:
