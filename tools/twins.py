@@ -41,7 +41,7 @@ _WORDS = (
     (r"\banext\b", "next"),
     (r"\baclose\b", "close"),
     (r"\bcloud_ml\.aio\.client\b", "cloud_ml.client"),
-    (r"\bcloud_ml\.aio import (?=AsyncCloudMlClient)", "cloud_ml.client import "),
+    (r"\bcloud_ml\.aio import (?=CloudMlClient)", "cloud_ml.client import "),
     (r"\bcloud_ml\.aio\.", "cloud_ml.sdk."),
     (r"\bfrom several tasks\b", "from several threads"),
 )

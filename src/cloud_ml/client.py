@@ -3,7 +3,7 @@
 
 ::
 
-    from cloud_ml.aio import CloudMlClient
+    from cloud_ml.client import CloudMlClient
     from cloud_ml.models.train_job import TrainJob
 
     with CloudMlClient() as client:
@@ -241,14 +241,17 @@ class CloudMlClient(ModelServices):
         with closing(job.logs(follow=follow, lines=lines, attempt=attempt, task=task, since=since)) as chunks:
             yield from chunks
 
-    def cancel_train_job(self, name: str) -> Job:
+    def cancel_train_job(self, name: str, *, grace: str | None = None) -> Job:
         """End a job wherever it stands; what it wrote stays.
+
+        ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``, instead of the job's own. A stop
+        that goes on is shortened by a later one with less.
 
         Raises:
             NotFound: There is none.
             Conflict: It has ended already.
         """
-        return self._jobs.cancel(name)
+        return self._jobs.cancel(name, grace=grace)
 
     def start_train_job(self, name: str) -> Job:
         """Queue a job that was submitted with ``save_mode``.

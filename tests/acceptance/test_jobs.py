@@ -222,6 +222,38 @@ def test_cancel_ends_a_running_job_and_every_process_of_it(
     assert again.code == 0, "repeating a cancel is no error"
 
 
+STUBBORN = """
+import signal, time
+signal.signal(signal.SIGTERM, lambda *_: print("asked", flush=True))
+print("up", flush=True)
+while True:
+    time.sleep(60)
+"""
+
+
+def test_a_job_that_ignores_the_stop_is_killed_by_name(
+    server: RealServer, client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    options = ["--grace", "50m", "--detach"]
+    server.cli("run", "deaf", "trainer.task", code(STUBBORN), *options).good()
+    handle = client.get_train_job("deaf")
+    log = handle.logs(follow=True)
+    assert any(chunk.endswith(b"up\n") for chunk in log)
+    server.cli("stop", "deaf").good()
+    assert next(log) == b"asked\n"
+    assert handle.refresh().phase == "Stopping"
+    assert "its processes have 3000 s to end" in [event.message for event in handle.events()][-1]
+    server.cli("kill", "deaf").good()
+    assert handle.wait(30).phase == "Stopped"
+    assert b"".join(log) == b""
+
+
+def test_a_job_over_its_time_limit_has_its_own_grace_time(run: Callable[..., tuple[Job, str]]) -> None:
+    job, log = run("deaf-limit", STUBBORN, wall_time_limit="2s", grace_time="0s")
+    assert job.reason == "TimeLimitExceeded"
+    assert log.endswith("up\n"), log
+
+
 def test_watching_a_job_that_is_cancelled_ends_with_its_own_exit_code(
     server: RealServer, client: CloudMlClient, code: Callable[..., str]
 ) -> None:

@@ -241,14 +241,17 @@ class AsyncCloudMlClient(AsyncModelServices):
             async for chunk in chunks:
                 yield chunk
 
-    async def cancel_train_job(self, name: str) -> Job:
+    async def cancel_train_job(self, name: str, *, grace: str | None = None) -> Job:
         """End a job wherever it stands; what it wrote stays.
+
+        ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``, instead of the job's own. A stop
+        that goes on is shortened by a later one with less.
 
         Raises:
             NotFound: There is none.
             Conflict: It has ended already.
         """
-        return await self._jobs.cancel(name)
+        return await self._jobs.cancel(name, grace=grace)
 
     async def start_train_job(self, name: str) -> Job:
         """Queue a job that was submitted with ``save_mode``.

@@ -169,13 +169,13 @@ class AsyncJobHandle:
         self.job = await self._calls.start(self.uid)
         return self.job
 
-    async def cancel(self) -> Job:
-        """End the job wherever it stands.
+    async def cancel(self, *, grace: str | None = None) -> Job:
+        """End the job wherever it stands; ``grace`` is as in ``cancel_train_job``.
 
         Raises:
             Conflict: It has ended already.
         """
-        self.job = await self._calls.cancel(self.uid)
+        self.job = await self._calls.cancel(self.uid, grace=grace)
         return self.job
 
     async def delete(self) -> Job:

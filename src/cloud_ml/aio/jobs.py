@@ -135,9 +135,10 @@ class AsyncJobCalls:
         """What is said about a job, as server-sent events; see ``watching.follow_events``."""
         return await self.transport.send(watching(f"{_job_path(name)}/events/watch", after))
 
-    async def cancel(self, name: str) -> Job:
-        """End the job wherever it stands."""
-        return await self._changed(name, Request("POST", f"{_job_path(name)}/cancel", once=True))
+    async def cancel(self, name: str, *, grace: str | None = None) -> Job:
+        """End the job wherever it stands; ``grace`` is the time between SIGTERM and SIGKILL."""
+        request = Request("POST", f"{_job_path(name)}/cancel", query={"grace": grace}, once=True)
+        return await self._changed(name, request)
 
     async def start(self, name: str) -> Job:
         """Queue a saved job."""

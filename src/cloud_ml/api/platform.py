@@ -126,6 +126,7 @@ class Platform:
             quota_of=limits,
             trainers=self.trainer_settings,
             records=records,
+            grace_limit_s=self.settings.grace_limit_s,
         )
         self.services = ModelServices(
             self.store, self.storage, self.clock, quota_of=limits, keep=self.kept_releases, records=records

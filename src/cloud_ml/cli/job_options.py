@@ -21,6 +21,7 @@ ALIASES: Mapping[str, Sequence[str]] = {
     "cpu_limit": ("--cpus", "--cpu", "--cpus-per-task", "--num-cpus"),
     "memory_limit": ("--memory", "--mem"),
     "gpu_limit": ("--gpus", "--gpu", "--num-gpus"),
+    "grace_time": ("--grace-period", "--stop-timeout"),
     "max_retries": ("--max-retries",),
 }
 """Names that other tools give to the option of a field."""
@@ -87,6 +88,8 @@ FIELD_OPTIONS: tuple[Option, ...] = (
     _text("--output_path", metavar="URI", help="Handed to the trainer as the place for results."),
     _text("--retries", "max_retries", metavar="N", type=click.IntRange(0, 100), help="Repeats of a failed attempt."),
     _text("--disk-limit", "disk_limit", metavar="SIZE", help="What an attempt may keep on disk, such as 10G."),
+    _text("--grace", "grace_time", metavar="TIME",
+          help="Time between SIGTERM and SIGKILL when the job is stopped, such as 2m; 0 kills at once."),
     _text("--time-limit", "wall_time_limit", metavar="TIME", help="The longest an attempt may run, such as 2h."),
 )  # fmt: skip
 

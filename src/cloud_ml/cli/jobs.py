@@ -189,13 +189,22 @@ def events(session: Session, name: str, *, follow: bool, output: str | None) -> 
 
 @jobs.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
+@click.option(
+    "--grace",
+    cls=Option,
+    aliases=("--grace-period",),
+    metavar="TIME",
+    help="Time between SIGTERM and SIGKILL, such as 30s; 0 kills at once. Otherwise the job's own.",
+)
+@click.option("-y", "--yes", is_flag=True, hidden=True)
 @pass_session
-def cancel(session: Session, names: tuple[str, ...]) -> int:
-    """End jobs wherever they stand. What they wrote stays."""
+def cancel(session: Session, names: tuple[str, ...], *, grace: str | None, yes: bool) -> int:
+    """Cancel jobs in any state. What they wrote stays."""
+    del yes  # other tools ask; nothing is asked here
 
     def end(name: str) -> None:
         with near_names(session):
-            job = session.client.cancel_train_job(name)
+            job = session.client.cancel_train_job(name, grace=grace)
         echo(f"{job.name} {'is cancelled' if job.finished else 'is being stopped'}")
 
     return each(names, end)

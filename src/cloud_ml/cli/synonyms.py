@@ -63,6 +63,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "cloudml jobs": {
         "create": "submit",
         "down": "cancel",
+        "kill": "cancel --grace 0",
         "launch": "submit --watch",
         "queue": "list",
         "requeue": "rerun",

@@ -108,7 +108,8 @@ class Gang:
     ``prepare_command`` and ``finish_command`` are shell lines run before and after the user's code,
     with the same limits; the latter after a good end, which for a gang that ``serves`` is to be stopped. It then
     has the time that the stop grants, once more. ``wall_time_s`` bounds the time from the first process's start,
-    ``disk_bytes`` what the attempt keeps in folders of its own.
+    ``disk_bytes`` what the attempt keeps in folders of its own. ``grace_s`` is the time between SIGTERM and SIGKILL
+    when a limit, or the end of another process of the gang, ends it; ``None`` means the engine's own.
     """
 
     key: GangKey
@@ -121,6 +122,7 @@ class Gang:
     serves: bool = False
     wall_time_s: int | None = None
     disk_bytes: int | None = None
+    grace_s: float | None = None
     network: str = "host"
     labels: Mapping[str, str] = field(default_factory=dict)
 

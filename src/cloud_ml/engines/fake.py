@@ -26,6 +26,8 @@ class Machine:
         self.gangs: dict[GangKey, ObservedGang] = {}
         self.plans: dict[GangKey, Gang] = {}
         self.logs: dict[tuple[GangKey, str], bytes] = {}
+        self.grace_s: dict[GangKey, float] = {}
+        """Of the first stop of each gang."""
         self.starts: list[GangKey] = []
         """Every start of user code, in order: a key that is in it twice is a broken promise."""
 
@@ -66,7 +68,9 @@ class FakeEngine(Engine):
         if gang.state.over:
             return
         stubborn = any("stubborn" in plan.command for plan in self.machine.plans[key].processes)
-        if not (stubborn and grace_s > 0):
+        shorter = grace_s < self.machine.grace_s.get(key, grace_s)
+        self.machine.grace_s.setdefault(key, grace_s)
+        if not stubborn or shorter or grace_s == 0:
             self._end(key, Reason.CANCELLED, "stopped on request")
 
     async def observed(self, job_uid: str) -> Sequence[ObservedGang]:

@@ -175,6 +175,13 @@ def check_duration(field: str, value: Any) -> str:
     return text
 
 
+def check_grace(field: str, value: Any) -> str:
+    """A duration as ``check_duration`` takes it, or ``0`` for none at all."""
+    if value in (0, "0", "0s") and not isinstance(value, bool):
+        return "0s"
+    return check_duration(field, value)
+
+
 def duration_seconds(text: str) -> int:
     """``"1d12h"`` is 129600; text that is no duration is 0."""
     match = _DURATION.fullmatch(text) if len(text) <= 32 else None

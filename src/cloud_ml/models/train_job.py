@@ -55,6 +55,8 @@ class TrainJob:
         framework_version: A release or its beginning, such as ``1`` for TensorFlow 1 code.
         max_retries: How often a failed attempt is repeated (0 to 100).
         wall_time_limit: The longest one attempt may run, such as ``"2h"``.
+        grace_time: How long a stop waits between SIGTERM and SIGKILL, such as ``"2m"``; ``"0s"`` kills at once.
+            The server's setting applies when it is left out.
         disk_limit: What one attempt may keep in its own folders, such as ``"10G"``; buckets do not count.
         rewrite_uris: Hand ``fds://`` arguments and environment values to the code as paths.
         check_uris: Refuse ``fds://`` arguments and environment values whose bucket does not exist.
@@ -112,6 +114,7 @@ class TrainJob:
     save_mode: bool = field(default=False, kw_only=True)
     max_retries: int = field(default=0, kw_only=True)
     wall_time_limit: str | int | None = field(default=None, kw_only=True)
+    grace_time: str | int | None = field(default=None, kw_only=True)
     disk_limit: str | None = field(default=None, kw_only=True)
     rewrite_uris: bool = field(default=True, kw_only=True)
     check_uris: bool = field(default=True, kw_only=True)
@@ -146,6 +149,8 @@ class TrainJob:
         self.max_retries = common.check_count("max_retries", self.max_retries, least=0, most=100)
         if self.wall_time_limit is not None:
             self.wall_time_limit = common.check_duration("wall_time_limit", self.wall_time_limit)
+        if self.grace_time is not None:
+            self.grace_time = common.check_grace("grace_time", self.grace_time)
         if self.disk_limit is not None:
             self.disk_limit = common.check_memory("disk_limit", self.disk_limit)
 

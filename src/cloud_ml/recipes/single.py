@@ -38,6 +38,7 @@ class SingleProcess(Recipe):
             serves=SERVICE_LABEL in (job.labels or {}),
             wall_time_s=spec.wall_time_s,
             disk_bytes=spec.disk_bytes,
+            grace_s=spec.grace_s,
             network=context.network,
             labels={"job": context.job_name, "org": context.org},
         )

@@ -167,13 +167,13 @@ class JobHandle:
         self.job = self._calls.start(self.uid)
         return self.job
 
-    def cancel(self) -> Job:
-        """End the job wherever it stands.
+    def cancel(self, *, grace: str | None = None) -> Job:
+        """End the job wherever it stands; ``grace`` is as in ``cancel_train_job``.
 
         Raises:
             Conflict: It has ended already.
         """
-        self.job = self._calls.cancel(self.uid)
+        self.job = self._calls.cancel(self.uid, grace=grace)
         return self.job
 
     def delete(self) -> Job:

@@ -133,9 +133,10 @@ class JobCalls:
         """What is said about a job, as server-sent events; see ``watching.follow_events``."""
         return self.transport.send(watching(f"{_job_path(name)}/events/watch", after))
 
-    def cancel(self, name: str) -> Job:
-        """End the job wherever it stands."""
-        return self._changed(name, Request("POST", f"{_job_path(name)}/cancel", once=True))
+    def cancel(self, name: str, *, grace: str | None = None) -> Job:
+        """End the job wherever it stands; ``grace`` is the time between SIGTERM and SIGKILL."""
+        request = Request("POST", f"{_job_path(name)}/cancel", query={"grace": grace}, once=True)
+        return self._changed(name, request)
 
     def start(self, name: str) -> Job:
         """Queue a saved job."""

@@ -88,6 +88,8 @@ class ApiSettings:
     metrics_token: str = ""
     """What a scraper shows to read ``/metrics``, as a bearer token. Empty: only the machine itself may, and nobody
     through a proxy. Belongs into the file of settings or the environment."""
+    grace_limit_s: float = 3600.0
+    """Longest grace time that a job may name: the time between SIGTERM and SIGKILL when it is stopped."""
     gpu_missing: str = "refuse"
     """What to do with a job that asks for a GPU where there is none: ``refuse`` or ``ignore``."""
 
@@ -192,7 +194,7 @@ class EngineSettings:
     network_idle_s: float = 3600.0
     """How long the network of an organisation is kept without a job; the next one makes it anew in some 30 ms."""
     stop_grace_s: float = 10.0
-    """Between SIGTERM and SIGKILL when a job is stopped."""
+    """Between SIGTERM and SIGKILL when a job is stopped that names no grace time of its own."""
     start_timeout_s: float = 3600.0
     """How long fetching and installing may take before the attempt fails."""
     tool_timeout_s: float = 1800.0

@@ -102,6 +102,15 @@ class EngineContract:
         await engine.stop(gang.key, grace_s=0.0)
         assert (await _over(engine, gang.key)).reason is Reason.CANCELLED
 
+    async def test_a_second_stop_with_less_grace_shortens_the_first(self, engine: Engine) -> None:
+        gang = _gang(self.stubborn())
+        await engine.ensure(gang)
+        await _reached(engine, gang.key, GangState.RUNNING)
+        await engine.stop(gang.key, grace_s=300.0)
+        await engine.stop(gang.key, grace_s=0.2)
+        await engine.stop(gang.key, grace_s=200.0)
+        assert (await _over(engine, gang.key)).reason is Reason.CANCELLED
+
     async def test_a_tombstone_keeps_a_gang_from_starting(
         self, engine: Engine, reopen: Callable[[], Awaitable[Engine]]
     ) -> None:

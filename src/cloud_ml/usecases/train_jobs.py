@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from cloud_ml.domain.jobs import spec as job_specs
 from cloud_ml.domain.jobs.decide import JobRecord
@@ -51,6 +51,7 @@ class TrainJobs:
         quota_of: QuotaOf = lambda _: QuotaSpec(),
         trainers: TrainerSettings | None = None,
         records: RecordLimits | None = None,
+        grace_limit_s: float = 3600.0,
     ) -> None:
         self._store = store
         self._records = records or RecordLimits(store, clock, 0)
@@ -60,6 +61,7 @@ class TrainJobs:
         self._gpu_missing = gpu_missing
         self._quota_of = quota_of
         self._trainers = trainers
+        self._grace_limit_s = grace_limit_s
 
     def submit(
         self,
@@ -94,6 +96,7 @@ class TrainJobs:
         """
         permit(caller, Operation.RUN_JOBS)
         admission.check_offered(job, self._catalog, self._trainers)
+        self._check_grace("grace_time", job.grace_time)
         spec = job_specs.from_wire(job).with_disk_default(capacity.default_disk_bytes)
         admitted = admission.fit(spec, capacity, gpu_missing=self._gpu_missing)
         admission.check_quota(admitted.spec, self._quota_of(caller.org))
@@ -200,22 +203,36 @@ class TrainJobs:
             )
         if record.spec.desired is Desired.RUN:
             return self._unchanged(record, once)
-        return self._want(record, Desired.RUN, Reason.START_REQUESTED, f"start requested by {caller.user}", once)
+        return self._change(record, _started, Reason.START_REQUESTED, f"start requested by {caller.user}", once)
 
-    def cancel(self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None) -> JobRecord:
+    def cancel(
+        self, scope: str | None, name: str, caller: Identity, *, grace: str | None = None, once: Once | None = None
+    ) -> JobRecord:
         """End a job wherever it stands; one that is being stopped already is success.
+
+        Args:
+            scope: Whose jobs.
+            name: Which one.
+            caller: Who asks.
+            grace: The time between SIGTERM and SIGKILL, such as ``30s`` or ``0``, instead of the job's own. A later,
+                shorter one shortens a stop that goes on.
+            once: The request's mark against replay.
 
         Raises:
             NotFound: There is no such job.
             Conflict: It has ended by itself.
+            InvalidRequest: ``grace`` is no duration, or too long.
         """
         permit(caller, Operation.RUN_JOBS)
+        grace_s = self._check_grace("grace", grace)
         record = self.find(scope, name)
-        if record.spec.desired is Desired.STOPPED:
+        stopping = record.spec.desired is Desired.STOPPED
+        if stopping and (record.status.phase.terminal or not _is_shorter(grace_s, record.spec.grace_s)):
             return self._unchanged(record, once)
         if record.status.phase.terminal:
             raise Conflict(f"{record.key.name} has ended already: {record.status.phase}", field="phase")
-        return self._want(record, Desired.STOPPED, Reason.CANCEL_REQUESTED, f"cancel requested by {caller.user}", once)
+        said = f"cancel requested by {caller.user}" + ("" if grace_s is None else f" with {grace_s:g} s of grace")
+        return self._change(record, lambda spec: spec.stopped(grace_s), Reason.CANCEL_REQUESTED, said, once)
 
     def delete(self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None) -> JobRecord:
         """Ask for a job's removal: it is stopped, its logs are dropped, and then its name is free.
@@ -231,15 +248,22 @@ class TrainJobs:
         event = Event(now, Reason.DELETE_REQUESTED, f"deletion requested by {caller.user}")
         return self._store.request_delete(TRAIN_JOB, record.key.uid, now=now, events=[event], once=once)
 
-    def _want(self, record: JobRecord, desired: Desired, reason: Reason, said: str, once: Once | None) -> JobRecord:
+    def _change(
+        self, record: JobRecord, change: Callable[[JobSpec], JobSpec], reason: Reason, said: str, once: Once | None
+    ) -> JobRecord:
         now = self._clock()
-
-        def change(spec: JobSpec) -> JobSpec:
-            return spec if spec.desired is Desired.STOPPED else spec.with_desired(desired)
-
         return self._store.change_spec(
             TRAIN_JOB, record.key.uid, change, now=now, events=[Event(now, reason, said)], once=once
         )
+
+    def _check_grace(self, field: str, value: object) -> float | None:
+        """The grace time in seconds, ``None`` if none is given."""
+        if value is None:
+            return None
+        seconds = float(common.duration_seconds(common.check_grace(field, value)))
+        if seconds > self._grace_limit_s:
+            raise common.refuse(field, value, f"at most {self._grace_limit_s:g}s")
+        return seconds
 
     def _unchanged(self, record: JobRecord, once: Once | None) -> JobRecord:
         if once is not None:
@@ -264,6 +288,15 @@ class TrainJobs:
                 value=bucket,
                 allowed="a bucket of the organisation",
             )
+
+
+def _started(spec: JobSpec) -> JobSpec:
+    return spec if spec.desired is Desired.STOPPED else spec.with_desired(Desired.RUN)
+
+
+def _is_shorter(grace_s: float | None, now_s: float | None) -> bool:
+    """Whether a stop that goes on is to be shortened."""
+    return grace_s is not None and (now_s is None or grace_s < now_s)
 
 
 def _absent(name: str) -> NotFound:

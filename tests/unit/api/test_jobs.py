@@ -116,7 +116,7 @@ async def test_nor_can_it_be_touched(served: Served, method: str, path: str) -> 
 
 async def test_cancel_and_delete_are_asked_for(served: Served) -> None:
     await served.submitted(job_name="linear")
-    assert (await served.member.call("POST", "/api/v1/jobs/linear/cancel")).status == 200
+    assert (await served.member.call("POST", "/api/v1/jobs/linear/cancel?grace=30s")).status == 200
     deleted = await served.member.call("DELETE", "/api/v1/jobs/linear")
     assert (deleted.status, deleted.json()["deleting"], deleted.json()["state"]) == (202, True, "deleting")
     events = codec.decode(JobEvents, (await served.member.call("GET", "/api/v1/jobs/linear/events")).json()).items

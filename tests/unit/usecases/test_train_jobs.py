@@ -133,6 +133,29 @@ def test_cancel_asks_once(served: Served) -> None:
     assert reasons(served, record) == ["Submitted", "CancelRequested"]
 
 
+def test_cancel_takes_a_grace_time_that_a_later_one_may_shorten(served: Served) -> None:
+    record = submit(served, grace_time="5m")
+    assert record.spec.grace_s == 300.0
+    jobs, caller = served.platform.jobs, served.member.identity
+    assert jobs.cancel("default", "linear", caller).spec.grace_s == 300.0
+    shorter = jobs.cancel("default", "linear", caller, grace="20s")
+    assert (shorter.spec.grace_s, shorter.spec.desired) == (20.0, Desired.STOPPED)
+    assert jobs.cancel("default", "linear", caller, grace="1h").revision == shorter.revision
+    assert jobs.cancel("default", "linear", caller, grace="0").spec.grace_s == 0.0
+    messages = [event.message for event in served.platform.jobs.events(record)]
+    assert messages[-1].endswith("with 0 s of grace")
+
+
+@pytest.mark.parametrize(("grace", "words"), [("soon", "a duration"), ("2h", "at most 3600s"), ("-1", "a duration")])
+def test_a_grace_time_has_a_limit(served: Served, grace: str, words: str) -> None:
+    submit(served)
+    with pytest.raises(InvalidRequest, match=words) as refused:
+        served.platform.jobs.cancel("default", "linear", served.member.identity, grace=grace)
+    assert (refused.value.field, refused.value.value) == ("grace", grace)
+    with pytest.raises(InvalidRequest, match="grace_time"):
+        submit(served, "other", grace_time="2h")
+
+
 def test_a_job_that_ended_by_itself_cannot_be_cancelled(served: Served) -> None:
     record = submit(served)
     served.move(record.key.uid, Phase.STARTING)

@@ -124,11 +124,16 @@ async def describe(
 
 
 @router.post("/{name}/cancel", responses=answers(Job))
-async def cancel(here: Here, call: Signed, name: str) -> Response:
-    """End a job wherever it stands. Its record and its logs stay."""
-    return documents.answer(
-        views.job(await here.offload(here.jobs.cancel, call.org, name, call.caller, once=call.once))
-    )
+async def cancel(
+    here: Here, call: Signed, name: str, grace: Annotated[str | None, Query(max_length=32)] = None
+) -> Response:
+    """End a job wherever it stands. Its record and its logs stay.
+
+    ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``; left out, the job's own. A stop that
+    goes on is shortened by a later one with less.
+    """
+    record = await here.offload(here.jobs.cancel, call.org, name, call.caller, grace=grace, once=call.once)
+    return documents.answer(views.job(record))
 
 
 @router.post("/{name}/start", responses=answers(Job))

@@ -30,6 +30,10 @@ class Rules:
     stop_grace_s: float = 10.0
     start_timeout_s: float = 3600.0
 
+    def grace_s(self, spec: JobSpec) -> float:
+        """The time that a job has between SIGTERM and SIGKILL."""
+        return self.stop_grace_s if spec.grace_s is None else spec.grace_s
+
 
 def decide(
     job: JobRecord,
@@ -54,9 +58,8 @@ def decide(
     status = job.status
     stray = next((g for g in observed if not g.state.over and g.attempt != status.attempt), None)
     if stray is not None:  # an earlier attempt still lives: nothing else happens until it is gone
-        return Decision(
-            actions=[StopGang(stray.attempt, rules.stop_grace_s)], look_again=_soon(now, rules.stop_grace_s)
-        )
+        grace_s = rules.grace_s(job.spec)
+        return Decision(actions=[StopGang(stray.attempt, grace_s)], look_again=_soon(now, grace_s))
     gang = gangs.get(status.attempt)
     if status.phase.terminal:
         return _after_the_end(job, gang, rules, now)
@@ -119,6 +122,7 @@ def _stop(job: JobRecord, gang: ObservedGang | None, now: datetime, rules: Rules
     status = job.status
     reason = Reason.DELETED if job.delete_requested_at else Reason.CANCELLED
     word = "deleted" if job.delete_requested_at else "cancelled"
+    grace_s = rules.grace_s(job.spec)
     if status.phase in (Phase.SAVED, Phase.QUEUED):  # nothing was ever started
         return Decision(
             status=status.moved(Phase.STOPPED, finished_at=now, reason=reason, message=f"{word} before it started"),
@@ -127,12 +131,10 @@ def _stop(job: JobRecord, gang: ObservedGang | None, now: datetime, rules: Rules
     if status.phase is not Phase.STOPPING:
         return Decision(
             status=status.moved(Phase.STOPPING, reason=Reason.STOPPING, message=f"{word}; waiting for the processes"),
-            events=[Event(now, Reason.STOPPING, f"{word}; its processes have {rules.stop_grace_s:g} s to end")],
+            events=[Event(now, Reason.STOPPING, f"{word}; its processes have {grace_s:g} s to end")],
         )
     if gang is None or not gang.state.over:  # also before the claim: the tombstone keeps it from starting
-        return Decision(
-            actions=[StopGang(status.attempt, rules.stop_grace_s)], look_again=_soon(now, rules.stop_grace_s)
-        )
+        return Decision(actions=[StopGang(status.attempt, grace_s)], look_again=_soon(now, grace_s))
     ended = _with_findings(status.moved(Phase.STOPPED, finished_at=now), gang)
     return Decision(
         status=replace(ended, reason=reason, message=word),

@@ -54,7 +54,10 @@ class RetryPolicy:
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What is to run. ``submitted`` is the wire form it was made from, kept to be shown and run again."""
+    """What is to run. ``submitted`` is the wire form it was made from, kept to be shown and run again.
+
+    ``grace_s`` is the time between SIGTERM and SIGKILL when the job is stopped; ``None`` means the operator's.
+    """
 
     submitted: TrainJob
     roles: tuple[Role, ...]
@@ -62,6 +65,7 @@ class JobSpec:
     retry: RetryPolicy = field(default_factory=RetryPolicy)
     wall_time_s: int | None = None
     disk_bytes: int | None = None
+    grace_s: float | None = None
     desired: Desired = Desired.RUN
 
     @property
@@ -77,6 +81,10 @@ class JobSpec:
         """The same job, wanted differently."""
         return replace(self, desired=desired)
 
+    def stopped(self, grace_s: float | None = None) -> JobSpec:
+        """The same job, to be stopped; ``grace_s`` takes the place of its own grace time."""
+        return replace(self, desired=Desired.STOPPED, grace_s=self.grace_s if grace_s is None else grace_s)
+
 
 def from_wire(job: TrainJob) -> JobSpec:
     """Normalise a validated wire form.
@@ -90,6 +98,7 @@ def from_wire(job: TrainJob) -> JobSpec:
         arguments=tuple(job.arguments()),
         retry=RetryPolicy(max_retries=job.max_retries),
         wall_time_s=common.duration_seconds(str(job.wall_time_limit)) if job.wall_time_limit else None,
+        grace_s=None if job.grace_time is None else float(common.duration_seconds(str(job.grace_time))),
         disk_bytes=common.memory_bytes(job.disk_limit) if job.disk_limit else None,
         desired=Desired.SAVED if job.save_mode else Desired.RUN,
     )

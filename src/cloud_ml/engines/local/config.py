@@ -70,6 +70,7 @@ class LocalConfig:
     tool_disk_bytes: int = 20 * 2**30
     log_limit_bytes: int = 64 * 2**20
     kept_attempts: int = 5
+    stop_grace_s: float = 10.0
     usage_period_s: float = 5.0
     thrash_s: float = 30.0
     max_processes: int = 4096

@@ -117,6 +117,7 @@ def probe(
         tool_disk_bytes=memory_bytes(settings.tool_disk) if settings.tool_disk else 0,
         log_limit_bytes=settings.log_limit_bytes,
         kept_attempts=settings.kept_attempts,
+        stop_grace_s=settings.stop_grace_s,
         usage_period_s=settings.usage_period_s,
         thrash_s=settings.thrash_s,
         max_processes=settings.max_processes,

@@ -89,8 +89,10 @@ class Supervisor:
             shares=DiskShares(ledger.disk_shares, str(gang.key), gang.tenant),
         )
         self._context = FailureContext(own_network=gang.network == TENANT)
+        self._grace_s = config.stop_grace_s if gang.grace_s is None else gang.grace_s
         self._verdict: Verdict | None = None
         self._kill_at: float | None = None
+        self._stop_grace_s = float("inf")
         self._deadline: float | None = None
         self._news_at: float | None = None
         self._selector = selectors.DefaultSelector()
@@ -271,7 +273,7 @@ class Supervisor:
             self._deadline = None
             limit = self._gang.wall_time_s
             self._stop_all(
-                Verdict(Reason.TIME_LIMIT, f"TimeLimitExceeded: the limit of {limit} s is over"), grace_s=10.0
+                Verdict(Reason.TIME_LIMIT, f"TimeLimitExceeded: the limit of {limit} s is over"), grace_s=self._grace_s
             )
         for task in self._tasks:
             if task.exit is None and now >= task.limiter.next_look:
@@ -323,7 +325,7 @@ class Supervisor:
         if self._verdict is None:
             chief = task is self._tasks[0]
             if chief or verdict.reason is not Reason.COMPLETED:
-                self._stop_all(verdict, grace_s=10.0)
+                self._stop_all(verdict, grace_s=self._grace_s)
 
     def _explained(self, task: Task, verdict: Verdict) -> Verdict:
         """With the last words of the process, and what usually helps."""
@@ -405,8 +407,12 @@ class Supervisor:
             if not self._tasks:
                 raise StopRequested
             return
-        if self._verdict is None or (grace_s == 0 and self._kill_at is not None):
+        if self._verdict is None:
             self._stop_all(Verdict(Reason.CANCELLED, "stopped on request"), grace_s)
+            self._stop_grace_s = grace_s
+        elif self._kill_at is not None and grace_s < self._stop_grace_s:  # asked again, with less time
+            self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
+            self._stop_grace_s = grace_s
 
     def _on_alarm(self, number: int, frame: FrameType | None) -> None:
         del number, frame

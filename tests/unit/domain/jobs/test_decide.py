@@ -227,6 +227,16 @@ def test_a_stop_goes_on_until_every_process_is_gone(observed: Sequence[ObservedG
     assert decision.look_again is not None
 
 
+@pytest.mark.parametrize(("fields", "grace_s"), [({}, 8.0), ({"grace_time": "2m"}, 120.0), ({"grace_time": 0}, 0.0)])
+def test_a_job_is_stopped_with_its_own_grace_time(fields: dict[str, object], grace_s: float) -> None:
+    asked = look(job_in(Phase.RUNNING, desired=Desired.STOPPED, fields=fields), gang_in(GangState.RUNNING))
+    assert asked.events[0].message == f"cancelled; its processes have {grace_s:g} s to end"
+    stopping = look(job_in(Phase.STOPPING, desired=Desired.STOPPED, fields=fields), gang_in(GangState.RUNNING))
+    assert stopping.actions == [StopGang(1, grace_s)]
+    stray = look(job_in(Phase.RUNNING, fields=fields), gang_in(GangState.RUNNING, attempt=7))
+    assert stray.actions == [StopGang(7, grace_s)]
+
+
 @pytest.mark.parametrize("gang", [GOOD, BAD, gang_in(GangState.TOMBSTONED), gang_in(GangState.LOST, Reason.NODE_LOST)])
 def test_a_stopped_job_is_stopped_however_its_processes_ended(gang: ObservedGang) -> None:
     stopped = look(job_in(Phase.STOPPING, desired=Desired.STOPPED, fields={"max_retries": 5}), gang).status
