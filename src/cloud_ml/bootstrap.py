@@ -17,6 +17,7 @@ from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.manager import Controller
 from cloud_ml.controller.model_server import ModelServerPackage, ModelServers
+from cloud_ml.controller.outputs import JobOutputs
 from cloud_ml.controller.packages import Packages
 from cloud_ml.controller.services import Services
 from cloud_ml.controller.trainers import Files, Trainers
@@ -47,6 +48,7 @@ from cloud_ml.usecases.deploying import Deployments
 from cloud_ml.usecases.first_start import FirstStart, bootstrap
 from cloud_ml.usecases.identities import Identities
 from cloud_ml.usecases.limits import QuotaLimits, defaults_of
+from cloud_ml.usecases.output_collection import OutputCollection
 
 logger = logging.getLogger(__name__)
 
@@ -153,7 +155,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
     packages.clear_leftovers()
     life = Rules(settings.engine.stop_grace_s, settings.engine.start_timeout_s)
 
-    def executor(files: Files, kind: Kind[JobSpec, JobStatus]) -> Executor:
+    def executor(files: Files, kind: Kind[JobSpec, JobStatus], outputs: JobOutputs | None = None) -> Executor:
         return Executor(
             store=store,
             storage=platform.storage,
@@ -163,6 +165,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             offload=platform.offload,
             network=findings.config.network.fence,
             kind=kind,
+            outputs=outputs,
         )
 
     metrics.add(counts.families(lambda: gateway.figures))
@@ -181,6 +184,16 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
                 offload=platform.offload,
             ),
             TRAIN_JOB,
+            JobOutputs(
+                engine=engine,
+                store=store,
+                outputs=platform.outputs,
+                collection=OutputCollection(
+                    platform.outputs, platform.storage, objects, system_clock, settings.outputs
+                ),
+                clock=system_clock,
+                offload=platform.offload,
+            ),
         ),
         settings=settings.controller,
         rules=life,

@@ -29,9 +29,11 @@ from cloud_ml.sdk.deploying import ModelServices
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from pathlib import Path
 
     from cloud_ml.models.framework import PreparationLine, Runtime
     from cloud_ml.models.job import Job, JobChange, JobEvent, JobSummary, JobTasks
+    from cloud_ml.models.outputs import OutputFile
     from cloud_ml.models.storage import ServerInfo, WhoAmI
     from cloud_ml.sdk.admin import Admin
     from cloud_ml.sdk.config import Connection
@@ -220,6 +222,27 @@ class CloudMlClient(ModelServices):
             NotFound: There is no such job.
         """
         return self._jobs.tasks(name)
+
+    def train_job_outputs(self, name: str) -> Generator[OutputFile]:
+        """The files that a job left in its working directory; see ``JobHandle.outputs``.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        return self._jobs.outputs(name)
+
+    def download_train_job_outputs(self, name: str, target: Path, *, path: str = "") -> list[Path]:
+        """Write the files that a job left below the folder ``target``, and return where they are.
+
+        With ``path`` only that file, or what is below that folder.
+
+        Raises:
+            NotFound: There is no such job, or it left no such file.
+            InvalidRequest: A file cannot be written.
+        """
+        from cloud_ml.sdk.outputs import download_outputs
+
+        return download_outputs(self._jobs, self.storage, name, target, path=path)
 
     def train_job_logs(
         self,

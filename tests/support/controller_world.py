@@ -14,6 +14,7 @@ from typing import Any
 from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.manager import Controller
+from cloud_ml.controller.outputs import JobOutputs
 from cloud_ml.controller.packages import Packages
 from cloud_ml.controller.services import Services
 from cloud_ml.controller.trainers import Trainers
@@ -30,7 +31,7 @@ from cloud_ml.models.train_job import TrainJob
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.recipes.single import SingleProcess
-from cloud_ml.settings import ControllerSettings, GatewaySettings, StorageSettings, TrainerSettings
+from cloud_ml.settings import ControllerSettings, GatewaySettings, OutputSettings, StorageSettings, TrainerSettings
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.deploying import Deployments
@@ -38,10 +39,13 @@ from cloud_ml.usecases.first_start import bootstrap
 from cloud_ml.usecases.identities import Identities, Identity
 from cloud_ml.usecases.model_services import ModelServices
 from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.output_collection import OutputCollection
+from cloud_ml.usecases.outputs import Outputs
 from cloud_ml.usecases.storage import Storage
 from cloud_ml.usecases.train_jobs import TrainJobs
 from cloud_ml.usecases.uploads import Uploads
 from support.faulty import Faults
+from support.outputs import Folders
 from support.platform import FewFrameworks
 
 SETTINGS = ControllerSettings(
@@ -138,6 +142,7 @@ class World:
         self.serving = GatewaySettings(kept_replicas=0)
         self.objects.put("cloudml", "t.tar.gz", b"code")
         self._folder = folder
+        self.folders = Folders(folder / "jobs")
 
     @contextlib.asynccontextmanager
     async def controller(
@@ -153,14 +158,15 @@ class World:
         store, engine = wrap("store", self.store), wrap("engine", self.engine)
         storage, recipe = wrap("storage", self.storage), wrap("recipe", SingleProcess())
 
-        def executor(files: object, kind: Kind[JobSpec, JobStatus]) -> Executor:
+        def executor(files: object, kind: Kind[JobSpec, JobStatus], outputs: JobOutputs | None = None) -> Executor:
             return Executor(
                 store=store, storage=storage, engine=engine, recipe=recipe, files=wrap("files", files),
-                offload=self.offload, network="none", kind=kind,
+                offload=self.offload, network="none", kind=kind, outputs=outputs,
             )  # fmt: skip
 
         controller = Controller(
-            store=store, engine=engine, executor=executor(self._trainers(storage, wrap), TRAIN_JOB), settings=told,
+            store=store, engine=engine, settings=told,
+            executor=executor(self._trainers(storage, wrap), TRAIN_JOB, self._outputs(wrap)),
             rules=rules, holder=holder, clock=system_clock, offload=self.offload,
             deploy=wrap("deploy", Deployments(self.store, system_clock, keep=3)).deploy if faults else None,
             services=None if faults is None else Services(
@@ -178,6 +184,14 @@ class World:
             for _ in range(5):  # connections to replicas close in later turns of the loop
                 await asyncio.sleep(0)
             self.doors.close()
+
+    def _outputs(self, wrap: Callable[[str, Any], Any]) -> JobOutputs:
+        store, outputs = wrap("store", self.store), Outputs(self.store, self.storage, self.objects)
+        collection = OutputCollection(outputs, self.storage, self.objects, system_clock, OutputSettings())
+        return JobOutputs(
+            engine=self.folders, store=store, outputs=outputs, collection=wrap("collection", collection),
+            clock=system_clock, offload=self.offload,
+        )  # fmt: skip
 
     def _trainers(self, storage: Storage, wrap: Callable[[str, Any], Any]) -> Trainers:
         packages = wrap("packages", Packages(wrap("objects", self.objects), self._folder / "packages"))

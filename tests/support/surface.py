@@ -90,6 +90,8 @@ ROWS: Mapping[str, Row] = {
     "POST /api/v1/jobs/{name}/start": member("/api/v1/jobs/{job}/start"),
     "GET /api/v1/jobs/{name}/events": Row("/api/v1/jobs/{job}/events"),
     "GET /api/v1/jobs/{name}/events/watch": Row("/api/v1/jobs/{job}/events/watch", streams=True),
+    "GET /api/v1/jobs/{name}/outputs": Row("/api/v1/jobs/{job}/outputs"),
+    "GET /api/v1/jobs/{name}/outputs/{path}": Row("/api/v1/jobs/{job}/outputs/model.pt"),
     "GET /api/v1/jobs/{name}/tasks": Row("/api/v1/jobs/{job}/tasks"),
     "GET /api/v1/jobs/{name}/logs": Row("/api/v1/jobs/{job}/logs"),
     "GET /api/v1/jobs/{name}/watch": Row("/api/v1/jobs/{job}/watch", streams=True),

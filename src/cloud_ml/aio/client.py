@@ -28,6 +28,7 @@ from cloud_ml.models.train_job import TrainJob
 
 if TYPE_CHECKING:
     from datetime import datetime
+    from pathlib import Path
 
     from cloud_ml.aio.admin import AsyncAdmin
     from cloud_ml.aio.handles import AsyncJobHandle
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
     from cloud_ml.aio.transport import AsyncTransport
     from cloud_ml.models.framework import PreparationLine, Runtime
     from cloud_ml.models.job import Job, JobChange, JobEvent, JobSummary, JobTasks
+    from cloud_ml.models.outputs import OutputFile
     from cloud_ml.models.storage import ServerInfo, WhoAmI
     from cloud_ml.sdk.config import Connection
     from cloud_ml.sdk.progress import Progress
@@ -219,6 +221,27 @@ class AsyncCloudMlClient(AsyncModelServices):
             NotFound: There is no such job.
         """
         return await self._jobs.tasks(name)
+
+    def train_job_outputs(self, name: str) -> AsyncGenerator[OutputFile]:
+        """The files that a job left in its working directory; see ``AsyncJobHandle.outputs``.
+
+        Raises:
+            NotFound: There is no such job.
+        """
+        return self._jobs.outputs(name)
+
+    async def download_train_job_outputs(self, name: str, target: Path, *, path: str = "") -> list[Path]:
+        """Write the files that a job left below the folder ``target``, and return where they are.
+
+        With ``path`` only that file, or what is below that folder.
+
+        Raises:
+            NotFound: There is no such job, or it left no such file.
+            InvalidRequest: A file cannot be written.
+        """
+        from cloud_ml.aio.outputs import download_outputs
+
+        return await download_outputs(self._jobs, self.storage, name, target, path=path)
 
     async def train_job_logs(
         self,

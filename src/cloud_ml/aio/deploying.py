@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from cloud_ml.aio.jobs import AsyncJobCalls
     from cloud_ml.aio.predicting import AsyncPredictions, Inputs
     from cloud_ml.aio.service_handles import AsyncServiceHandle
     from cloud_ml.aio.services import AsyncServiceCalls
@@ -30,6 +31,8 @@ class AsyncModelServices:
         def storage(self) -> AsyncStorage: ...
         @cached_property
         def _transport(self) -> AsyncTransport: ...
+        @cached_property
+        def _jobs(self) -> AsyncJobCalls: ...
         async def whoami(self) -> WhoAmI: ...
 
     async def create_model_service(
@@ -37,8 +40,9 @@ class AsyncModelServices:
     ) -> AsyncServiceHandle:
         """Serve a model. A ``model_uri`` that is a local folder is uploaded first; ``progress`` is told how far it is.
 
-        A folder of numbered versions is taken as it is; one that holds a model becomes version 1. When this returns,
-        the server has the service on disk; ``wait`` of the handle waits until it answers.
+        ``JOB:PATH`` names a file or folder among the outputs of a job. It is copied, so that the model outlives the
+        job. A folder of numbered versions is taken as it is; one that holds a model becomes version 1. When this
+        returns, the server has the service on disk; ``wait`` of the handle waits until it answers.
 
         Raises:
             InvalidRequest: A field is wrong, or the folder holds no model; names field and value.
@@ -84,7 +88,7 @@ class AsyncModelServices:
 
         change = changed(changes)
         if change.model_uri and "://" not in change.model_uri:
-            change.model_uri = await self.storage.send_model(change.model_uri, (await self.whoami()).default_bucket)
+            change.model_uri = await self._sent_model(change.model_uri, None)
         return await self._services.update(name, version, change)
 
     async def promote_model_service(self, name: str, version: str, *, release: int | None = None) -> Service:
@@ -235,6 +239,16 @@ class AsyncModelServices:
     async def _with_model_sent(self, service: ModelService, progress: Progress | None) -> ModelService:
         if "://" in service.model_uri:
             return service
+        return dataclasses.replace(service, model_uri=await self._sent_model(service.model_uri, progress))
+
+    async def _sent_model(self, source: str, progress: Progress | None) -> str:
+        """The URI of a model from this machine, or from the outputs of a job, once the server has it."""
+        from cloud_ml.sdk.output_paths import output_source
+
         bucket = (await self.whoami()).default_bucket
-        uri = await self.storage.send_model(service.model_uri, bucket, progress=progress)
-        return dataclasses.replace(service, model_uri=uri)
+        output = output_source(source)
+        if output is None:
+            return await self.storage.send_model(source, bucket, progress=progress)
+        from cloud_ml.aio.outputs import copy_model
+
+        return await copy_model(self._jobs, self.storage, output, bucket)

@@ -15,6 +15,7 @@ from cloud_ml.aio.jobs import AsyncJobCalls
 from cloud_ml.aio.watching import follow_changes, follow_events
 from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models.job import Job, JobEvent, JobTasks
+from cloud_ml.models.outputs import OutputFile
 from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
 
 
@@ -104,6 +105,15 @@ class AsyncJobHandle:
     async def events(self, *, after: int = 0) -> list[JobEvent]:
         """What happened to the job, in order; only what came after the event with the id ``after``."""
         return await self._calls.events(self.uid, after=after)
+
+    async def outputs(self) -> AsyncGenerator[OutputFile]:
+        """The files that the job left in its working directory, in byte order of their paths.
+
+        They are stored when the job ends. ``client.storage.download`` takes the ``uri`` of each.
+        """
+        async with aclosing(self._calls.outputs(self.uid)) as files:
+            async for file in files:
+                yield file
 
     async def watch_events(self, *, after: int = 0) -> AsyncGenerator[JobEvent]:
         """What happened to the job and what happens, as it does, until it has ended; cut connections are made anew.

@@ -16,6 +16,7 @@ from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.errors import NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobChange, JobEvent, JobEvents, JobPage, JobSummary, JobTasks
+from cloud_ml.models.outputs import OutputFile, OutputPage
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.failures import CarriedOut, GoneByNow
 from cloud_ml.sdk.filters import JobFilters
@@ -79,6 +80,17 @@ class AsyncJobCalls:
         """The tasks of the job's current attempt and what they use now."""
         document = await self.transport.json(Request("GET", f"{_job_path(name)}/tasks"))
         return codec.decode(JobTasks, document, ignore_unknown=True)
+
+    async def outputs(self, name: str) -> AsyncGenerator[OutputFile]:
+        """The files that the job left, in byte order of their paths."""
+        after: str | None = None
+        while True:
+            request = Request("GET", f"{_job_path(name)}/outputs", query={"after": after})
+            page = codec.decode(OutputPage, await self.transport.json(request), ignore_unknown=True)
+            for file in page.items:
+                yield file
+            if (after := page.next) is None:
+                return
 
     async def log(
         self,

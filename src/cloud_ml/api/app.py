@@ -18,6 +18,7 @@ from cloud_ml.api.routes import (
     jobs,
     models,
     monitoring,
+    outputs,
     quota,
     replicas,
     runtimes,
@@ -56,7 +57,9 @@ def create_app(platform: Platform) -> FastAPI:
         default_response_class=Response,
     )
     app.state.platform = platform
-    modern = (watching, jobs, models, replicas, uploads, storage, admin, audit, quota, server, runtimes, monitoring)
+    modern = (
+        watching, jobs, outputs, models, replicas, uploads, storage, admin, audit, quota, server, runtimes, monitoring,
+    )  # fmt: skip
     routers = [room.router for room in modern]
     for router in (*routers, v1_compat.router):
         app.include_router(router)

@@ -29,6 +29,7 @@ from cloud_ml.usecases.logs import Logs
 from cloud_ml.usecases.model_services import ModelServices
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.organisations import Organisations
+from cloud_ml.usecases.outputs import Outputs
 from cloud_ml.usecases.quotas import Quotas
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.releasing import Releasing
@@ -86,6 +87,7 @@ class Platform:
     uploads: Uploads = field(init=False)
     batches: Batches = field(init=False)
     read: ShortReads = field(init=False)
+    outputs: Outputs = field(init=False)
     hub: ChangeHub = field(init=False)
     feed: JobFeed = field(init=False)
     logs: Logs = field(init=False)
@@ -133,6 +135,7 @@ class Platform:
         )  # fmt: skip
         self.releasing = Releasing(self.store, self.services, self.clock, keep=self.kept_releases)
         self.read = ShortReads(self.store, self.offload, slow_ms=self.database_slow_ms)
+        self.outputs = Outputs(self.store, self.storage, self.objects)
         self.lineage = Lineage(self.store, self.objects)
         self.hub = ChangeHub(self.store, self.read)
         self.feed = JobFeed(self.store, self.offload)

@@ -6,6 +6,7 @@ import contextlib
 import shlex
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from cloud_ml.models.job import Job, JobEvent, JobTask, JobTasks
 
 _EVENTS = 10
+_OUTPUTS = 20
 
 
 @click.command()
@@ -40,6 +42,8 @@ def describe(session: Session, name: str, output: str | None) -> None:
     echo_facts(facts(job, tasks, now), painted="State")
     if found := spans(job, tasks.stages if tasks else {}, now):
         _show_timeline(found, job)
+    if job.finished:
+        _show_outputs(session.client, job)
     _show_events(session.client.train_job_events(job.uid), now)
     if spec := {field: value for field, value in without_secrets(job.spec).items() if _is_told(value)}:
         echo("\nSubmitted as:")
@@ -85,6 +89,22 @@ def usage_of(task: JobTask) -> str:
 def _show_timeline(found: Sequence[Span], job: Job) -> None:
     echo("\nTimeline" + (f" of attempt {job.attempt}:" if job.attempt > 1 else ":"))
     for line in timeline(found):
+        echo(f"  {line}")
+
+
+def _show_outputs(client: CloudMlClient, job: Job) -> None:
+    from cloud_ml.cli.job_outputs import remarks
+
+    files = list(islice(client.train_job_outputs(job.uid), _OUTPUTS + 1)) if job.outputs else []
+    echo("\nOutputs:")
+    if files:
+        echo_table(
+            ("  PATH", "SIZE", "MODIFIED"),
+            [(f"  {file.path}", figures.size(file.size), local_time(file.modified)) for file in files[:_OUTPUTS]],
+        )
+    if len(files) > _OUTPUTS:
+        echo(f"  … List all: cloudml jobs outputs {job.name}")
+    for line in remarks(job, files):
         echo(f"  {line}")
 
 

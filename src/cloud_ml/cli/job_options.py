@@ -85,6 +85,9 @@ FIELD_OPTIONS: tuple[Option, ...] = (
     _flag("-R", "--enable_rank", help="High priority."),
     _flag("-sv", "--save_mode", help="Keep the job without starting it; see `jobs start`."),
     _flag("--no-check-uris", help="Accept fds:// arguments and variables whose bucket does not exist."),
+    Option(["--outputs"], metavar="PATTERN", multiple=True,
+                 help="Save only these files when the job ends, such as '*.pt' or 'plots/'. Repeat for several."),
+    _flag("--no-outputs", "no_outputs", help="Save no files when the job ends."),
     _text("--output_path", metavar="URI", help="Handed to the trainer as the place for results."),
     _text("--retries", "max_retries", metavar="N", type=click.IntRange(0, 100), help="Repeats of a failed attempt."),
     _text("--disk-limit", "disk_limit", metavar="SIZE", help="What an attempt may keep on disk, such as 10G."),
@@ -106,7 +109,13 @@ def field_options(command: F) -> F:
 
 def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
     """The fields among a command's parameters that the user has set."""
-    fields = {name: value for name, value in parameters.items() if name in _BY_NAME and value not in (None, False)}
+    given = {name: value for name, value in parameters.items() if name in _BY_NAME}
+    patterns, none = given.pop("outputs", ()), given.pop("no_outputs", False)
+    fields = {name: value for name, value in given.items() if value not in (None, False)}
+    if patterns and none:
+        raise click.UsageError("--outputs and --no-outputs exclude each other")
+    if patterns or none:
+        fields["outputs"] = list(patterns)
     if fields.pop("no_check_uris", False):
         fields["check_uris"] = False
     if fields.get("enable_rank"):

@@ -22,9 +22,11 @@ if TYPE_CHECKING:
     from datetime import datetime
 
 _ELSEWHERE = {
+    "cp": Lazy("cloud_ml.cli.job_outputs:cp", "Copy outputs of a job to this machine."),
     "describe": Lazy("cloud_ml.cli.describing:describe", "Tell the story of a job: stages, events, reason, next step."),
     "export": Lazy("cloud_ml.cli.again:export", "Print a job as a file that can be submitted."),
     "metrics": Lazy("cloud_ml.cli.top:metrics", "Show what the tasks of a job use, once."),
+    "outputs": Lazy("cloud_ml.cli.job_outputs:outputs", "List the files that a job left."),
     "rerun": Lazy("cloud_ml.cli.again:rerun", "Submit a job again, changed where options say so."),
     "rm": Lazy("cloud_ml.cli.removing:rm_job", "Delete jobs; ask before one that runs.", hidden=True),
     "submit": Lazy("cloud_ml.cli.submit:submit", "Submit a train job."),
@@ -224,19 +226,21 @@ def start(session: Session, names: tuple[str, ...]) -> int:
 @click.option("-n", "--is_cluster_name", is_flag=True, help="NAME is that of a cluster, which is its job's.")
 @pass_session
 def delete(session: Session, names: tuple[str, ...], *, wait: bool, is_cluster_name: bool) -> int:
-    """Remove jobs and their logs. One that runs is stopped first."""
+    """Remove jobs, their logs and their outputs. A job that runs is stopped first."""
+    from cloud_ml.cli.job_outputs import outputs_that_go
     from cloud_ml.cli.states import states
 
     def remove(name: str) -> None:
         with near_names(session):
             handle = session.client.get_train_job(name)
         handle.delete()
+        goes = outputs_that_go(handle.job)
         if not wait:
-            echo(f"{handle.name} is being deleted")
+            echo(f"{handle.name} is being deleted{goes}")
             return
         with spinner(f"{handle.name} is being deleted") as say, states(handle, say):
             handle.wait_until_gone()
-        echo(f"{handle.name} is deleted")
+        echo(f"{handle.name} is deleted{goes}")
 
     return each(names, remove)
 

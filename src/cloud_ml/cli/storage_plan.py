@@ -18,8 +18,8 @@ import click
 from cloud_ml.cli.storage_move import FileVersion
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models.common import check_key, parse_object_uri
+from cloud_ml.models.wildcards import Matcher, matcher
 from cloud_ml.sdk.transfers import unreadable
-from cloud_ml.sdk.wildcards import Matcher, matcher
 
 if TYPE_CHECKING:
     from cloud_ml.models.storage import StoredObject

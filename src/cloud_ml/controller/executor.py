@@ -6,6 +6,7 @@ import logging
 from pathlib import Path
 
 from cloud_ml import failpoints
+from cloud_ml.controller.outputs import JobOutputs
 from cloud_ml.controller.passes import begin_step
 from cloud_ml.controller.trainers import Files
 from cloud_ml.domain.jobs.decide import JobRecord
@@ -20,6 +21,7 @@ from cloud_ml.errors import RequestError, Unavailable
 from cloud_ml.recipes.base import PlanContext, Recipe
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.output_collection import Collection
 from cloud_ml.usecases.storage import Storage
 
 _SHOWN = 5
@@ -40,6 +42,7 @@ class Executor:
         offload: Offload,
         network: str,
         kind: Kind[JobSpec, JobStatus] = TRAIN_JOB,
+        outputs: JobOutputs | None = None,
     ) -> None:
         self._store = store
         self._storage = storage
@@ -49,6 +52,15 @@ class Executor:
         self._offload = offload
         self._network = network
         self._kind = kind
+        self._outputs = outputs
+
+    async def collect_outputs(self, job: JobRecord) -> Collection | None:
+        """Store what a job left, before its end is committed; ``None`` while that goes on: look again soon.
+
+        Raises:
+            TryAgain: A part does not answer; the next pass tries again.
+        """
+        return Collection() if self._outputs is None else await self._outputs.collect(job)
 
     async def perform(self, job: JobRecord, action: Action, fence: Fence) -> bool:
         """Do what was decided; ``False`` when something is on its way that it needs: look again soon.
@@ -79,6 +91,8 @@ class Executor:
         elif isinstance(action, Forget):
             begin_step("remove what its attempts left")
             failpoints.here("controller.forget.before")
+            if self._outputs is not None and not await self._outputs.delete(job):
+                return False
             await self._engine.forget(key.uid)
             failpoints.here("controller.forget.between")
             begin_step("remove the record")

@@ -21,11 +21,13 @@ from __future__ import annotations
 
 import abc
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
+from cloud_ml.domain.jobs.outputs import JobFile
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import ObservedGang
 
@@ -204,6 +206,30 @@ class Doors(Protocol):
 
     def folder(self, job_uid: str) -> str:
         """Where a job's sockets lie, for a process that connects by itself: as ``engines.local.doors`` does."""
+
+
+class WorkingDirectory(Protocol):
+    """The working directory of a job that has ended. No link is followed, and no pipe or device is opened. Blocking."""
+
+    def files(self, enters: Callable[[bytes], bool]) -> Iterator[JobFile]:
+        """New and changed files, in no order. Files that were sent and did not change are left out.
+
+        ``enters`` is asked with the name of each folder whether to look inside.
+        """
+
+    def read(self, file: JobFile) -> Iterator[bytes]:
+        """A file's bytes, at most ``file.size`` of them. One that is gone or has become something else has none."""
+
+
+@runtime_checkable
+class WorkingDirectories(Protocol):
+    """An engine that keeps the working directory of a job until the job is forgotten."""
+
+    def working_directory(self, job_uid: str, tenant: int) -> AbstractContextManager[WorkingDirectory | None]:
+        """The directory of a job whose gangs are over, open meanwhile; ``None`` if there is none.
+
+        ``tenant`` is the number of the organisation: files of other users are given as ``foreign``.
+        """
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
+from cloud_ml.models.outputs import JobOutputs
+
 FINISHED = ("Succeeded", "Failed", "Stopped")
 """Phases after which nothing follows, of a job and of a replica."""
 
@@ -27,7 +29,8 @@ class Job:
 
     ``phase`` is the platform's word and ``state`` that of the original wire. ``spec`` holds the fields
     that were submitted. ``stages`` says when the current attempt reached each stage. ``revision``
-    grows with every change and is what ``wait`` compares.
+    grows with every change and is what ``wait`` compares. ``outputs`` sums up the files that the job left, once
+    it has ended; null if there are none.
     """
 
     uid: str
@@ -55,6 +58,7 @@ class Job:
     deleting: bool = False
     stages: Mapping[str, datetime] = field(default_factory=dict)
     usage: JobUsage = field(default_factory=JobUsage)
+    outputs: JobOutputs | None = None
     spec: Mapping[str, Any] = field(default_factory=dict)
 
     @property

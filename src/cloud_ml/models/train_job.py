@@ -7,6 +7,7 @@ from typing import Any
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
+from cloud_ml.models.ignoring import check_patterns
 
 
 @dataclass(kw_only=True)
@@ -58,6 +59,8 @@ class TrainJob:
         grace_time: How long a stop waits between SIGTERM and SIGKILL, such as ``"2m"``; ``"0s"`` kills at once.
             The server's setting applies when it is left out.
         disk_limit: What one attempt may keep in its own folders, such as ``"10G"``; buckets do not count.
+        outputs: Patterns of files to keep when the job ends, such as ``["*.pt", "plots/"]``; ``[]`` keeps none.
+            Without it, every new or changed file is kept.
         rewrite_uris: Hand ``fds://`` arguments and environment values to the code as paths.
         check_uris: Refuse ``fds://`` arguments and environment values whose bucket does not exist.
 
@@ -116,6 +119,7 @@ class TrainJob:
     wall_time_limit: str | int | None = field(default=None, kw_only=True)
     grace_time: str | int | None = field(default=None, kw_only=True)
     disk_limit: str | None = field(default=None, kw_only=True)
+    outputs: list[str] | None = field(default=None, kw_only=True)
     rewrite_uris: bool = field(default=True, kw_only=True)
     check_uris: bool = field(default=True, kw_only=True)
 
@@ -153,6 +157,8 @@ class TrainJob:
             self.grace_time = common.check_grace("grace_time", self.grace_time)
         if self.disk_limit is not None:
             self.disk_limit = common.check_memory("disk_limit", self.disk_limit)
+        if self.outputs is not None:
+            check_patterns("outputs", self.outputs)
 
     def arguments(self) -> list[str]:
         """``job_args`` as a list, split as a POSIX shell splits words (nothing is expanded)."""

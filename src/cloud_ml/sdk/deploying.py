@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cloud_ml.models.model_service import ModelService
     from cloud_ml.models.service import Service, ServiceMetrics, ServiceSummary
     from cloud_ml.models.storage import WhoAmI
+    from cloud_ml.sdk.jobs import JobCalls
     from cloud_ml.sdk.predicting import Inputs, Predictions
     from cloud_ml.sdk.progress import Progress
     from cloud_ml.sdk.service_handles import ServiceHandle
@@ -31,13 +32,16 @@ class ModelServices:
         def storage(self) -> Storage: ...
         @cached_property
         def _transport(self) -> Transport: ...
+        @cached_property
+        def _jobs(self) -> JobCalls: ...
         def whoami(self) -> WhoAmI: ...
 
     def create_model_service(self, model_service: ModelService, *, progress: Progress | None = None) -> ServiceHandle:
         """Serve a model. A ``model_uri`` that is a local folder is uploaded first; ``progress`` is told how far it is.
 
-        A folder of numbered versions is taken as it is; one that holds a model becomes version 1. When this returns,
-        the server has the service on disk; ``wait`` of the handle waits until it answers.
+        ``JOB:PATH`` names a file or folder among the outputs of a job. It is copied, so that the model outlives the
+        job. A folder of numbered versions is taken as it is; one that holds a model becomes version 1. When this
+        returns, the server has the service on disk; ``wait`` of the handle waits until it answers.
 
         Raises:
             InvalidRequest: A field is wrong, or the folder holds no model; names field and value.
@@ -81,7 +85,7 @@ class ModelServices:
 
         change = changed(changes)
         if change.model_uri and "://" not in change.model_uri:
-            change.model_uri = self.storage.send_model(change.model_uri, self.whoami().default_bucket)
+            change.model_uri = self._sent_model(change.model_uri, None)
         return self._services.update(name, version, change)
 
     def promote_model_service(self, name: str, version: str, *, release: int | None = None) -> Service:
@@ -231,6 +235,16 @@ class ModelServices:
     def _with_model_sent(self, service: ModelService, progress: Progress | None) -> ModelService:
         if "://" in service.model_uri:
             return service
+        return dataclasses.replace(service, model_uri=self._sent_model(service.model_uri, progress))
+
+    def _sent_model(self, source: str, progress: Progress | None) -> str:
+        """The URI of a model from this machine, or from the outputs of a job, once the server has it."""
+        from cloud_ml.sdk.output_paths import output_source
+
         bucket = self.whoami().default_bucket
-        uri = self.storage.send_model(service.model_uri, bucket, progress=progress)
-        return dataclasses.replace(service, model_uri=uri)
+        output = output_source(source)
+        if output is None:
+            return self.storage.send_model(source, bucket, progress=progress)
+        from cloud_ml.sdk.outputs import copy_model
+
+        return copy_model(self._jobs, self.storage, output, bucket)

@@ -11,6 +11,7 @@ from datetime import datetime
 
 from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models.job import Job, JobEvent, JobTasks
+from cloud_ml.models.outputs import OutputFile
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.follow import follow_log
@@ -105,6 +106,14 @@ class JobHandle:
     def events(self, *, after: int = 0) -> list[JobEvent]:
         """What happened to the job, in order; only what came after the event with the id ``after``."""
         return self._calls.events(self.uid, after=after)
+
+    def outputs(self) -> Generator[OutputFile]:
+        """The files that the job left in its working directory, in byte order of their paths.
+
+        They are stored when the job ends. ``client.storage.download`` takes the ``uri`` of each.
+        """
+        with closing(self._calls.outputs(self.uid)) as files:
+            yield from files
 
     def watch_events(self, *, after: int = 0) -> Generator[JobEvent]:
         """What happened to the job and what happens, as it does, until it has ended; cut connections are made anew.

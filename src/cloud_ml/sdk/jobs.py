@@ -15,6 +15,7 @@ from typing import Any
 from cloud_ml.errors import NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobChange, JobEvent, JobEvents, JobPage, JobSummary, JobTasks
+from cloud_ml.models.outputs import OutputFile, OutputPage
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.failures import CarriedOut, GoneByNow
@@ -77,6 +78,16 @@ class JobCalls:
         """The tasks of the job's current attempt and what they use now."""
         document = self.transport.json(Request("GET", f"{_job_path(name)}/tasks"))
         return codec.decode(JobTasks, document, ignore_unknown=True)
+
+    def outputs(self, name: str) -> Generator[OutputFile]:
+        """The files that the job left, in byte order of their paths."""
+        after: str | None = None
+        while True:
+            request = Request("GET", f"{_job_path(name)}/outputs", query={"after": after})
+            page = codec.decode(OutputPage, self.transport.json(request), ignore_unknown=True)
+            yield from page.items
+            if (after := page.next) is None:
+                return
 
     def log(
         self,

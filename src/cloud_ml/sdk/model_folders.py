@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 
 from cloud_ml.errors import AlreadyExists, InvalidRequest
 from cloud_ml.models.common import refuse
@@ -24,6 +24,8 @@ _ENDINGS = {
     if name not in ("saved_model.pb", "export.meta", "model.json", "model.txt")
 }
 """A file of another name that ends so is sent under the name that the server goes by."""
+_PARTS = ("saved_model.pb", "export.meta")
+"""Of a model that is a folder: alone they are none."""
 _MOST_FILES = 10_000
 
 
@@ -43,9 +45,7 @@ def files_of(source: Path) -> list[ModelFile]:
         InvalidRequest: There is no such path, or no model that the server would know.
     """
     if source.is_file():
-        if (name := _ENDINGS.get(source.suffix)) is None:
-            raise _no_model(source, f"a file that ends in {', '.join(_ENDINGS)}, or a folder with a model")
-        return [ModelFile(source, f"1/{name}", source.stat().st_size)]
+        return [ModelFile(source, f"1/{name_of_model_file(source, str(source))}", source.stat().st_size)]
     if not source.is_dir():
         raise refuse("model_uri", str(source), "fds://bucket/folder, or a file or folder of this machine that exists")
     numbered = sorted(one for one in source.iterdir() if one.name.isascii() and one.name.isdigit() and one.is_dir())
@@ -60,6 +60,18 @@ def files_of(source: Path) -> list[ModelFile]:
     if len(found) > _MOST_FILES:
         raise _no_model(source, f"at most {_MOST_FILES} files; there are {len(found)}")
     return found
+
+
+def name_of_model_file(path: PurePath, source: str) -> str:
+    """The name under which the server knows a model that is one file.
+
+    Raises:
+        InvalidRequest: Its ending is that of no model; the message names the ``source``.
+    """
+    name = path.name if path.name in MODEL_FILES else _ENDINGS.get(path.suffix)
+    if name is None or name in _PARTS:
+        raise _no_model(source, f"a file that ends in {', '.join(_ENDINGS)}, or a folder with a model")
+    return name
 
 
 def send_model(storage: Storage, source: str, bucket: str, *, progress: Progress | None = None) -> str:
@@ -109,7 +121,7 @@ def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
 
 
-def _no_model(source: Path, allowed: str) -> InvalidRequest:
+def _no_model(source: Path | str, allowed: str) -> InvalidRequest:
     return InvalidRequest(
         f"model_uri is {str(source)!r}, which holds no model; allowed is {allowed}",
         field="model_uri", value=str(source), allowed=allowed,

@@ -30,7 +30,7 @@ from typing import IO
 
 from cloud_ml.errors import InvalidRequest, TooLarge
 from cloud_ml.models.common import format_memory, refuse
-from cloud_ml.sdk.ignoring import DEFAULT_PATTERNS, IGNORE_FILE, IgnoreRules
+from cloud_ml.models.ignoring import DEFAULT_PATTERNS, IGNORE_FILE, IgnoreRules
 from cloud_ml.sdk.messages import FileBody
 from cloud_ml.sdk.storage import file_body
 

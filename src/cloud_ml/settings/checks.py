@@ -104,6 +104,8 @@ def check(settings: Settings) -> None:
         size = getattr(settings.engine, name)
         if size and not (name == "default_disk" and size in ("auto", "none")):
             common.check_memory(f"engine.{name}", size)
+    if settings.outputs.max_bytes:
+        common.check_memory("outputs.max_bytes", settings.outputs.max_bytes)
     for name in ("zygote_memory", "tool_memory"):
         common.check_memory(f"engine.{name}", getattr(settings.engine, name))
     _check_network(settings.engine)

@@ -285,6 +285,19 @@ class StorageSettings:
 
 
 @dataclass(frozen=True)
+class OutputSettings:
+    """Files that jobs leave in their working directory and that are stored when they end."""
+
+    max_bytes: str = "10G"
+    """The most that one job may store. The smallest files come first; an event names the largest that are left out.
+    Empty: no limit but the quota of storage."""
+    max_files: int = 100_000
+    """The most files that one job may store; 0 means no limit."""
+    retention_days: int = 0
+    """How long outputs are kept after the end of their job. 0: until the job is deleted."""
+
+
+@dataclass(frozen=True)
 class TrainerSettings:
     """Where trainers may come from besides ``fds://``."""
 
@@ -394,6 +407,7 @@ class Settings:
     environments: EnvironmentSettings = field(default_factory=EnvironmentSettings)
     trainers: TrainerSettings = field(default_factory=TrainerSettings)
     storage: StorageSettings = field(default_factory=StorageSettings)
+    outputs: OutputSettings = field(default_factory=OutputSettings)
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
 
     @property

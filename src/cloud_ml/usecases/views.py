@@ -8,12 +8,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.outputs import StoredOutputs
 from cloud_ml.domain.jobs.phases import WIRE_STATES, Phase
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.records import Event, Summary
 from cloud_ml.engines.base import Capacity
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobDetails, JobEvent, JobSummary, JobTasks, JobUsage
+from cloud_ml.models.outputs import JobOutputs
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases.identities import Organisation
 
@@ -71,8 +73,15 @@ def job(record: JobRecord) -> Job:
             memory_peak_bytes=usage.memory_peak_bytes,
             processes=usage.processes,
         ),
+        outputs=_outputs(status.outputs),
         spec=submitted(record.spec.submitted),
     )
+
+
+def _outputs(stored: StoredOutputs | None) -> JobOutputs | None:
+    if stored is None:
+        return None
+    return JobOutputs(uri=stored.uri, files=stored.files, bytes=stored.bytes, not_kept=stored.not_kept)
 
 
 def details(record: JobRecord) -> JobDetails:

@@ -11,9 +11,9 @@ from typing import Any
 from cloud_ml.cli import env_files, jobfile, yamls
 from cloud_ml.cli.installing import Installing
 from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
+from cloud_ml.models.ignoring import IgnoreRules
 from cloud_ml.sdk import config, failures, pieces, watching
 from cloud_ml.sdk.endpoint import parse_endpoint
-from cloud_ml.sdk.ignoring import IgnoreRules
 from fuzz.harness import cuts, scratch, target, text
 from fuzz.harness import pieces as parts_of
 
@@ -118,8 +118,8 @@ def job_file(data: bytes) -> None:
 
 
 @target(
-    "sdk.ignoring",
-    "sdk.wildcards",
+    "models.ignoring",
+    "models.wildcards",
     seeds=["/build/\n*.py[co]\n**/x\na/**/b\0a/b", "[z-a]\0z", "[!]\0!", "!x\0x", "**/" * 20 + "y\0" + "x/" * 40, "*a" * 15 + "\0" + "a" * 60, "[\\]\0\\",
            "[[:alpha:]]\0a", "#x\0#x", "[a-\\d]\0b"],
     words=["**/", "**", "*", "?", "[", "]", "!", "^", "/", "-", "\\", "\n", "#", "&&", "||", "~~", "--"],

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.passes import begin_step
 from cloud_ml.controller.reconcilers import Looked
 from cloud_ml.controller.slots import Slots
-from cloud_ml.domain.jobs.decide import JobRecord, Rules, decide
+from cloud_ml.domain.jobs.decide import JobDecision, JobRecord, Rules, decide
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.observed import ObservedGang
-from cloud_ml.domain.records import Event, Kind
+from cloud_ml.domain.records import Decision, Event, Kind
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
@@ -94,6 +96,8 @@ class TrainJobReconciler:
         has_slot = queued and self._slots.take(job)
         waits_for = self._slots.waits_for(job) if queued and not has_slot else ""
         decision = decide(job, observed, self._clock(), has_slot=has_slot, rules=self._rules, waits_for=waits_for)
+        if decision.status is not None and decision.status.phase.terminal:
+            decision = await self._with_outputs(job, decision, decision.status)
         if decision.status is not None:
             events = list(decision.events)
             if decision.status.phase is Phase.SUCCEEDED and self._deploy is not None and job.spec.submitted.model_name:
@@ -121,6 +125,22 @@ class TrainJobReconciler:
             if not await self._executor.perform(job, action, self._fence):
                 return self._clock() + _SOON
         return decision.look_again
+
+    async def _with_outputs(self, job: JobRecord, decision: JobDecision, ended: JobStatus) -> JobDecision:
+        """The end of a job with what it left, or another look while that is being saved."""
+        collection = await self._executor.collect_outputs(job)
+        if collection is None:
+            return _saving(job, self._clock())
+        status = replace(ended, outputs=collection.outputs)
+        return replace(decision, status=status, events=[*decision.events, *collection.events])
+
+
+def _saving(job: JobRecord, now: datetime) -> JobDecision:
+    """Say that the job is over but for its outputs, once."""
+    if job.status.phase is not Phase.RUNNING:
+        return Decision(look_again=now + _SOON)
+    message = "the code has ended; its outputs are being saved"
+    return Decision(status=job.status.moved(Phase.FINISHING, reason=Reason.SAVING_OUTPUTS, message=message))
 
 
 class _Committed:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
+from cloud_ml.domain.jobs.outputs import StoredOutputs
+
 
 class Phase(StrEnum):
     """Where a job stands. The declaration order is the order within one attempt."""
@@ -113,6 +115,7 @@ class JobStatus:
     trainer_digest: str = ""
     stages: Mapping[str, datetime] = field(default_factory=dict)
     usage: Usage = Usage()
+    outputs: StoredOutputs | None = None
 
     @property
     def order(self) -> tuple[int, int]:

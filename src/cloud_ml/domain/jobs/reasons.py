@@ -43,6 +43,10 @@ class Reason(StrEnum):
     FINISH_FAILED = "FinishCommandFailed"
     OUTPUT_UPLOAD_FAILED = "OutputUploadFailed"
 
+    SAVING_OUTPUTS = "SavingOutputs"
+    OUTPUTS_SAVED = "OutputsSaved"
+    OUTPUTS_NOT_SAVED = "OutputsNotSaved"
+
 
 NEVER_RETRIED = frozenset(
     {

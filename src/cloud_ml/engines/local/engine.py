@@ -8,6 +8,7 @@ import json
 import os
 import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -15,8 +16,8 @@ from typing import Any
 from cloud_ml import beats
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import ObservedGang
-from cloud_ml.engines.base import Capacity, Engine, Gang, GangKey, Places, RuntimeState, UsagePoint
-from cloud_ml.engines.local import doors, leftovers, linux, probe, proctree, sandbox
+from cloud_ml.engines.base import Capacity, Engine, Gang, GangKey, Places, RuntimeState, UsagePoint, WorkingDirectory
+from cloud_ml.engines.local import doors, job_files, leftovers, linux, probe, proctree, sandbox
 from cloud_ml.engines.local import ledger as ledgers
 from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.following import Followers
@@ -191,6 +192,11 @@ class LocalEngine(Engine):
     def folder(self, job_uid: str) -> str:
         """The job's working folder; see ``engines.base.Doors``."""
         return str(self._ledger.work_folder(job_uid))
+
+    def working_directory(self, job_uid: str, tenant: int) -> AbstractContextManager[WorkingDirectory | None]:
+        """The files that a job left; see ``engines.base.WorkingDirectories``."""
+        base = self._config.tenant_uid_base
+        return job_files.opened(self._ledger.jobs / job_uid, owner=base + tenant if base else os.geteuid())
 
     def isolation(self) -> Mapping[str, str]:
         """Each fence and what is in force."""

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.sdk.ignoring import DEFAULT_PATTERNS, IgnoreRules
+from cloud_ml.models.ignoring import DEFAULT_PATTERNS, IgnoreRules
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,10 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.sdk.wildcards import Matcher, matcher
+from cloud_ml.models.common import refuse
+from cloud_ml.models.wildcards import Matcher, matcher
 
+_MOST_PATTERNS, _LONGEST_PATTERN = 100, 256
 IGNORE_FILE = ".cloudmlignore"
 """In the folder's root: a pattern on each line, as in ``.gitignore`` but without ``!``."""
 
@@ -64,3 +66,21 @@ def _compile(pattern: str) -> _Pattern:
             allowed="*, **, ? and sets such as [a-z]",
         ) from None
     return _Pattern(matches, pattern.endswith("/"))
+
+
+def check_patterns(field: str, patterns: object) -> None:
+    """Refuse what is no list of patterns of a user's.
+
+    Raises:
+        InvalidRequest: It names the field, the value and what is allowed.
+    """
+    allowed = f"a list of at most {_MOST_PATTERNS} patterns such as '*.pt' or 'plots/', without '!'"
+    if not isinstance(patterns, list) or len(patterns) > _MOST_PATTERNS:
+        raise refuse(field, patterns, allowed)
+    for pattern in patterns:
+        if not isinstance(pattern, str) or not pattern.strip() or len(pattern) > _LONGEST_PATTERN:
+            raise refuse(field, pattern, allowed)
+        try:
+            IgnoreRules([pattern])
+        except InvalidRequest:
+            raise refuse(field, pattern, allowed) from None

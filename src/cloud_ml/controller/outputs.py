@@ -1,0 +1,132 @@
+"""Stores and removes outputs of jobs beside the passes of the controller: either may take minutes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from cloud_ml import failpoints
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.records import Event, EventType
+from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
+from cloud_ml.engines.base import WorkingDirectories
+from cloud_ml.errors import TryAgain
+from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.output_collection import Collection, OutputCollection
+from cloud_ml.usecases.outputs import Outputs
+
+T = TypeVar("T")
+_QUICK_S = 0.5
+"""A pass waits so long. Most jobs leave little, and end without a second pass."""
+logger = logging.getLogger(__name__)
+
+
+class _Work(Generic[T]):
+    """A call on a thread, which can be told to give up."""
+
+    def __init__(self, task: asyncio.Task[T], stop: threading.Event) -> None:
+        self.task = task
+        self.stop = stop
+
+
+class JobOutputs:
+    """The outputs of jobs as the controller sees them. Belongs to one event loop."""
+
+    def __init__(
+        self,
+        *,
+        engine: WorkingDirectories,
+        store: StateStore,
+        outputs: Outputs,
+        collection: OutputCollection,
+        clock: Clock,
+        offload: Offload,
+    ) -> None:
+        self._engine = engine
+        self._store = store
+        self._outputs = outputs
+        self._collection = collection
+        self._clock = clock
+        self._offload = offload
+        self._collecting: dict[str, _Work[Collection]] = {}
+        self._deleting: dict[str, _Work[bool]] = {}
+
+    async def collect(self, job: JobRecord) -> Collection | None:
+        """Store what a job left; ``None`` while that goes on. A job that is to be deleted keeps nothing.
+
+        Raises:
+            TryAgain: A part does not answer; the next call begins again.
+        """
+        uid = job.key.uid
+        if job.delete_requested_at is not None:
+            if (work := self._collecting.get(uid)) is not None:
+                work.stop.set()
+            return Collection()
+        try:
+            return await self._result(self._collecting, job, self._collect)
+        except TryAgain:
+            raise
+        except Exception as error:  # the job keeps its own end
+            logger.exception("the outputs of a job cannot be saved", extra={"job": job.key.name, "uid": uid})
+            sentence = f"could not save outputs, because {type(error).__name__}: {error}"
+            return Collection(events=[Event(self._clock(), Reason.OUTPUTS_NOT_SAVED, sentence, EventType.WARNING)])
+
+    async def delete(self, job: JobRecord) -> bool:
+        """Remove what a job left; ``False`` while that goes on.
+
+        Raises:
+            TryAgain: A part does not answer; the next call begins again.
+        """
+        work = self._collecting.get(job.key.uid)
+        if work is not None:
+            work.stop.set()
+            if not work.task.done():
+                return False
+            del self._collecting[job.key.uid]
+        gone = await self._result(self._deleting, job, self._delete)
+        if gone:
+            failpoints.here("outputs.delete.after")
+        return bool(gone)
+
+    async def _result(
+        self, running: dict[str, _Work[T]], job: JobRecord, call: Callable[[JobRecord, Callable[[], bool]], T]
+    ) -> T | None:
+        """What ``call`` returns; it is begun once, and goes on between passes."""
+        work = running.get(job.key.uid)
+        if work is None:
+            stop = threading.Event()
+
+            def stopping() -> bool:
+                return stop.is_set() or self._offload.stopping()
+
+            task = asyncio.create_task(self._offload.long(job.key.org, call, job, stopping))
+            task.add_done_callback(_look_at_error)
+            work = running[job.key.uid] = _Work(task, stop)
+        done, _ = await asyncio.wait({work.task}, timeout=_QUICK_S)
+        if not done:
+            return None
+        running.pop(job.key.uid, None)
+        return work.task.result()
+
+    def _collect(self, job: JobRecord, stop: Callable[[], bool]) -> Collection:
+        organisation = self._store.find(ORGANISATION, SYSTEM, job.key.org)
+        if organisation is None:
+            return Collection()
+        with self._engine.working_directory(job.key.uid, organisation.spec.number) as directory:
+            return Collection() if directory is None else self._collection.collect(job, directory, stop=stop)
+
+    def _delete(self, job: JobRecord, stop: Callable[[], bool]) -> bool:
+        self._outputs.delete(job, stop=stop)
+        return True
+
+
+def _look_at_error(task: asyncio.Task[T]) -> None:
+    """Nobody waits for a collection whose job is deleted: its error is no news."""
+    if not task.cancelled():
+        task.exception()

@@ -1,0 +1,153 @@
+"""Which files that a job left in its working directory become its outputs. Pure.
+
+An output is a new or changed file that can be named by a key. A job keeps the smallest first, so that one huge
+file never costs all the others their place.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from cloud_ml.models.ignoring import IGNORE_FILE, IgnoreRules
+
+FOLDER = ".outputs"
+"""Where the outputs of all jobs lie in the default bucket of their organisation."""
+SKIPPED_FOLDERS = frozenset(
+    name.encode() for name in (
+        "__pycache__", ".git", ".hg", ".svn", ".venv", ".tox", ".nox", ".cache", ".ipynb_checkpoints", ".mypy_cache",
+        ".pytest_cache", ".ruff_cache", "node_modules",
+    )
+)  # fmt: skip
+"""Folders whose content is never an output: history, caches, environments."""
+ENVIRONMENT_MARKS = (b"pyvenv.cfg", b"conda-meta")
+"""A folder that holds one of these is an environment, and no output."""
+_NAMED = 5
+_LONGEST_NAME = 100
+
+
+@dataclass(frozen=True, slots=True)
+class JobFile:
+    """A file in the working directory of a job that has ended.
+
+    ``path`` is relative and in bytes: a job may use any name. ``size`` is in bytes. ``foreign`` files belong to
+    another user than the job's and are never read.
+    """
+
+    path: bytes
+    size: int
+    modified_ns: int = 0
+    foreign: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class StoredOutputs:
+    """The outputs of a job, as its status holds them. ``uri`` is their folder; ``not_kept`` counts files beside them.
+
+    ``files`` and ``bytes`` are what was stored when the job ended.
+    """
+
+    uri: str
+    files: int = 0
+    bytes: int = 0
+    not_kept: int = 0
+
+
+@dataclass(frozen=True)
+class Bounds:
+    """The most that one job may keep; ``None`` is no limit."""
+
+    bytes: int | None = None
+    files: int | None = None
+
+
+@dataclass
+class OmittedFiles:
+    """Files that are not kept for one reason: how many, and the largest of them."""
+
+    files: int = 0
+    largest: list[tuple[int, bytes]] = field(default_factory=list)
+
+    def add(self, file: JobFile) -> None:
+        """Count a file."""
+        self.files += 1
+        add = heapq.heappush if len(self.largest) < _NAMED else heapq.heappushpop
+        add(self.largest, (file.size, file.path))
+
+    def names(self) -> Sequence[tuple[int, str]]:
+        """Size and readable name of the largest, largest first."""
+        return [(size, readable(path)) for size, path in sorted(self.largest, reverse=True)]
+
+
+class Selection:
+    """What is kept of a job's files, gathered one by one. Holds at most as many as may be kept."""
+
+    def __init__(self, bounds: Bounds) -> None:
+        self._bounds = bounds
+        self._files: list[tuple[int, int, bytes]] = []  # a heap: the largest first, the oldest of equals first
+        self._bytes = 0
+        self.beyond = OmittedFiles()
+
+    def add(self, file: JobFile) -> None:
+        """Take a file, and leave out the largest while there are too many."""
+        heapq.heappush(self._files, (-file.size, file.modified_ns, file.path))
+        self._bytes += file.size
+        while self._too_much():
+            size, modified_ns, path = heapq.heappop(self._files)
+            self._bytes += size
+            self.beyond.add(JobFile(path, -size, modified_ns))
+
+    def files(self) -> Iterator[JobFile]:
+        """What is kept, the smallest first, of equals the newest."""
+        for size, modified_ns, path in sorted(self._files, reverse=True):
+            yield JobFile(path, -size, modified_ns)
+
+    def _too_much(self) -> bool:
+        too_large = self._bounds.bytes is not None and self._bytes > self._bounds.bytes
+        return too_large or (self._bounds.files is not None and len(self._files) > self._bounds.files)
+
+
+class OutputFilter:
+    """Which paths become outputs.
+
+    Args:
+        patterns: What the user asked for with ``--outputs``; ``None`` for everything that is not ignored.
+        ignored: The lines of the folder's ignore file. Patterns that the user asked for win over it.
+    """
+
+    def __init__(self, patterns: Sequence[str] | None, ignored: Sequence[str] = ()) -> None:
+        self._wanted = None if patterns is None else IgnoreRules(patterns)
+        self._ignored = IgnoreRules(ignored if patterns is None else ())
+
+    def keeps(self, path: str) -> bool:
+        """Whether the file at ``path`` is an output."""
+        if self._wanted is not None:
+            return self._matches(self._wanted, path)
+        return path != IGNORE_FILE and not self._matches(self._ignored, path)
+
+    @staticmethod
+    def _matches(rules: IgnoreRules, path: str) -> bool:
+        """Whether the file, or a folder that it is in, fits."""
+        parts = path.split("/")
+        folders = ("/".join(parts[:count]) for count in range(1, len(parts)))
+        return rules.ignores(path, folder=False) or any(rules.ignores(folder, folder=True) for folder in folders)
+
+
+def folder_of(job_name: str, uid: str) -> str:
+    """The key prefix of a job's outputs, with a '/' at its end. No two jobs share one."""
+    return f"{FOLDER}/{job_name}-{uid}/"
+
+
+def readable(path: bytes) -> str:
+    r"""A path for people: what is no text or no printable sign is escaped, such as ``a\xff`` and ``a\n``."""
+    text = "".join(_escaped(each) for each in path.decode("utf-8", "surrogateescape"))
+    return text if len(text) <= _LONGEST_NAME else f"…{text[-_LONGEST_NAME:]}"
+
+
+def _escaped(sign: str) -> str:
+    if "\udc80" <= sign <= "\udcff":
+        return f"\\x{ord(sign) - 0xDC00:02x}"
+    if sign == "\\":
+        return "\\\\"
+    return sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii")

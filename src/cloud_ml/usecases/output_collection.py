@@ -1,0 +1,322 @@
+"""Stores the outputs of a job when it ends. Blocking.
+
+The collection is idempotent. Each file appears under its key as a whole, and a file that is there with its full size
+since it was last changed is not stored again. So a server that dies in between costs time and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from cloud_ml import failpoints
+from cloud_ml.domain.jobs import outputs as rules
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.outputs import Bounds, JobFile, OmittedFiles, OutputFilter, Selection, StoredOutputs
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.records import Event, EventType
+from cloud_ml.engines.base import WorkingDirectory
+from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound, OutOfSpace, QuotaExceeded, TryAgain
+from cloud_ml.models import common
+from cloud_ml.models.ignoring import IGNORE_FILE
+from cloud_ml.objects.base import ObjectInfo, ObjectStore, ObjectWriter, check_object_key
+from cloud_ml.settings import OutputSettings
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.outputs import Outputs, interrupted
+from cloud_ml.usecases.storage import Storage
+
+_GROUP_FILES, _GROUP_BYTES = 64, 16 * 2**20
+"""Files that are placed together, which is quick; each holds two descriptors meanwhile."""
+_IGNORE_BYTES, _IGNORE_LINES, _IGNORE_LINE = 1 << 16, 200, 256
+_PAGE, _BETWEEN_LOOKS = 1000, 256
+
+
+@dataclass
+class Collection:
+    """The result: what the job's status says of its outputs, and the events that go with it."""
+
+    outputs: StoredOutputs | None = None
+    events: list[Event] = field(default_factory=list)
+
+
+class OutputCollection:
+    """Stores what jobs leave."""
+
+    def __init__(
+        self, outputs: Outputs, storage: Storage, objects: ObjectStore, clock: Clock, settings: OutputSettings
+    ) -> None:
+        self._outputs = outputs
+        self._storage = storage
+        self._objects = objects
+        self._clock = clock
+        self._settings = settings
+        size = common.memory_bytes(settings.max_bytes) if settings.max_bytes else None
+        self._bounds = Bounds(size, settings.max_files or None)
+
+    def collect(self, job: JobRecord, directory: WorkingDirectory, *, stop: Callable[[], bool]) -> Collection:
+        """Store the outputs of a job that has ended. A file that is not stored is named in an event.
+
+        Args:
+            job: Its record, before its end is committed.
+            directory: Its working directory.
+            stop: Asked now and then whether to give up.
+
+        Raises:
+            Unavailable: ``stop`` said so.
+            TryAgain: The store does not answer at present.
+        """
+        omitted = _Omitted()
+        selection = self._select(job, directory, omitted, stop)
+        files = list(selection.files())
+        omitted.beyond = selection.beyond
+        if not files and not omitted.count:
+            return Collection()
+        bucket = self._outputs.bucket(job.key.org)
+        if not bucket:
+            omitted.add_all(omitted.no_bucket, files)
+            return Collection(events=self._events(omitted))
+        prefix = rules.folder_of(job.key.name, job.key.uid)
+        batch = _Batch(job.key.org, bucket, prefix, directory, omitted, stop)
+        stored = self._store(batch, files)
+        failpoints.here("outputs.collect.after")
+        summary = StoredOutputs(
+            uri=f"fds://{bucket}/{prefix.rstrip('/')}",
+            files=len(stored),
+            bytes=sum(file.size for file in stored),
+            not_kept=omitted.count,
+        )
+        return Collection(summary, self._events(omitted, summary if stored else None))
+
+    # ---- what is kept
+
+    def _select(
+        self, job: JobRecord, directory: WorkingDirectory, omitted: _Omitted, stop: Callable[[], bool]
+    ) -> Selection:
+        selection = Selection(self._bounds)
+        wanted = _filter(job, directory)
+        if wanted is None:
+            return selection
+        prefix = rules.folder_of(job.key.name, job.key.uid)
+        for number, file in enumerate(directory.files(_enters)):
+            if number % _BETWEEN_LOOKS == 0 and stop():
+                raise interrupted()
+            if not wanted.keeps(file.path.decode("utf-8", "surrogateescape")):
+                continue
+            if not _can_be_key(prefix, file.path):
+                omitted.unnameable.add(file)
+            elif file.foreign:
+                omitted.foreign.add(file)
+            else:
+                selection.add(file)
+        return selection
+
+    # ---- storing
+
+    def _store(self, batch: _Batch, files: Sequence[JobFile]) -> Sequence[JobFile]:
+        """Store what is not there yet, the smallest first; returns what is there in the end."""
+        there = self._stored_before(batch)
+        stored = [file for file in files if _is_stored(file, there)]
+        missing = [file for file in files if not _is_stored(file, there)]
+        groups = _groups(missing)
+        for group in groups:
+            try:
+                placed, reason = self._place(batch, group)
+            except NotFound:  # the bucket went meanwhile
+                placed, reason = [], batch.omitted.no_bucket
+            stored += placed
+            if reason is not None:  # those that follow are larger
+                there_now = {file.path for file in placed}
+                batch.omitted.add_all(reason, [file for file in group if file.path not in there_now])
+                for rest in groups:
+                    batch.omitted.add_all(reason, rest)
+        return stored
+
+    def _stored_before(self, batch: _Batch) -> Mapping[bytes, ObjectInfo]:
+        """What a collection has stored whose server died."""
+        found: dict[bytes, ObjectInfo] = {}
+        after: str | None = ""
+        with contextlib.suppress(NotFound):
+            while after is not None:
+                listing = self._objects.list(batch.bucket, batch.prefix, after=after, limit=_PAGE)
+                found |= {info.key.removeprefix(batch.prefix).encode(): info for info in listing.objects}
+                after = listing.next
+        return found
+
+    def _place(self, batch: _Batch, group: Sequence[JobFile]) -> tuple[list[JobFile], OmittedFiles | None]:
+        """Store a few files together; returns those that are there now, and why others are not."""
+        self._storage.check_own(batch.org, batch.bucket)
+        share = self._storage.share(batch.org)
+        writers: list[tuple[JobFile, ObjectWriter]] = []
+        reason: OmittedFiles | None = None
+        try:
+            for file in group:
+                try:
+                    share.take(file.size)
+                    writer = self._copy(batch, file)
+                except QuotaExceeded:
+                    reason = batch.omitted.quota
+                    break
+                except OutOfSpace:
+                    reason = batch.omitted.disk
+                    break
+                if writer is not None:
+                    writers.append((file, writer))
+            found = self._objects.commit_all([writer for _, writer in writers])
+            share.keep()
+        except OutOfSpace:
+            return [], batch.omitted.disk
+        finally:
+            share.drop()
+            for _, writer in writers:
+                writer.abort()
+        failpoints.here("outputs.place.after")
+        return self._note_placed(batch, writers, found), reason
+
+    def _copy(self, batch: _Batch, file: JobFile) -> ObjectWriter | None:
+        """An upload that holds the file's bytes; ``None`` if something else is in its place."""
+        try:
+            writer = self._objects.writer(batch.bucket, batch.prefix + file.path.decode())
+        except (TryAgain, NotFound):
+            raise
+        except CloudMlError:  # a job has put a folder or a link there
+            batch.omitted.obstructed.add(file)
+            return None
+        with contextlib.ExitStack() as unfinished:
+            unfinished.callback(writer.abort)
+            for chunk in batch.directory.read(file):
+                writer.write(chunk)
+                if batch.stop():
+                    raise interrupted()
+            unfinished.pop_all()
+        return writer
+
+    def _note_placed(
+        self, batch: _Batch, writers: Sequence[tuple[JobFile, ObjectWriter]], found: Sequence[ObjectInfo | CloudMlError]
+    ) -> list[JobFile]:
+        placed = []
+        for (file, _), one in zip(writers, found, strict=True):
+            if isinstance(one, ObjectInfo):
+                self._storage.note_added(one)
+                placed.append(JobFile(file.path, one.size, file.modified_ns))
+            else:
+                full = isinstance(one, OutOfSpace)
+                (batch.omitted.disk if full else batch.omitted.obstructed).add(file)
+        return placed
+
+    # ---- what is said
+
+    def _events(self, omitted: _Omitted, outputs: StoredOutputs | None = None) -> list[Event]:
+        now, events = self._clock(), list[Event]()
+        if outputs is not None:
+            what = f"{_count(outputs.files)} ({common.format_memory(outputs.bytes)})"
+            events.append(Event(now, Reason.OUTPUTS_SAVED, f"saved {what} as outputs in {outputs.uri}"))
+        for reason, some in omitted.reasons(self._settings):
+            names = ", ".join(f"{name} ({common.format_memory(size)})" for size, name in some.names())
+            more = ", …" if some.files > len(some.largest) else ""
+            sentence = f"{_count(some.files)} not saved as outputs, {reason}: {names}{more}"
+            events.append(Event(now, Reason.OUTPUTS_NOT_SAVED, sentence, EventType.WARNING))
+        return events
+
+
+class _Omitted:
+    """Files that are not stored, by reason."""
+
+    def __init__(self) -> None:
+        self.beyond = OmittedFiles()
+        self.unnameable = OmittedFiles()
+        self.foreign = OmittedFiles()
+        self.quota = OmittedFiles()
+        self.disk = OmittedFiles()
+        self.no_bucket = OmittedFiles()
+        self.obstructed = OmittedFiles()
+
+    @property
+    def count(self) -> int:
+        """How many, for any reason."""
+        return sum(some.files for some in vars(self).values())
+
+    @staticmethod
+    def add_all(some: OmittedFiles, files: Sequence[JobFile]) -> None:
+        """Count files under one reason."""
+        for file in files:
+            some.add(file)
+
+    def reasons(self, settings: OutputSettings) -> Iterator[tuple[str, OmittedFiles]]:
+        """The reasons that apply, in words, with the files that are meant."""
+        bounds = f"{settings.max_bytes or 'any size'} and {settings.max_files or 'any number of'} files"
+        for words, some in (
+            (f"over the limit of {bounds} for each job (outputs.max_bytes, outputs.max_files)", self.beyond),
+            ("names that cannot be keys of objects", self.unnameable),
+            ("owned by another user", self.foreign),
+            ("storage quota exceeded", self.quota),
+            ("disk full", self.disk),
+            ("the organisation has no default bucket", self.no_bucket),
+            ("something else has their place in the bucket", self.obstructed),
+        ):
+            if some.files:
+                yield words, some
+
+
+@dataclass(frozen=True)
+class _Batch:
+    """Where files are read and where they go."""
+
+    org: str
+    bucket: str
+    prefix: str
+    directory: WorkingDirectory
+    omitted: _Omitted
+    stop: Callable[[], bool]
+
+
+def _filter(job: JobRecord, directory: WorkingDirectory) -> OutputFilter | None:
+    """Which files are outputs; ``None`` for none at all."""
+    patterns = job.spec.submitted.outputs
+    if patterns is not None:
+        return OutputFilter(patterns) if patterns else None
+    try:
+        return OutputFilter(None, _ignore_lines(directory))
+    except InvalidRequest:  # an ignore file that cannot be read ignores nothing
+        return OutputFilter(None)
+
+
+def _ignore_lines(directory: WorkingDirectory) -> Sequence[str]:
+    content = b"".join(directory.read(JobFile(IGNORE_FILE.encode(), _IGNORE_BYTES)))
+    return [line[:_IGNORE_LINE] for line in content.decode("utf-8", "replace").splitlines()[:_IGNORE_LINES]]
+
+
+def _enters(name: bytes) -> bool:
+    return name not in rules.SKIPPED_FOLDERS and not name.endswith(b".egg-info")
+
+
+def _can_be_key(prefix: str, path: bytes) -> bool:
+    try:
+        check_object_key(prefix + path.decode())
+    except (UnicodeDecodeError, InvalidRequest):
+        return False
+    return True
+
+
+def _is_stored(file: JobFile, there: Mapping[bytes, ObjectInfo]) -> bool:
+    """Whether an earlier collection has stored the file as it is now."""
+    info = there.get(file.path)
+    return info is not None and info.size == file.size and info.modified.timestamp() * 1e9 >= file.modified_ns
+
+
+def _groups(files: Sequence[JobFile]) -> Iterator[Sequence[JobFile]]:
+    """Files that are stored together: a few, and not too many bytes."""
+    group: list[JobFile] = []
+    size = 0
+    for file in files:
+        if group and (len(group) == _GROUP_FILES or size + file.size > _GROUP_BYTES):
+            yield group
+            group, size = [], 0
+        group.append(file)
+        size += file.size
+    if group:
+        yield group
+
+
+def _count(files: int) -> str:
+    return "1 file" if files == 1 else f"{files} files"

@@ -1,0 +1,105 @@
+"""The outputs of jobs that have ended: listed, found, and removed with their job. Blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from cloud_ml.domain.jobs import outputs as rules
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
+from cloud_ml.errors import NotFound, Unavailable
+from cloud_ml.models import common
+from cloud_ml.models.common import ObjectUri, parse_object_uri
+from cloud_ml.models.outputs import OutputFile, OutputPage, model_at
+from cloud_ml.objects.base import ObjectInfo, ObjectStore
+from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.storage import Storage
+
+_PAGE = 1000
+_BETWEEN_LOOKS = 64
+
+
+class Outputs:
+    """Reads and removes what jobs left. ``output_collection`` stores it."""
+
+    def __init__(self, store: StateStore, storage: Storage, objects: ObjectStore) -> None:
+        self._store = store
+        self._storage = storage
+        self._objects = objects
+
+    def page(self, job: JobRecord, *, after: str = "", limit: int = _PAGE) -> OutputPage:
+        """The outputs of a job in byte order of their paths."""
+        folder = folder_of(job)
+        if folder is None:
+            return OutputPage(uri="", items=[])
+        prefix = f"{folder.key}/"
+        if not self._storage.owns(job.key.org, folder.bucket):
+            return OutputPage(uri=str(folder), items=[])
+        try:
+            listing = self._objects.list(folder.bucket, prefix, after=prefix + after if after else "", limit=limit)
+        except NotFound:  # the bucket went just now
+            return OutputPage(uri=str(folder), items=[])
+        items = [_output(info, prefix) for info in listing.objects]
+        return OutputPage(uri=str(folder), items=items, next=listing.next and listing.next.removeprefix(prefix))
+
+    def uri_of(self, job: JobRecord, path: str) -> ObjectUri:
+        """Where one output of a job is stored.
+
+        Raises:
+            NotFound: The job has no outputs.
+            InvalidRequest: ``path`` can be no path.
+        """
+        common.check_key("path", path)
+        folder = folder_of(job)
+        if folder is None:
+            why = "it left no outputs" if job.status.phase.terminal else "its outputs are stored when it ends"
+            raise NotFound(f"the job {job.key.name} has no output {path[:200]}: {why}", field="path", value=path[:200])
+        return ObjectUri(folder.bucket, f"{folder.key}/{path}")
+
+    def delete(self, job: JobRecord, *, stop: Callable[[], bool]) -> None:
+        """Remove what the job left, a collection that a killed server began included. Repeating it is harmless.
+
+        Raises:
+            Unavailable: ``stop`` said so.
+        """
+        folder = folder_of(job)
+        buckets = {self.bucket(job.key.org), folder.bucket if folder else ""} - {""}
+        for bucket in buckets:
+            if self._storage.owns(job.key.org, bucket):
+                self._empty(bucket, rules.folder_of(job.key.name, job.key.uid), stop)
+
+    def bucket(self, org: str) -> str:
+        """The bucket where outputs of an organisation's jobs go; empty if it has none."""
+        record = self._store.find(ORGANISATION, SYSTEM, org)
+        return "" if record is None else record.spec.default_bucket
+
+    def _empty(self, bucket: str, prefix: str, stop: Callable[[], bool]) -> None:
+        while True:
+            try:
+                listing = self._objects.list(bucket, prefix, limit=_PAGE)
+            except NotFound:
+                return
+            if not listing.objects:
+                return
+            for number, info in enumerate(listing.objects):
+                if number % _BETWEEN_LOOKS == 0 and stop():
+                    raise interrupted()
+                self._objects.delete(bucket, info.key)
+
+
+def folder_of(job: JobRecord) -> ObjectUri | None:
+    """The folder of a job's outputs; ``None`` if it has none."""
+    return parse_object_uri("uri", job.status.outputs.uri) if job.status.outputs else None
+
+
+def interrupted() -> Unavailable:
+    """What ends a collection or a removal that nobody waits for any more."""
+    return Unavailable("the outputs of the job are not done yet; this is tried again")
+
+
+def _output(info: ObjectInfo, prefix: str) -> OutputFile:
+    path = info.key.removeprefix(prefix)
+    return OutputFile(
+        path=path, uri=f"fds://{info.bucket}/{info.key}", size=info.size, modified=info.modified, etag=info.etag,
+        model=model_at(path),
+    )  # fmt: skip

@@ -1,0 +1,169 @@
+"""What a job leaves, from its last process to its last state, and beyond."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cloud_ml.controller import outputs
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.engines.base import GangKey
+from cloud_ml.usecases.output_collection import Collection, OutputCollection
+from support.controller_world import World
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def world(tmp_path: Path) -> AsyncIterator[World]:
+    world = World(tmp_path)
+    yield world
+    world.offload.close()
+
+
+async def running(world: World, name: str) -> str:
+    """A job that runs and has written a model."""
+    uid = await world.submit(name)
+    await world.until_phase(uid, Phase.RUNNING)
+    (world.folders.of(uid) / "model.pt").write_bytes(b"weights")
+    return uid
+
+
+def stored(world: World) -> list[str]:
+    return [info.key for info in world.objects.list("cloudml", ".outputs/").objects]
+
+
+@pytest.mark.parametrize("code", [0, 3])
+async def test_outputs_are_there_when_the_job_has_ended_well_or_not(world: World, code: int) -> None:
+    async with world.controller():
+        uid = await running(world, "linear")
+        world.engine.finish(GangKey(uid, 1), code)
+        ended = await world.until_phase(uid, Phase.FAILED if code else Phase.SUCCEEDED)
+    assert stored(world) == [f".outputs/linear-{uid}/model.pt"]
+    assert ended.status.outputs is not None
+    assert (ended.status.outputs.files, ended.status.outputs.bytes) == (1, 7)
+    assert [event.reason for event in world.store.events(uid)][-1] == "OutputsSaved"
+
+
+async def test_a_cancelled_job_keeps_its_outputs(world: World) -> None:
+    async with world.controller():
+        uid = await running(world, "linear")
+        await world.offload(world.jobs.cancel, "default", "linear", world.admin)
+        ended = await world.until_phase(uid, Phase.STOPPED)
+    assert ended.status.reason == "Cancelled"
+    assert stored(world) == [f".outputs/linear-{uid}/model.pt"]
+
+
+async def test_an_attempt_that_is_followed_by_another_is_no_end(world: World) -> None:
+    async with world.controller():
+        uid = await world.submit("again", max_retries=1)
+        await world.until_phase(uid, Phase.RUNNING)
+        (world.folders.of(uid) / "checkpoint").touch()
+        world.engine.finish(GangKey(uid, 1), 3)
+        await world.until_phase(uid, Phase.RUNNING, attempt=2)
+        assert stored(world) == []
+        world.engine.finish(GangKey(uid, 2))
+        await world.until_phase(uid, Phase.SUCCEEDED, attempt=2)
+    assert stored(world) == [f".outputs/again-{uid}/checkpoint"]
+
+
+async def test_a_job_that_is_deleted_while_it_runs_leaves_nothing(world: World) -> None:
+    async with world.controller():
+        uid = await running(world, "linear")
+        await world.offload(world.jobs.delete, "default", "linear", world.admin)
+        await world.until(uid, lambda record: record is None)
+    assert stored(world) == []
+
+
+async def test_outputs_go_with_a_job_that_is_deleted_later(world: World) -> None:
+    async with world.controller():
+        uid = await running(world, "linear")
+        world.engine.finish(GangKey(uid, 1))
+        await world.until_phase(uid, Phase.SUCCEEDED)
+        assert stored(world) != []
+        await world.offload(world.jobs.delete, "default", "linear", world.admin)
+        await world.until(uid, lambda record: record is None)
+    assert stored(world) == []
+
+
+class Slow:
+    """A collection that waits until it is let go, or told to stop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.begun, self.go = threading.Semaphore(0), threading.Event()
+        self._collect = OutputCollection.collect
+        monkeypatch.setattr(OutputCollection, "collect", lambda *given, **named: self.collect(*given, **named))  # noqa: PLW0108 - a method of the class
+        monkeypatch.setattr(outputs, "_QUICK_S", 0.01)
+
+    def collect(self, collection: OutputCollection, job: JobRecord, directory: Any, *, stop: Any) -> Collection:
+        self.begun.release()
+        while not self.go.wait(0.005):
+            if stop():
+                break
+        return self._collect(collection, job, directory, stop=stop)
+
+
+async def test_a_job_says_that_its_outputs_are_being_saved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow(monkeypatch)
+    async with world.controller():
+        uid = await running(world, "linear")
+        other = await world.submit("other")
+        world.engine.finish(GangKey(uid, 1))
+        seen = await world.until_phase(uid, Phase.FINISHING)
+        await world.until_phase(other, Phase.RUNNING)  # nobody waits for it
+        slow.go.set()
+        await world.until_phase(uid, Phase.SUCCEEDED)
+    assert (seen.status.reason, seen.status.outputs) == ("SavingOutputs", None)
+    assert slow.begun.acquire(timeout=0)
+    assert not slow.begun.acquire(timeout=0)  # it was begun once, however often it was looked at
+
+
+async def test_a_job_that_is_deleted_while_its_outputs_are_saved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = Slow(monkeypatch)
+    async with world.controller():
+        uid = await running(world, "linear")
+        world.engine.finish(GangKey(uid, 1))
+        await world.until_phase(uid, Phase.FINISHING)
+        await world.offload(world.jobs.delete, "default", "linear", world.admin)
+        await world.until(uid, lambda record: record is None)
+    assert stored(world) == []
+    assert not slow.go.is_set()  # it was told to stop, and nobody waited for its end
+
+
+async def test_the_next_controller_saves_what_one_that_died_did_not(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow(monkeypatch)
+    async with world.controller():
+        uid = await running(world, "linear")
+        world.engine.finish(GangKey(uid, 1))
+        await world.until_phase(uid, Phase.FINISHING)
+    slow.go.set()
+    async with world.controller("two"):
+        ended = await world.until_phase(uid, Phase.SUCCEEDED)
+    assert stored(world) == [f".outputs/linear-{uid}/model.pt"]
+    assert ended.status.outputs is not None
+    assert ended.status.outputs.files == 1
+
+
+async def test_a_collection_that_cannot_be_done_leaves_the_job_its_own_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: Any, **__: Any) -> Collection:
+        raise OSError(5, "Input/output error")
+
+    monkeypatch.setattr(OutputCollection, "collect", broken)
+    async with world.controller():
+        uid = await running(world, "linear")
+        world.engine.finish(GangKey(uid, 1))
+        ended = await world.until_phase(uid, Phase.SUCCEEDED)
+    assert ended.status.outputs is None
+    last = world.store.events(uid)[-1]
+    assert (last.reason, last.message) == (
+        "OutputsNotSaved", "could not save outputs, because OSError: [Errno 5] Input/output error",
+    )  # fmt: skip

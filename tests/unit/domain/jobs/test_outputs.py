@@ -1,0 +1,73 @@
+from __future__ import annotations
+
+import pytest
+
+from cloud_ml.domain.jobs.outputs import Bounds, JobFile, OutputFilter, Selection, folder_of, readable
+
+
+def selected(bounds: Bounds, *files: JobFile) -> tuple[list[bytes], list[tuple[int, str]]]:
+    selection = Selection(bounds)
+    for file in files:
+        selection.add(file)
+    return [file.path for file in selection.files()], list(selection.beyond.names())
+
+
+def test_the_largest_are_left_out_and_told_largest_first() -> None:
+    files = [JobFile(b"b", 60), JobFile(b"a", 10), JobFile(b"d", 500), JobFile(b"c", 70)]
+    assert selected(Bounds(bytes=100), *files) == ([b"a", b"b"], [(500, "d"), (70, "c")])
+    assert selected(Bounds(files=3), *files) == ([b"a", b"b", b"c"], [(500, "d")])
+    assert selected(Bounds(), *files)[1] == []
+
+
+def test_of_files_of_one_size_the_newest_are_kept() -> None:
+    checkpoints = [JobFile(b"epoch-%d" % number, 40, modified_ns=number) for number in (2, 3, 1)]
+    assert selected(Bounds(bytes=80), *checkpoints) == ([b"epoch-3", b"epoch-2"], [(40, "epoch-1")])
+
+
+def test_a_bound_is_what_may_be_reached() -> None:
+    assert selected(Bounds(bytes=10, files=1), JobFile(b"a", 10))[1] == []
+
+
+def test_only_the_largest_are_named_and_all_are_counted() -> None:
+    selection = Selection(Bounds(bytes=0))
+    for number in range(1, 21):
+        selection.add(JobFile(b"%d" % number, number))
+    assert selection.beyond.files == 20
+    assert [name for _, name in selection.beyond.names()] == ["20", "19", "18", "17", "16"]
+
+
+@pytest.mark.parametrize(
+    ("path", "shown"),
+    [
+        (b"plain/file.txt", "plain/file.txt"),
+        ("größe.txt".encode(), "größe.txt"),
+        (b"bad\xff.txt", r"bad\xff.txt"),
+        (b"a\nb\x1b[31m", r"a\nb\x1b[31m"),
+        (b"a\\b", r"a\\b"),
+        ("right\u202eleft".encode(), r"right\u202eleft"),
+    ],
+)  # fmt: skip
+def test_names_are_told_so_that_they_cannot_harm(path: bytes, shown: str) -> None:
+    assert readable(path) == shown
+
+
+def test_without_patterns_all_is_kept_but_what_is_ignored() -> None:
+    wanted = OutputFilter(None, ["*.tmp", "/data/", "# a comment"])
+    assert wanted.keeps("model.pt")
+    assert wanted.keeps("deep/data/x")
+    assert not wanted.keeps("a/b.tmp")
+    assert not wanted.keeps("data/x/y.csv")
+    assert not wanted.keeps(".cloudmlignore")
+
+
+def test_patterns_that_were_asked_for_win_over_the_ignore_file() -> None:
+    wanted = OutputFilter(["*.tmp", "plots/"], ["*.tmp"])
+    assert wanted.keeps("a/b.tmp")
+    assert wanted.keeps("plots/loss.png")
+    assert wanted.keeps("run/plots/deep/loss.png")
+    assert not wanted.keeps("model.pt")
+
+
+def test_no_two_jobs_share_a_folder() -> None:
+    assert folder_of("a", "1") == ".outputs/a-1/"
+    assert folder_of("a", "u1") != folder_of("a", "u2")

@@ -1,0 +1,336 @@
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.quotas import QuotaSpec
+from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
+from cloud_ml.engines.base import Capacity, WorkingDirectory
+from cloud_ml.errors import CloudMlError, NotFound, OutOfSpace, Unavailable
+from cloud_ml.models.train_job import TrainJob
+from cloud_ml.objects.base import ObjectInfo, ObjectWriter
+from cloud_ml.settings import OutputSettings
+from cloud_ml.usecases.output_collection import Collection, OutputCollection
+from cloud_ml.usecases.outputs import Outputs
+from support.outputs import Folders, write
+from support.platform import Served
+
+
+class Left:
+    """A job that has ended, the folder that it worked in, and what becomes of its files."""
+
+    def __init__(
+        self, served: Served, root: Path, *, patterns: list[str] | None = None, quota: int | None = None
+    ) -> None:
+        platform = served.platform
+        self.objects, self.storage = platform.objects, platform.storage
+        if quota is not None:
+            self.storage._quota_of = lambda _: QuotaSpec(storage_bytes=quota)
+        self.folders = Folders(root)
+        self.outputs = Outputs(platform.store, self.storage, self.objects)
+        self.clock = platform.clock
+        job = TrainJob("linear", "trainer.task", "fds://cloudml/t.tar.gz", outputs=patterns)
+        self.job: JobRecord = platform.jobs.submit(served.admin.identity, job, Capacity(4000, 2**33))
+        self.folder = self.folders.of(self.job.key.uid)
+
+    def collect(self, stop: Callable[[], bool] = lambda: False, **settings: object) -> Collection:
+        told = replace(OutputSettings(), **settings)  # type: ignore[arg-type]
+        collection = OutputCollection(self.outputs, self.storage, self.objects, self.clock, told)
+        with self.folders.working_directory(self.job.key.uid, 1) as directory:
+            assert directory is not None
+            return collection.collect(self.job, self.wrap(directory), stop=stop)
+
+    def wrap(self, directory: WorkingDirectory) -> WorkingDirectory:
+        return directory
+
+    def stored(self) -> dict[str, bytes]:
+        """What is in the bucket by its path below the job's folder."""
+        prefix = f".outputs/linear-{self.job.key.uid}/"
+        found = self.objects.list("cloudml", prefix).objects
+        return {info.key.removeprefix(prefix): self.objects.get("cloudml", info.key) for info in found}
+
+
+@pytest.fixture
+def left(served: Served, tmp_path: Path) -> Left:
+    return Left(served, tmp_path)
+
+
+def reasons(collection: Collection) -> list[str]:
+    return [str(event.reason) for event in collection.events]
+
+
+def test_new_files_are_stored_and_summed_up(left: Left) -> None:
+    write(left.folder, model_dot_pt=100, plots__loss_dot_png=20, empty=0)
+    collection = left.collect()
+    assert left.stored() == {
+        name: (left.folder / name).read_bytes() for name in ("model.pt", "plots/loss.png", "empty")
+    }  # fmt: skip
+    assert collection.outputs is not None
+    assert collection.outputs.uri == f"fds://cloudml/.outputs/linear-{left.job.key.uid}"
+    assert (collection.outputs.files, collection.outputs.bytes, collection.outputs.not_kept) == (3, 120, 0)
+    assert reasons(collection) == ["OutputsSaved"]
+
+
+def test_a_job_that_left_nothing_has_none(left: Left) -> None:
+    assert left.collect() == Collection()
+
+
+def test_what_is_no_output(left: Left) -> None:
+    for folder in ("__pycache__", ".git", ".venv", "deep/.cache", "x.egg-info"):
+        (left.folder / folder).mkdir(parents=True)
+        (left.folder / folder / "file").touch()
+    (left.folder / ".cloudmlignore").write_text("*.tmp\n/raw/\n")
+    write(left.folder, raw__big=10, a_dot_tmp=10, model_dot_pt=1)
+    left.collect()
+    assert list(left.stored()) == ["model.pt"]
+
+
+def test_an_ignore_file_that_cannot_be_read_ignores_nothing(left: Left) -> None:
+    (left.folder / ".cloudmlignore").write_bytes(b"!\xff\n[z-a]\n")
+    write(left.folder, model_dot_pt=1)
+    left.collect()
+    assert list(left.stored()) == ["model.pt"]
+
+
+def test_patterns_of_the_user(served: Served, tmp_path: Path) -> None:
+    left = Left(served, tmp_path, patterns=["*.pt"])
+    write(left.folder, model_dot_pt=1, log_dot_txt=1, deep__b_dot_pt=1)
+    (left.folder / "bad\n.txt").touch()
+    collection = left.collect()
+    assert list(left.stored()) == ["deep/b.pt", "model.pt"]
+    assert reasons(collection) == ["OutputsSaved"]  # what was not asked for is not missing
+
+
+def test_no_outputs_were_wanted(served: Served, tmp_path: Path) -> None:
+    left = Left(served, tmp_path, patterns=[])
+    write(left.folder, model_dot_pt=1)
+    assert left.collect() == Collection()
+    assert left.stored() == {}
+
+
+def test_what_is_beyond_the_bound_is_named_largest_first(left: Left) -> None:
+    write(left.folder, small=10, big=3000, bigger=4000)
+    collection = left.collect(max_bytes="2K")
+    assert list(left.stored()) == ["small"]
+    assert collection.outputs is not None
+    assert collection.outputs.not_kept == 2
+    assert reasons(collection) == ["OutputsSaved", "OutputsNotSaved"]
+    assert collection.events[1].message == (
+        "2 files not saved as outputs, over the limit of 2K and 100000 files for each job "
+        "(outputs.max_bytes, outputs.max_files): bigger (3.91K), big (2.93K)"
+    )
+
+
+def test_a_terabyte_of_nothing_is_not_read(left: Left) -> None:
+    with (left.folder / "sparse").open("wb") as file:
+        file.truncate(2**40)
+    write(left.folder, small=1)
+    assert "sparse (1024G)" in left.collect().events[1].message
+    assert list(left.stored()) == ["small"]
+
+
+def test_names_that_cannot_be_keys_are_told(left: Left) -> None:
+    with open(os.path.join(os.fsencode(left.folder), b"bad\xff\n"), "wb"):  # noqa: PTH118, PTH123
+        pass
+    collection = left.collect()
+    assert left.stored() == {}
+    assert collection.outputs is not None
+    assert collection.outputs.not_kept == 1
+    assert (
+        collection.events[0].message
+        == r"1 file not saved as outputs, names that cannot be keys of objects: bad\xff\n (0B)"
+    )
+
+
+def test_the_quota_has_room_for_some(served: Served, tmp_path: Path) -> None:
+    left = Left(served, tmp_path, quota=1000)
+    write(left.folder, a=100, b=200, c=600, d=5000)
+    collection = left.collect()
+    assert list(left.stored()) == ["a", "b", "c"]
+    assert collection.events[-1].message == "1 file not saved as outputs, storage quota exceeded: d (4.88K)"
+    assert left.storage.room("default") == 100  # what was stored counts once
+
+
+def test_outputs_count_to_the_quota_of_others(served: Served, tmp_path: Path) -> None:
+    left = Left(served, tmp_path, quota=1000)
+    left.objects.put("cloudml", "there", bytes(950))
+    write(left.folder, a=100)
+    assert reasons(left.collect()) == ["OutputsNotSaved"]
+
+
+class FullDisk:
+    """Objects that have room for so many bytes."""
+
+    def __init__(self, left: Left, room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._room, self._commit = room, left.objects.commit_all
+        monkeypatch.setattr(left.objects, "commit_all", self.commit_all)
+
+    def commit_all(self, writers: Sequence[ObjectWriter]) -> Sequence[ObjectInfo | CloudMlError]:
+        found: list[ObjectInfo | CloudMlError] = []
+        for writer in writers:
+            info = self._commit([writer])[0]
+            assert isinstance(info, ObjectInfo)
+            self._room -= info.size
+            found.append(info if self._room >= 0 else OutOfSpace("full"))
+        return found
+
+
+def test_a_full_disk_is_told_and_the_rest_is_there(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+    FullDisk(left, 150, monkeypatch)
+    write(left.folder, a=100, b=200)
+    collection = left.collect()
+    assert collection.outputs is not None
+    assert (collection.outputs.files, collection.outputs.not_kept) == (1, 1)
+    assert collection.events[-1].message == "1 file not saved as outputs, disk full: b (200B)"
+
+
+def test_a_full_disk_while_a_file_is_written(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> ObjectWriter:
+        raise OutOfSpace("full")
+
+    write(left.folder, a=100, b=200)
+    monkeypatch.setattr(left.objects, "writer", refuse)
+    collection = left.collect()
+    assert collection.events[0].message == "2 files not saved as outputs, disk full: b (200B), a (100B)"
+
+
+def test_something_else_in_the_place_of_a_file(left: Left) -> None:
+    prefix = f".outputs/linear-{left.job.key.uid}"
+    left.objects.put("cloudml", f"{prefix}/model/1", b"a job made a folder there")
+    write(left.folder, model=10, other=10)
+    collection = left.collect()
+    assert "other" in left.stored()
+    assert "something else has their place in the bucket: model" in collection.events[-1].message
+
+
+def test_an_organisation_without_a_default_bucket(served: Served, tmp_path: Path) -> None:
+    left = Left(served, tmp_path)
+    store = served.platform.store
+    record = store.find(ORGANISATION, SYSTEM, "default")
+    assert record is not None
+    store.change_spec(ORGANISATION, record.key.uid, lambda spec: replace(spec, default_bucket=""), now=left.clock())
+    write(left.folder, model=10)
+    collection = left.collect()
+    assert collection.outputs is None
+    assert "the organisation has no default bucket" in collection.events[0].message
+
+
+def test_a_bucket_that_goes_meanwhile(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(org: str, bucket: str) -> None:
+        raise NotFound("gone")
+
+    write(left.folder, model=10)
+    monkeypatch.setattr(left.storage, "check_own", gone)
+    assert reasons(left.collect()) == ["OutputsNotSaved"]
+
+
+def test_many_small_files(left: Left) -> None:
+    for number in range(300):
+        (left.folder / f"{number:03}").write_text(str(number))
+    collection = left.collect()
+    assert collection.outputs is not None
+    assert collection.outputs.files == len(left.stored()) == 300
+
+
+def test_a_bound_on_the_number_of_files(left: Left) -> None:
+    write(left.folder, a=1, b=2, c=3)
+    left.collect(max_files=2)
+    assert list(left.stored()) == ["a", "b"]
+
+
+# ---- interrupted
+
+
+def test_a_collection_that_is_stopped_goes_on_where_it_was(served: Served, tmp_path: Path) -> None:
+    left = Left(served, tmp_path, quota=1500)
+    for number in range(130):
+        (left.folder / f"{number:03}").write_bytes(bytes(10))
+    looks = iter(range(1000))
+    with pytest.raises(Unavailable):
+        left.collect(stop=lambda: next(looks) > 100)
+    before = left.stored()
+    assert 0 < len(before) < 130
+    served.platform.storage._counted._entries.clear()
+    collection = left.collect()
+    assert collection.outputs is not None
+    assert collection.outputs.files == len(left.stored()) == 130  # the quota has room for each once
+    assert reasons(collection) == ["OutputsSaved"]
+
+
+def test_repeated_it_stores_nothing_twice(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+    write(left.folder, a=10, b=20)
+    first = left.collect()
+    monkeypatch.setattr(left.objects, "writer", lambda *_, **__: pytest.fail("it is there"))
+    assert left.collect() == first
+
+
+def test_a_file_that_changed_since_is_stored_again(left: Left) -> None:
+    write(left.folder, a=10)
+    left.collect()
+    (left.folder / "a").write_bytes(b"another one")
+    left.collect()
+    assert left.stored() == {"a": b"another one"}
+
+
+@pytest.mark.parametrize("chunks", [2, 3])
+def test_given_up_in_the_middle_of_a_file_leaves_no_half(left: Left, chunks: int) -> None:
+    write(left.folder, big=2_000_000)
+    looks = iter(range(1000))
+    with pytest.raises(Unavailable):
+        left.collect(stop=lambda: next(looks) >= chunks)
+    assert left.stored() == {}
+
+
+# ---- read and removed
+
+
+def ended(left: Left) -> JobRecord:
+    return replace(left.job, status=replace(left.job.status, outputs=left.collect().outputs))
+
+
+def test_pages_of_outputs(left: Left) -> None:
+    write(left.folder, a=1, b__c=2, d_dot_onnx=3)
+    job = ended(left)
+    first = left.outputs.page(job, limit=2)
+    assert [file.path for file in first.items] == ["a", "b/c"]
+    assert first.next is not None
+    second = left.outputs.page(job, after=first.next, limit=2)
+    assert [(file.path, file.size, file.model) for file in second.items] == [("d.onnx", 3, "d.onnx")]
+    assert second.next is None
+    assert second.items[0].uri == f"{first.uri}/d.onnx"
+
+
+def test_a_job_without_outputs_has_an_empty_page_and_no_files(left: Left) -> None:
+    assert left.outputs.page(left.job).items == []
+    with pytest.raises(NotFound, match="no output x"):
+        left.outputs.uri_of(left.job, "x")
+
+
+def test_outputs_go_with_their_job_and_nothing_else_does(left: Left) -> None:
+    left.objects.put("cloudml", f".outputs/linear-{left.job.key.uid}0/x", b"another job's")
+    write(left.folder, a=1, b__c=2)
+    job = ended(left)
+    for _ in range(2):
+        left.outputs.delete(job, stop=lambda: False)
+        assert left.stored() == {}
+    assert left.objects.list("cloudml", ".outputs/").objects != []
+
+
+def test_what_a_killed_server_had_stored_goes_too(left: Left) -> None:
+    write(left.folder, a=1)
+    left.collect()
+    left.outputs.delete(left.job, stop=lambda: False)  # whose status says nothing of outputs
+    assert left.stored() == {}
+
+
+def test_a_removal_can_be_interrupted(left: Left) -> None:
+    write(left.folder, a=1)
+    job = ended(left)
+    with pytest.raises(Unavailable):
+        left.outputs.delete(job, stop=lambda: True)
+    assert left.stored() != {}
