@@ -155,6 +155,43 @@ def test_a_saved_service_is_started_later(server: RealServer) -> None:
     server.cli("models", "delete", "linear-model", "v1").good()
 
 
+TENSOR = '[{"name": "x", "dtype": "float32", "shape": [-1]}]'
+SIGNATURE = f'{{"inputs": {TENSOR}, "outputs": {TENSOR}}}'
+BROKEN = {
+    "garbage": ("model.onnx", "this is no model", "INVALID_PROTOBUF"),
+    "raises": ("model.py", "raise RuntimeError('weights are of version 3')", "weights are of version 3"),
+    "dies": ("model.py", "import os\nos._exit(7)", "crashed at each of 3 tries: server-0 exited with code 7"),
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+def test_a_broken_model_has_failed_within_seconds_and_is_mended_by_deploying_again(
+    server: RealServer, name: str
+) -> None:
+    file, content, told = BROKEN[name]
+    folder = server.user_home / name
+    folder.mkdir()
+    (folder / file).write_text(content)
+    (folder / "signature.json").write_text(SIGNATURE)
+    client, words = server.client(), ("models", "deploy", name, "v1", f"./{name}", "--watch")
+    failed = server.cli(*words, timeout_s=30.0)
+    assert failed.code == 3, failed.err
+    assert f"{name} v1 is Failed" in failed.err
+    assert told in failed.err
+    service = client.describe_model_service(name, "v1")
+    assert (service.phase, service.state, service.address, service.ready) == ("Failed", "failed", "", 0)
+    assert [one.ready for one in service.replicas] in ([], [False])
+    assert server.cli("models", "wait", name, "v1", timeout_s=LIMIT_S).code == 3
+    assert any(event.reason == "Failed" and told in event.message for event in client.model_service_events(name, "v1"))
+    if name == "dies":  # one is mended: the same is typed again
+        for written in folder.iterdir():
+            written.unlink()
+        (folder / "model.onnx").write_bytes(onnx_file(server).read_bytes())
+        again = server.cli(*words, timeout_s=LIMIT_S).good()
+        assert "answers at 127.0.0.1:187" in again.err
+    server.cli("models", "delete", name, "v1", "--wait").good()
+
+
 EXPORTS = """
 import pathlib, shutil, sys
 target = pathlib.Path(sys.argv[1].partition("=")[2]) / "1"

@@ -15,8 +15,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain.records import Key, Record, Summary
-from cloud_ml.domain.services.decide import ServiceRecord
-from cloud_ml.domain.services.kind import MODEL_SERVICE
+from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
 from cloud_ml.domain.services.spec import from_wire
 from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
 from cloud_ml.models.model_service import ModelService

@@ -13,8 +13,7 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Event, Kind, Record
-from cloud_ml.domain.services.decide import ServiceRecord
-from cloud_ml.domain.services.kind import MODEL_SERVICE
+from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
 from cloud_ml.usecases import views
 
 _POLL_S = 1.0

@@ -41,13 +41,13 @@ _OF_SERVICE = {
     "Saved": "Start it: cloudml models start {name}",
     "Stopped": "Start it: cloudml models start {name}",
     "Starting": "Wait for it: cloudml models wait {name}",
-    "Failed": "Look at its log: cloudml models logs {name} · mend it: cloudml models update {name} -u URI",
+    "Failed": "See its log: cloudml models logs {name} · deploy a corrected model: cloudml models deploy {name} URI",
     "Degraded": "See why: cloudml models events {name} · cloudml models logs {name}",
     "Running": "Ask it: cloudml models predict {name} -d data.json",
 }
 _NO_MODEL = (
-    "See what is there: cloudml storage ls -r {uri} · say where it is: cloudml models update {name} -u URI, or put it"
-    " there, and cloudml models stop {name}, then start"
+    "See what is there: cloudml storage ls -r {uri} · say where it is: cloudml models update {name} -u URI · or put it"
+    " there and run: cloudml models start {name}"
 )
 
 

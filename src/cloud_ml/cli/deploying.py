@@ -198,6 +198,11 @@ def _look(handle: ServiceHandle, wait_s: float) -> None:
 
 def _concluded(handle: ServiceHandle) -> int:
     service, name = handle.service, f"{handle.name} {handle.version}"
+    if service.phase == "Running" and (failed := service.failed) is not None:
+        why = ": ".join(part for part in (failed.reason, failed.message) if part)
+        note(f"{name}: release {failed.release} failed: {why}", state="Failed")
+        note(f"  The release before it still answers. Fix this and run: cloudml models update {name} -u URI")
+        return FAILED
     if service.phase == "Running" and (tried := service.candidate) is not None:
         note(f"{name} answers; candidate: {candidate_line(tried)}", state=tried.phase)
         if tried.phase == "Failed":

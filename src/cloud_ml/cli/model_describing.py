@@ -128,8 +128,9 @@ def _show_replicas(service: Service) -> None:
 def _show_ended(service: Service, now: datetime) -> None:
     if not (last := service.ended[-_ENDED:]):
         return
-    where, number = f"{service.name} {service.version}", last[-1].number
-    echo(f"\nReplicas that have ended (what one said: cloudml models logs {where} --replica {number}):")
+    ran = [one.number for one in last if one.started_at is not None]
+    log = f" (its log: cloudml models logs {service.name} {service.version} --replica {ran[-1]})" if ran else ""
+    echo(f"\nReplicas that have ended{log}:")
     rows = [
         (
             f"  {one.number}",

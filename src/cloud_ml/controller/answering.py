@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import json
 import logging
+import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -17,6 +18,19 @@ logger = logging.getLogger(__name__)
 _MOST_BYTES = 65_536
 _LONGEST = 500
 """Characters of what a replica says."""
+
+
+_REFUSAL = re.compile(r"[^:]* (is ready|can be loaded): (.*)", re.DOTALL)
+"""The refusals of ``serving.table.ModelTable.find``: whether further loads are tried, and the reason."""
+
+
+@dataclass(frozen=True)
+class ReplicaAnswer:
+    """What a replica said of its model. ``load_failed``: no load is tried again."""
+
+    ready: bool = False
+    why: str = ""
+    load_failed: bool = False
 
 
 @dataclass(frozen=True)
@@ -44,6 +58,7 @@ class Answering:
         self._ready: set[str] = set()
         self._asked: set[str] = set()
         self._why: dict[str, str] = {}
+        self._load_failed: set[str] = set()
         self._news = asyncio.Event()
 
     def ready(self, uid: str) -> bool:
@@ -53,6 +68,10 @@ class Answering:
     def why_not(self, uid: str) -> str:
         """Why its model cannot answer, in its own words; empty where it does, or does not say."""
         return self._why.get(uid, "")
+
+    def load_failed(self, uid: str) -> bool:
+        """Whether its model server has said that it does not try to load the model again."""
+        return uid in self._load_failed
 
     def known(self, uid: str) -> bool:
         """Whether it was asked at all yet."""
@@ -89,15 +108,20 @@ class Answering:
         self._ready.discard(uid)
         self._asked.discard(uid)
         self._why.pop(uid, None)
+        self._load_failed.discard(uid)
 
     async def _ask(self, service: str, model: str, uid: str) -> None:
         misses = 0
         while True:
-            well, why = await self._answers(model, uid)
+            answer = await self._answers(model, uid)
+            well, why = answer.ready, answer.why
             if why != self._why.get(uid, "") and (why or well):
                 self._why[uid] = why
                 if why:
                     self._changed(service)
+            if answer.load_failed != self.load_failed(uid) and (why or well):
+                (self._load_failed.add if answer.load_failed else self._load_failed.discard)(uid)
+                self._changed(service)
             misses = 0 if well else misses + 1
             if well and uid not in self._ready:
                 self._ready.add(uid)
@@ -110,8 +134,8 @@ class Answering:
                 self._news.set()
             await asyncio.sleep(self._patience.ready_s if well else self._patience.starting_s)
 
-    async def _answers(self, model: str, uid: str) -> tuple[bool, str]:
-        """Whether the replica says that its model can answer, and if not, why, where it says so."""
+    async def _answers(self, model: str, uid: str) -> ReplicaAnswer:
+        """What the replica says: whether its model can answer, and if not, why."""
         request = f"GET /v1/models/{model}/metadata HTTP/1.1\r\nHost: replica\r\nConnection: close\r\n\r\n"
         try:
             async with asyncio.timeout(self._patience.answer_s):
@@ -120,22 +144,25 @@ class Answering:
                     writer.write(request.encode())
                     line, answer = await reader.readline(), b""
                     if line.startswith(b"HTTP/1.1 200 "):
-                        return True, ""
+                        return ReplicaAnswer(ready=True)
                     while len(answer) < _MOST_BYTES and (more := await reader.read(_MOST_BYTES - len(answer))):
                         answer += more
         except (CloudMlError, OSError, TimeoutError, ValueError):
-            return False, ""
+            return ReplicaAnswer()
         except Exception:  # or this replica would never be asked again
             logger.exception("a replica cannot be asked", extra={"uid": uid})
-            return False, ""
-        return False, excuse(answer)
+            return ReplicaAnswer()
+        return parse_refusal(answer)
 
 
-def excuse(answer: bytes) -> str:
+def parse_refusal(answer: bytes) -> ReplicaAnswer:
     """What an answer says of why no version is ready. Replicas run what tenants bring: it is made fit for a line."""
     try:
-        said = json.loads(answer.partition(b"\r\n\r\n")[2])["error"]
+        said = str(json.loads(answer.partition(b"\r\n\r\n")[2])["error"])
     except (ValueError, LookupError, TypeError, RecursionError):
-        return ""
-    why = str(said).partition(" is ready: ")[2]
-    return "".join(char if char.isprintable() else " " for char in why)[:_LONGEST]
+        return ReplicaAnswer()
+    found = _REFUSAL.match(said[:_MOST_BYTES])
+    if found is None:
+        return ReplicaAnswer()
+    line = "".join(char if char.isprintable() else " " for char in found[2])[:_LONGEST]
+    return ReplicaAnswer(why=line, load_failed=bool(line) and found[1] == "can be loaded")

@@ -12,10 +12,11 @@ from cloud_ml.controller.ports import Ports
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.records import Record
-from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.routes import Backend, Route
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.spec import TEMPLATE_LABEL
+from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.engines.base import Doors
 
 ReplicaRecord = Record[JobSpec, JobStatus]
@@ -135,4 +136,5 @@ def _share(service: ServiceRecord, backends: Collection[Backend]) -> int:
 
 
 def _wanted(service: ServiceRecord) -> bool:
-    return service.spec.desired is Desired.RUN and service.delete_requested_at is None
+    failed = service.status.phase is ServicePhase.FAILED
+    return service.spec.desired is Desired.RUN and service.delete_requested_at is None and not failed

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable
 
 from cloud_ml.controller.gateway import Gateway
-from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.scale import RECENT_S, Policy, Sample, policy_of, replicas_of, scaled
 
 _LOOK_S = 1.0

@@ -23,9 +23,8 @@ from cloud_ml.controller.slots import Slots, fill
 from cloud_ml.controller.sources import Followed, Notice
 from cloud_ml.domain.jobs.decide import Rules
 from cloud_ml.domain.quotas import QuotaOf
-from cloud_ml.domain.services.decide import ServiceRecord
-from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
-from cloud_ml.domain.services.spec import SERVICE_LABEL
+from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord
+from cloud_ml.domain.services.spec import SERVICE_LABEL, LoadRetries
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, USER
 from cloud_ml.engines.base import Capacity, Doors, Engine
@@ -137,6 +136,7 @@ class Services:
                 fence=fence,
                 keep_ended=self._serving.kept_replicas,
                 quota_wait_s=self._serving.quota_wait_s,
+                loading=LoadRetries(self._serving.load_tries, self._serving.load_retry_s, self._serving.load_outage_s),
                 default_disk_bytes=(await self._engine.capacity()).default_disk_bytes,
             ),
         )

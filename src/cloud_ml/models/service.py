@@ -75,6 +75,15 @@ class EarlierRelease:
     model_uri: str
 
 
+@dataclass(frozen=True)
+class FailedUpdate:
+    """The release that was to be served and cannot be, and why. Where an earlier one answers, that goes on."""
+
+    release: int
+    reason: str = ""
+    message: str = ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Service:
     """A model service as it stands.
@@ -83,7 +92,8 @@ class Service:
     and HTTP, empty while there is none; ``tls`` says whether it speaks TLS. ``spec`` holds the fields that were given.
     ``release`` is the number of what is served, whose replicas ``wanted`` and ``ready`` count; ``earlier`` are those
     that a rollback leads to, the latest last. ``ended`` are replicas that are no more and whose output is kept, the
-    latest last. ``notices`` are sentences to know before a change, such as that it interrupts the service.
+    latest last. ``failed`` says why ``release`` cannot be served, if it cannot.
+    ``notices`` are sentences to know before a change, such as that it interrupts the service.
     """
 
     uid: str
@@ -110,6 +120,7 @@ class Service:
     earlier: list[EarlierRelease] = field(default_factory=list)
     ended: list[EndedReplica] = field(default_factory=list)
     notices: list[str] = field(default_factory=list)
+    failed: FailedUpdate | None = None
 
     @property
     def url(self) -> str:
@@ -124,7 +135,7 @@ class Service:
         if self.phase == "Running":
             return 0 < self.wanted <= self.ready and all(one.current for one in self.replicas)
         if self.phase == "Failed":  # and not still that of before the latest change
-            return any(one.current and not one.candidate and one.phase == "Failed" for one in self.replicas)
+            return self.failed is not None
         return self.wanted == 0 and self.phase in ("Saved", "Stopped")
 
 

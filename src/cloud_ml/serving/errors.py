@@ -43,6 +43,10 @@ class NotReady(ServingError):
     grpc, http = 14, 503
 
 
+class LoadFailed(NotReady):
+    """No version of the model could be loaded, and no further try is made unless its files change."""
+
+
 class Overloaded(ServingError):
     """The queue of this model is full: said at once, so that the caller can go elsewhere."""
 

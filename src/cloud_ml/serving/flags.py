@@ -53,6 +53,10 @@ def add_life(parser: argparse.ArgumentParser) -> None:
         help="time between them (60000000: a minute)",
     )  # fmt: skip
     how.add_argument(
+        "--load_outage_seconds", type=_seconds, default=_DEFAULT.outage_s,
+        help="go on trying for so long where a file is missing or the network fails (300)",
+    )  # fmt: skip
+    how.add_argument(
         "--total_model_memory_limit_bytes", type=_whole, default=0,
         help="load no version that does not fit in, at 1.2 times the size of its files; 0: no limit (default)",
     )  # fmt: skip
@@ -89,6 +93,7 @@ def life_of(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[s
         load_threads=told.num_load_threads,
         max_retries=told.max_num_load_retries,
         retry_s=told.load_retry_interval_micros / 1e6,
+        outage_s=told.load_outage_seconds,
         memory_bytes=told.total_model_memory_limit_bytes,
         labels_for_unavailable=told.allow_version_labels_for_unavailable_models,
     )

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from cloud_ml.serving.errors import BadRequest, ModelNotFound, NotReady
+from cloud_ml.serving.errors import BadRequest, LoadFailed, ModelNotFound, NotReady
 from cloud_ml.serving.loaded import LoadedVersion
 
 
@@ -20,13 +20,14 @@ class Choice(NamedTuple):
 class ServedModel:
     """One name: the versions that answer, by number, and the names that some of them have.
 
-    ``why_not`` is for who asks while no version answers.
+    ``why_not`` is for who asks while no version answers. ``load_failed``: no load is tried again unless files change.
     """
 
     name: str
     versions: dict[int, LoadedVersion] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     why_not: str = ""
+    load_failed: bool = False
 
 
 class ModelTable:
@@ -71,6 +72,7 @@ class ModelTable:
         Raises:
             ModelNotFound: for a name, number or label that is not served.
             NotReady: where the name is known and no version of it can answer yet.
+            LoadFailed: where none ever will of the files that are there.
         """
         if not name:
             raise BadRequest("the request names no model")
@@ -79,6 +81,8 @@ class ModelTable:
             raise ModelNotFound(f"no model {name!r} is served here")
         if not model.versions:
             why = f": {model.why_not}" if model.why_not else ""
+            if model.load_failed:
+                raise LoadFailed(f"no version of model {name!r} can be loaded{why}")
             raise NotReady(f"no version of model {name!r} is ready{why}")
         if label is not None:
             number = model.labels.get(label)

@@ -64,6 +64,7 @@ _LEAST = {
     "gateway.target_in_flight": 0.01,
     "gateway.scale_down_s": 1,
     "gateway.kept_releases": 0,
+    "gateway.load_tries": 1,
 }
 """Numbers that may not be smaller; all others may be 0."""
 

@@ -387,6 +387,13 @@ class GatewaySettings:
     quota_wait_s: float = 10.0
     """How long a roll-out waits for room in the organisation's quota for one more replica. Then an old replica goes
     first, and the new one takes its place."""
+    load_tries: int = 3
+    """How often a replica tries to load its model, and how often a replica that crashes is started, before the release
+    is Failed. A release that has answered once is started again without an end."""
+    load_retry_s: float = 1.0
+    """How long a replica waits between these tries."""
+    load_outage_s: float = 60.0
+    """How long a replica tries to load its model again where a file is missing or the network fails."""
     kept_releases: int = 5
     """Earlier releases of a service that are kept for `models rollback`."""
     kept_replicas: int = 10

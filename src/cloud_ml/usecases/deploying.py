@@ -10,13 +10,14 @@ from cloud_ml.domain.quotas import QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import MODEL_SERVICE, name_of
-from cloud_ml.domain.services.releases import changed
+from cloud_ml.domain.services.releases import changed, retried
 from cloud_ml.domain.services.status import ServiceStatus
 from cloud_ml.errors import AlreadyExists, CloudMlError, InvalidRequest, NotFound, TryAgain
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases import admission, usage
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.redeployment import has_failed
 
 DEPLOYED, NOT_DEPLOYED = "Deployed", "NotDeployed"
 """What a job's events say of its service."""
@@ -98,13 +99,18 @@ class Deployments:
             standing = self._store.find(MODEL_SERVICE, job.key.org, name)
             if standing is None:
                 raise NotFound(f"{name} was deleted just now", field="model_name", value=name) from None
-            if standing.spec.submitted.model_uri == service.model_uri:
+            failed, served = has_failed(standing), standing.status.serving_template
+            if standing.spec.submitted.model_uri == service.model_uri and failed is None:
                 return  # its replicas find the new version by themselves
-            served = standing.status.serving_template
+
+            def change(spec: specs.ServiceSpec) -> specs.ServiceSpec:
+                after = changed(spec, {"model_uri": service.model_uri}, served=served, keep=self._keep)
+                return after if failed is None else retried(after, failed)
+
             self._store.change_spec(
                 MODEL_SERVICE,
                 standing.key.uid,
-                lambda spec: changed(spec, {"model_uri": service.model_uri}, served=served, keep=self._keep),
+                change,
                 now=now,
                 events=[Event(now, "Updated", f"model_uri changed by job {job.key.name}, which exported the model")],
             )

@@ -13,9 +13,8 @@ from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.quotas import Amounts, Excess, QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType, Summary
 from cloud_ml.domain.services import spec as specs
-from cloud_ml.domain.services.decide import ServiceRecord
-from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, name_of, service_tag
-from cloud_ml.domain.services.releases import changed
+from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord, name_of, service_tag
+from cloud_ml.domain.services.releases import changed, retried
 from cloud_ml.domain.services.scale import replicas_of
 from cloud_ml.domain.services.spec import Candidate, ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
@@ -31,6 +30,7 @@ from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.record_limits import RecordLimits
+from cloud_ml.usecases.redeployment import has_failed, replace_failed
 from cloud_ml.usecases.replicas import Replicas, sorted_out
 from cloud_ml.usecases.storage import Storage
 
@@ -77,6 +77,8 @@ class ModelServices:
     ) -> ServiceRecord:
         """Take a service, or answer with the one that this idempotency key has made already.
 
+        A service that failed is replaced by one of its name and version.
+
         ``notes`` are sentences that the user should see as warnings on the service.
 
         Raises:
@@ -108,7 +110,12 @@ class ModelServices:
                 once=once,
             )
         except AlreadyExists as error:
-            raise self._taken(caller.org, service) from error
+            replacing = replace_failed(
+                self._store, caller, service, now=now, notes=notes, idempotency_key=idempotency_key, once=once
+            )
+            if replacing is None:
+                raise self._taken(caller.org, service) from error
+            record = replacing
         if record.spec.submitted != service:
             raise Conflict(
                 f"the idempotency key has made another service, {record.key.name}",
@@ -181,11 +188,16 @@ class ModelServices:
                 "nothing is to be changed", allowed="at least one of " + ", ".join(each.name for each in fields(change))
             )
         share = given.pop("canary", None)
-        served = record.status.serving_template
-        after = changed(record.spec, given, share, served=served, keep=self._keep)
+        served, failure = record.status.serving_template, has_failed(record)
+
+        def change_of(spec: ServiceSpec) -> ServiceSpec:
+            after = changed(spec, given, share, served=served, keep=self._keep)
+            return retried(after, failure) if failure is not None and share is None else after
+
+        after = change_of(record.spec)
         tried = after.candidate if share is not None else None
         self._check(record.key.org, tried.submitted if tried is not None else after.submitted)
-        self._check_quota(record.key.org, record.key.name, after, counted=False)
+        self._check_quota(record.key.org, record.key.name, after, counted=record.status.phase is ServicePhase.FAILED)
         if tried is not None:
             _check_served(record, tried)
         now = self._clock()
@@ -196,7 +208,7 @@ class ModelServices:
         return self._store.change_spec(
             MODEL_SERVICE,
             record.key.uid,
-            lambda spec: changed(spec, given, share, served=served, keep=self._keep),
+            change_of,
             now=now,
             events=events,
             once=once,
@@ -221,7 +233,7 @@ class ModelServices:
     def want(
         self, scope: str | None, name: tuple[str, str], caller: Identity, desired: Desired, *, once: Once | None = None
     ) -> ServiceRecord:
-        """Start or stop a service; what is so already is success.
+        """Start or stop a service; what is so already is success. A start also tries a release again that failed.
 
         Raises:
             NotFound: There is no such service.
@@ -232,9 +244,11 @@ class ModelServices:
             self._check_quota(record.key.org, record.key.name, record.spec, counted=True)
         now, word = self._clock(), "start" if desired is Desired.RUN else "stop"
         reason = Reason.START_REQUESTED if desired is Desired.RUN else Reason.CANCEL_REQUESTED
+        failed = has_failed(record) if desired is Desired.RUN else None
 
         def change(spec: ServiceSpec) -> ServiceSpec:
-            return spec.with_desired(desired)
+            spec = spec.with_desired(desired)
+            return spec if failed is None else retried(spec, failed)
 
         return self._store.change_spec(
             MODEL_SERVICE,

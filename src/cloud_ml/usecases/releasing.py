@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.records import Event
-from cloud_ml.domain.services.decide import ServiceRecord
-from cloud_ml.domain.services.kind import MODEL_SERVICE
+from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
 from cloud_ml.domain.services.releases import promoted, rolled_back
 from cloud_ml.domain.services.spec import Release, ServiceSpec
 from cloud_ml.domain.tenancy import Operation

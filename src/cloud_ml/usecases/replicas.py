@@ -12,7 +12,7 @@ from typing import Any
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.jobs.spec import Desired
-from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.routes import Answered, Figures
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.spec import TEMPLATE_LABEL

@@ -7,18 +7,19 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from cloud_ml.domain.jobs.phases import JobStatus
+from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.records import Record, Summary
-from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.failures import served_release
+from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.releases import differing
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
-from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import WIRE_STATES, CandidateStatus, ServicePhase
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import (
     EarlierRelease,
     EndedReplica,
+    FailedUpdate,
     Replica,
     Service,
     ServiceCandidate,
@@ -42,6 +43,9 @@ def service(
     name, _, version = record.key.name.partition("/")
     status = record.status
     replicas = replicas or Replicas()
+    rows = [_replica(each, record) for each in replicas.items]
+    ready, phase = _ready_of(record, rows)
+    failure = status.failure_of(record.spec.template)
     return Service(
         uid=record.key.uid,
         name=name,
@@ -49,18 +53,18 @@ def service(
         org=record.key.org,
         owner=record.owner,
         revision=record.revision,
-        phase=status.phase.value,
-        state=_state(status.phase, deleting=record.delete_requested_at is not None),
+        phase=phase.value,
+        state=_state(phase, deleting=record.delete_requested_at is not None),
         created_at=record.created_at,
         updated_at=record.updated_at,
-        address=_address(host, status.port),
+        address=_address(host, status.port, status.phase),
         tls=tls,
         reason=status.reason,
         message=status.message,
         wanted=replicas_of(record.spec, status),
-        ready=status.ready,
+        ready=ready,
         deleting=record.delete_requested_at is not None,
-        replicas=[_replica(each, record.spec) for each in replicas.items],
+        replicas=rows,
         ended=[_ended(each) for each in replicas.ended],
         spec=submitted(record.spec.submitted),
         release=record.spec.template,
@@ -69,7 +73,21 @@ def service(
             EarlierRelease(release=each.template, model_uri=each.submitted.model_uri) for each in record.spec.earlier
         ],
         notices=list(notices),
+        failed=None if failure is None else FailedUpdate(failure.release, failure.reason, failure.message),
     )
+
+
+def _ready_of(record: ServiceRecord, rows: Sequence[Replica]) -> tuple[int, ServicePhase]:
+    """How many replicas answer and the phase that goes with that, so that the service says what its replicas say.
+
+    A replica that ended after the last look at the service is not counted.
+    """
+    status = record.status
+    stable = {wish.number for wish in status.wishes if not wish.trial} & set(status.answering)
+    gone = {one.number for one in rows if not one.ready} & stable
+    ready = max(0, status.ready - len(gone))
+    few = status.phase is ServicePhase.RUNNING and ready < replicas_of(record.spec, status)
+    return ready, ServicePhase.DEGRADED if few else status.phase
 
 
 def _candidate(record: ServiceRecord) -> ServiceCandidate | None:
@@ -103,7 +121,7 @@ def summary(line: Summary, host: str = "", port: int = 0) -> ServiceSummary:
         state=_state(ServicePhase(line.index), deleting=line.deleting),
         created_at=line.created_at,
         updated_at=line.updated_at,
-        address=_address(host, port),
+        address=_address(host, port, ServicePhase(line.index)),
         deleting=line.deleting,
     )
 
@@ -124,7 +142,8 @@ _SUBMITTED = (
 def model_document(record: ServiceRecord, organisation: Organisation, host: str) -> dict[str, Any]:
     """A service as the original wire answers create, describe, start and update. Every key that is read is there."""
     wire, status = record.spec.submitted, record.status
-    address = _address(host, status.port)
+    address = _address(host, status.port, status.phase)
+    _, phase = _ready_of(record, ())
     resting = status.phase in (ServicePhase.SAVED, ServicePhase.STOPPED)
     starts = resting and record.spec.desired is Desired.RUN
     document: dict[str, Any] = {}
@@ -138,7 +157,7 @@ def model_document(record: ServiceRecord, organisation: Organisation, host: str)
         "service_port": str(status.port or ""),
         "address": address,
         "http_address": address,
-        "state": "creating" if starts else _state(status.phase, deleting=record.delete_requested_at is not None),
+        "state": "creating" if starts else _state(phase, deleting=record.delete_requested_at is not None),
         "create_time": original_time(record.created_at),
         "update_time": original_time(record.updated_at),
         "current_rank": str(wire.enable_rank),
@@ -153,7 +172,7 @@ def model_row(line: Summary, organisation: Organisation, host: str, port: int) -
         "org_name": organisation.name,
         "model_name": name,
         "model_version": version,
-        "address": _address(host, port),
+        "address": _address(host, port, ServicePhase(line.index)),
         "state": _state(ServicePhase(line.index), deleting=line.deleting),
         "create_time": original_time(line.created_at),
         "update_time": original_time(line.updated_at),
@@ -171,25 +190,25 @@ def model_metrics(found: ServiceMetrics) -> dict[str, Any]:
     }
 
 
-def _address(host: str, port: int) -> str:
-    """``host:port`` without a scheme, as clients of gRPC take it; empty while there is none."""
-    return f"{host}:{port}" if port and host else ""
+def _address(host: str, port: int, phase: ServicePhase) -> str:
+    """``host:port`` without a scheme, as clients of gRPC take it; empty while there is none and if it failed."""
+    return f"{host}:{port}" if port and host and phase is not ServicePhase.FAILED else ""
 
 
 def _state(phase: ServicePhase, *, deleting: bool) -> str:
     return "deleting" if deleting else WIRE_STATES[phase]
 
 
-def _replica(record: Record[JobSpec, JobStatus], spec: ServiceSpec) -> Replica:
-    status = record.status
-    release = release_of(record)
+def _replica(record: Record[JobSpec, JobStatus], service: ServiceRecord) -> Replica:
+    status, spec = record.status, service.spec
+    release, number = release_of(record), number_of(record)
     tried = spec.candidate is not None and release == spec.candidate.template
     return Replica(
-        number=number_of(record),
+        number=number,
         uid=record.key.uid,
         phase=status.phase.value,
-        ready=status.phase.value == "Running",
-        current=tried or release == spec.template,
+        ready=status.phase is Phase.RUNNING and number in service.status.answering,
+        current=tried or release == served_release(spec, service.status),
         attempt=status.attempt,
         reason=status.reason,
         message=status.message,

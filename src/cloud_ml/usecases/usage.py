@@ -49,8 +49,8 @@ def used_by_services(store: StateStore, org: str) -> Used:
 
 
 def services(store: StateStore, org: str) -> list[Summary]:
-    """The services of an organisation that are to answer."""
-    resting = {ServicePhase.SAVED.value, ServicePhase.STOPPED.value}
+    """The services of an organisation that are to answer, without those that failed."""
+    resting = {ServicePhase.SAVED.value, ServicePhase.STOPPED.value, ServicePhase.FAILED.value}
     found: list[Summary] = []
     after: int | None = None
     while True:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, cast
 
 from cloud_ml.auth.tokens import derived_key, make_token
-from cloud_ml.controller.answering import excuse
+from cloud_ml.controller.answering import parse_refusal
 from cloud_ml.domain.services.routes import CallingKey
 from cloud_ml.gateway.access import Access, bearer
 from cloud_ml.gateway.client_limits import ClientLimits
@@ -236,13 +236,14 @@ def _replica_head(pieces: list[bytes]) -> Any:
 @target(
     "controller.answering",
     seeds=[b'HTTP/1.1 503 No\r\n\r\n{"error": "no version of model \'m\' is ready: version 1: junk"}', b'\r\n\r\n{"error": 1}', b"\r\n\r\n[[1e999"],
-    words=["\r\n\r\n", '{"error": "', " is ready: ", '"}', "\\u001b", "\u202e", "[" * 2000],
+    words=["\r\n\r\n", '{"error": "', " is ready: ", " can be loaded: ", '"}', "\\u001b", "\u202e", "[" * 2000],
 )  # fmt: skip
 def replica_excuse(data: bytes) -> None:
     """Whatever a replica says of why it cannot answer is a line that may be shown, and no long one."""
-    found = excuse(data)
-    assert len(found) <= 500
-    assert found.isprintable()
+    found = parse_refusal(data)
+    assert len(found.why) <= 500
+    assert found.why.isprintable()
+    assert found.why or not found.load_failed
 
 
 @target(

@@ -90,7 +90,7 @@ def test_who_follows_hears_the_last_word_and_others_can_read_it_later(
     assert server.cli("models", "logs", "linear", "v1", "--replica", "1").good().out.encode() == kept
     assert "leaving" not in server.cli("models", "logs", "linear", "v1").good().out, "of those that run"
     shown = server.cli("models", "describe", "linear", "v1").good().out
-    assert "Replicas that have ended (what one said: cloudml models logs linear v1 --replica 1):" in shown
+    assert "Replicas that have ended (its log: cloudml models logs linear v1 --replica 1):" in shown
     assert not (server.data / "engine" / "jobs" / first["uid"] / "work").exists(), "only what it said is left of it"
 
 

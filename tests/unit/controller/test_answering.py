@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cloud_ml.controller.answering import excuse
+from cloud_ml.controller.answering import ReplicaAnswer, parse_refusal
 
 HEAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\r\n"
 
@@ -25,4 +25,11 @@ HEAD = b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\n\
     ],
 )
 def test_what_is_told(body: str, told: str) -> None:
-    assert excuse(HEAD + body.encode()) == told
+    assert parse_refusal(HEAD + body.encode()) == ReplicaAnswer(why=told)
+
+
+def test_a_model_server_that_gives_up_says_so() -> None:
+    said = json.dumps({"error": "no version of model 'm' can be loaded: version 1: it is ready: junk"})
+    assert parse_refusal(HEAD + said.encode()) == ReplicaAnswer(why="version 1: it is ready: junk", load_failed=True)
+    empty = json.dumps({"error": "no version of model 'm' can be loaded: "})
+    assert parse_refusal(HEAD + empty.encode()) == ReplicaAnswer()

@@ -13,7 +13,7 @@ from cloud_ml.controller.entrances import Entrances, route
 from cloud_ml.controller.ports import Ports
 from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.services import spec as specs
-from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.routes import Backend, Route
 from cloud_ml.domain.services.status import ServiceStatus
 from cloud_ml.models.model_service import ModelService

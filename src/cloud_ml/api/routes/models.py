@@ -16,7 +16,7 @@ from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.sse import After, LastEventId
 from cloud_ml.api.waiting import Wait, check_wait
 from cloud_ml.domain.jobs.spec import Desired
-from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.models import codec, common
 from cloud_ml.models.job import JobEvents
 from cloud_ml.models.model_service import ModelService

@@ -12,7 +12,7 @@ from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import answers, bytes_of
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
-from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.models.service import ServiceLineage, ServiceMetrics, ServiceSignatures
 from cloud_ml.usecases import releasing, replicas
 from cloud_ml.usecases.logs import Selection

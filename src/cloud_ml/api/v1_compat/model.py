@@ -16,7 +16,7 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import Here
 from cloud_ml.api.routes.replicas import find
 from cloud_ml.domain.jobs.spec import Desired
-from cloud_ml.domain.services.decide import ServiceRecord
+from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.models import codec, common
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ServiceUpdate

@@ -20,11 +20,11 @@ from cloud_ml.domain.services.decide import (
     DropReplica,
     MakeReplica,
     ServiceAction,
-    ServiceRecord,
     StopReplica,
     decide,
 )
-from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, service_tag
+from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord, service_tag
+from cloud_ml.domain.services.spec import DEFAULT_RETRIES, LoadRetries
 from cloud_ml.domain.services.status import SeenReplica, ServiceStatus, Wish
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
@@ -53,7 +53,9 @@ class ModelServiceReconciler:
         keep_ended: int = 0,
         default_disk_bytes: int = 0,
         quota_wait_s: float = 0.0,
+        loading: LoadRetries = DEFAULT_RETRIES,
     ) -> None:
+        self._loading = loading
         self._quota_wait_s = quota_wait_s
         self._default_disk_bytes = default_disk_bytes
         self._store = store
@@ -100,6 +102,7 @@ class ModelServiceReconciler:
                 self._clock(),
                 keep_ended=self._keep_ended,
                 quota_wait_s=self._quota_wait_s,
+                load_tries=self._loading.tries,
             )
             if decision.status is None:
                 leaving = any(isinstance(action, StopReplica) for action in decision.actions)
@@ -169,6 +172,8 @@ class ModelServiceReconciler:
             reason=status.reason,
             message=status.message or self._answering.why_not(record.key.uid),
             ready=status.phase is Phase.RUNNING and self._answering.ready(record.key.uid),
+            attempt=status.attempt,
+            load_failed=status.phase is Phase.RUNNING and self._answering.load_failed(record.key.uid),
             leaving=record.delete_requested_at is not None or record.spec.desired is Desired.STOPPED,
             deleting=record.delete_requested_at is not None,
             ended_at=status.finished_at,
@@ -179,7 +184,7 @@ class ModelServiceReconciler:
         now, uid = self._clock(), service.key.uid
         if isinstance(action, MakeReplica):
             name = replica_name(uid, action.wish)
-            spec = specs.replica(name, uid, service.spec.made_of(action.wish.template))
+            spec = specs.replica(name, uid, service.spec.made_of(action.wish.template), self._loading)
             self._store.create(
                 REPLICA,
                 org=service.key.org,

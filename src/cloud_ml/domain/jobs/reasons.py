@@ -37,6 +37,7 @@ class Reason(StrEnum):
     START_FAILED = "StartFailed"
     TRAINER_NOT_FOUND = "TrainerNotFound"
     MODEL_NOT_FOUND = "ModelNotFound"
+    MODEL_LOAD_FAILED = "ModelLoadFailed"
     TRAINER_INVALID = "TrainerInvalid"
     ENVIRONMENT_FAILED = "EnvironmentFailed"
     PREPARE_FAILED = "PrepareCommandFailed"
@@ -47,6 +48,18 @@ class Reason(StrEnum):
     OUTPUTS_SAVED = "OutputsSaved"
     OUTPUTS_NOT_SAVED = "OutputsNotSaved"
 
+
+CRASHES = frozenset(
+    {
+        Reason.NON_ZERO_EXIT,
+        Reason.SIGNALED,
+        Reason.OUT_OF_MEMORY,
+        Reason.DISK_QUOTA,
+        Reason.START_TIMEOUT,
+        Reason.PREPARE_FAILED,
+    }
+)
+"""Causes that lie in what is run, and not in the machine that runs it."""
 
 NEVER_RETRIED = frozenset(
     {

@@ -14,13 +14,14 @@ from datetime import UTC, datetime, timedelta
 
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import Desired
-from cloud_ml.domain.records import Event, EventType, Record
+from cloud_ml.domain.records import Event
+from cloud_ml.domain.services.events import events_of_change, events_of_place
+from cloud_ml.domain.services.failures import answered_releases, failed_releases, served_release
+from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
-from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import CandidateStatus, SeenReplica, ServicePhase, ServiceStatus, Wish
 from cloud_ml.domain.services.wishes import blocked_by_quota, stable_numbers, wishes
 
-ServiceRecord = Record[ServiceSpec, ServiceStatus]
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
@@ -70,6 +71,7 @@ def decide(
     *,
     keep_ended: int = 0,
     quota_wait_s: float = 0.0,
+    load_tries: int = 3,
 ) -> ServiceDecision:
     """Decide the next step of a service.
 
@@ -79,7 +81,10 @@ def decide(
         now: The time of the look.
         keep_ended: How many replicas that have ended are kept for what they said, the latest.
         quota_wait_s: How long a roll-out waits for room in the quota before it replaces in place.
+        load_tries: How often a replica that crashes is started before its release has failed.
     """
+    committed = service.status
+    service = _judged(service, replicas, load_tries)
     status, deleting = service.status, service.delete_requested_at is not None
     alive = [replica for replica in replicas if not replica.ended]
     blocked = None if deleting else blocked_by_quota(service.spec, status, alive)
@@ -93,37 +98,33 @@ def decide(
     serving = [replica for replica in replicas if replica.number in stable]
     phase, reason, message = _stands(service, replicas, serving)
     moved = replace(
-        status, phase=phase, reason=reason, message=message, wishes=wanted,
+        service.status, phase=phase, reason=reason, message=message, wishes=wanted,
         next=max([status.next, *(wish.number + 1 for wish in wanted)]),
         ready=sum(replica.ready for replica in serving),
         serving_template=_served(service, serving),
         leaving=len({each.number for each in replicas} - {wish.number for wish in wanted}),
         candidate=_candidate(service, [each for each in replicas if each.number not in stable]),
         blocked_since=None if in_place else since,
+        answering=tuple(sorted(each.number for each in replicas if each.ready)),
     )  # fmt: skip
-    if moved != status:
-        said = _said_of_place(service, moved, blocked, now) if blocked is not None and in_place else []
-        return ServiceDecision(status=moved, events=[*said, *_said(service, moved, now)])
+    if moved != committed:
+        said = events_of_place(service, moved, blocked, now) if blocked is not None and in_place else []
+        said += events_of_change(service, committed, moved, now)
+        return ServiceDecision(status=moved, events=said)
     found = _act(service, replicas, ended, now, keep_ended)
     return found if place_at is None else replace(found, look_again=_earlier(found.look_again, place_at))
 
 
+def _judged(service: ServiceRecord, replicas: Sequence[SeenReplica], tries: int) -> ServiceRecord:
+    """The service with what follows from this look about which of its releases have answered and which failed."""
+    spec, status, deleting = service.spec, service.status, service.delete_requested_at is not None
+    answered = answered_releases(spec, status, replicas, deleting=deleting)
+    failed = failed_releases(spec, status, replicas, answered, tries=tries, deleting=deleting)
+    return replace(service, status=replace(status, answered=answered, failed=failed))
+
+
 def _earlier(one: datetime | None, other: datetime) -> datetime:
     return other if one is None else min(one, other)
-
-
-def _said_of_place(service: ServiceRecord, moved: ServiceStatus, blocked: SeenReplica, now: datetime) -> list[Event]:
-    """That an old replica goes before its successor answers, if one does."""
-    left = {wish.number for wish in moved.wishes}
-    gone = [wish.number for wish in service.status.wishes if wish.number not in left]
-    if not gone:
-        return []
-    count = replicas_of(service.spec, moved)
-    sentence = (
-        f"replica {gone[0]} is replaced in place by replica {blocked.number}, since the quota has no room for one "
-        f"more: at most {count - 1} of {count} answer meanwhile ({blocked.message})"
-    )
-    return [Event(now, Reason.REPLACED_IN_PLACE, sentence, EventType.WARNING)]
 
 
 def _act(
@@ -161,6 +162,8 @@ def _candidate(service: ServiceRecord, others: Sequence[SeenReplica]) -> Candida
     found = CandidateStatus(candidate.template)
     if not count or service.delete_requested_at is not None:
         return replace(found, phase=ServicePhase.STOPPED)
+    if (failure := service.status.failure_of(candidate.template)) is not None:
+        return replace(found, phase=ServicePhase.FAILED, reason=failure.reason, message=failure.message)
     mine = [each for each in others if each.template == candidate.template and not each.leaving]
     ready = sum(each.ready for each in mine)
     trouble = next((each for each in mine if each.hopeless), None) or next(
@@ -188,52 +191,24 @@ def _stands(
             return ServicePhase.SAVED, "", ""
         return (ServicePhase.STOPPING if replicas else ServicePhase.STOPPED), Reason.CANCELLED, ""
     ready = sum(replica.ready for replica in serving)
-    trouble = next((each for each in replicas if each.hopeless and each.template == spec.template), None) or next(
-        (each for each in serving if each.message and not each.ready), None
-    )
-    reason, message = (trouble.reason, trouble.message) if trouble is not None else ("", "")
+    reason, message = _trouble(service, replicas, serving)
     if ready >= count:
         return ServicePhase.RUNNING, reason, message
-    if ready:
+    if ready or any(each.hopeless for each in serving):
         return ServicePhase.DEGRADED, reason, message or f"{ready} of {count} replicas answer"
-    if trouble is not None and trouble.hopeless:
+    if service.status.failure_of(served_release(spec, service.status)) is not None and not serving:
         return ServicePhase.FAILED, reason, message
     return ServicePhase.STARTING, reason, message
 
 
-def _said(service: ServiceRecord, moved: ServiceStatus, now: datetime) -> list[Event]:
-    """What there is to tell of a change of phase, and of the candidate's."""
-    return [*_said_of_service(service, moved, now), *_said_of_candidate(service, moved, now)]
-
-
-def _said_of_candidate(service: ServiceRecord, moved: ServiceStatus, now: datetime) -> list[Event]:
-    found, before, asked = moved.candidate, service.status.candidate, service.spec.candidate
-    if found is None or asked is None:
-        return []
-    if before is not None and (before.template, before.phase) == (found.template, found.phase):
-        return []
-    bad = found.phase in (ServicePhase.FAILED, ServicePhase.DEGRADED)
-    words = {
-        ServicePhase.RUNNING: f"answers: {asked.share} % of calls go to it",
-        ServicePhase.STARTING: "is being started; calls go to what is served",
-        ServicePhase.STOPPED: "is stopped with the service",
-        ServicePhase.FAILED: f"cannot be started; calls go to what is served: {found.message}",
-    }
-    sentence = (
-        words.get(found.phase) or f"has {found.ready} of {candidates_of(service.spec, moved)} replicas that answer"
+def _trouble(
+    service: ServiceRecord, replicas: Sequence[SeenReplica], serving: Sequence[SeenReplica]
+) -> tuple[str, str]:
+    """What keeps the service from answering as it is wanted, if anything does: a reason and a sentence."""
+    template = service.spec.template
+    if (failure := service.status.failure_of(template)) is not None:
+        return failure.reason, failure.message
+    trouble = next((each for each in replicas if each.hopeless and each.template == template), None) or next(
+        (each for each in serving if each.message and not each.ready), None
     )
-    kind = EventType.WARNING if bad else EventType.NORMAL
-    return [Event(now, f"Candidate{found.phase}", f"release {found.template} {sentence}", kind)]
-
-
-def _said_of_service(service: ServiceRecord, moved: ServiceStatus, now: datetime) -> list[Event]:
-    if moved.phase is service.status.phase:
-        return []
-    bad = moved.phase in (ServicePhase.FAILED, ServicePhase.DEGRADED)
-    words = {
-        ServicePhase.RUNNING: f"{moved.ready} of {replicas_of(service.spec, moved)} replicas answer",
-        ServicePhase.STARTING: "replicas are being started",
-        ServicePhase.STOPPED: "every replica is gone",
-    }
-    sentence = words.get(moved.phase) or moved.message or f"the service is {moved.phase}"
-    return [Event(now, str(moved.phase), sentence, EventType.WARNING if bad else EventType.NORMAL)]
+    return (trouble.reason, trouble.message) if trouble is not None else ("", "")

@@ -7,9 +7,11 @@ from collections.abc import Collection
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, label_tag
 from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.jobs.spec import JobSpec
-from cloud_ml.domain.records import Kind
+from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.services.spec import SERVICE_LABEL, ServiceSpec
 from cloud_ml.domain.services.status import ServiceStatus
+
+ServiceRecord = Record[ServiceSpec, ServiceStatus]
 
 
 def service_tag(uid: str) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services.spec import OF_THE_TEMPLATE, Candidate, Release, ServiceSpec
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models.common import check_count
@@ -48,6 +49,20 @@ def changed(
         )  # fmt: skip
     number = _next(spec)
     return replace(_kept(spec, served, keep), submitted=service, template=number, newest=number)
+
+
+def redeployed(spec: ServiceSpec, submitted: ModelService, desired: Desired) -> ServiceSpec:
+    """The service made anew, under a number that no release had: nothing of before is served or tried any more."""
+    number = _next(spec)
+    return ServiceSpec(submitted, template=number, desired=desired, newest=number)
+
+
+def retried(spec: ServiceSpec, release: int) -> ServiceSpec:
+    """The same release under a new number, so that it is tried again; unless another one is to be served by now."""
+    if spec.template != release:
+        return spec
+    number = _next(spec)
+    return replace(spec, template=number, newest=number)
 
 
 def promoted(spec: ServiceSpec, *, served: int, keep: int, release: int | None = None) -> ServiceSpec:

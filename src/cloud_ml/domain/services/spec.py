@@ -47,7 +47,8 @@ class ServiceSpec:
     """What is to answer. ``template`` counts the changes that make replicas differ; others leave them alone.
 
     ``earlier`` are releases that have answered before this one, the latest last; ``newest`` is the highest number that
-    any release had, 0 where that is this one's. See ``releases`` for what changes them.
+    any release had, 0 where that is this one's. ``redeployed_by`` is the idempotency key of the request that made the
+    service in place of one that failed. See ``releases`` for what changes them.
     """
 
     submitted: ModelService
@@ -56,15 +57,19 @@ class ServiceSpec:
     candidate: Candidate | None = None
     earlier: tuple[Release, ...] = ()
     newest: int = 0
+    redeployed_by: str = ""
 
     def with_desired(self, desired: Desired) -> ServiceSpec:
         """The same service, wanted differently."""
         return replace(self, desired=desired)
 
     def made_of(self, template: int) -> Release:
-        """What replicas of that template are made of: the candidate, or what is served."""
+        """What replicas of that template are made of: the candidate, an earlier release, or what is served."""
         if self.candidate is not None and self.candidate.template == template:
             return Release(template, self.candidate.submitted)
+        for each in self.earlier:
+            if each.template == template != self.template:
+                return each
         return Release(self.template, self.submitted)
 
 
@@ -73,12 +78,32 @@ def from_wire(service: ModelService) -> ServiceSpec:
     return ServiceSpec(service, desired=Desired.SAVED if service.save_mode else Desired.RUN)
 
 
-def replica(name: str, service_uid: str, release: Release) -> JobSpec:
+@dataclass(frozen=True)
+class LoadRetries:
+    """How often replicas try to load their model, seconds between tries, and seconds for a file that is missing."""
+
+    tries: int = 3
+    pause_s: float = 1.0
+    outage_s: float = 60.0
+
+    def arguments(self) -> list[str]:
+        """For the model server."""
+        return [
+            f"--max_num_load_retries={self.tries - 1}",
+            f"--load_retry_interval_micros={round(self.pause_s * 1e6)}",
+            f"--load_outage_seconds={self.outage_s:g}",
+        ]
+
+
+DEFAULT_RETRIES = LoadRetries()
+
+
+def replica(name: str, service_uid: str, release: Release, loading: LoadRetries = DEFAULT_RETRIES) -> JobSpec:
     """The job that is a replica: the model server, run as any other program of the tenant, and again when it ends."""
     model = release.submitted
     arguments = [
         f"--model_name={model.model_name}", f"--model_base_path={model.model_uri}", f"--unix_socket={SOCKET}",
-        "--allow_models_that_run_code", *model.arguments(),
+        "--allow_models_that_run_code", *loading.arguments(), *model.arguments(),
     ]  # fmt: skip
     job = TrainJob(
         name,

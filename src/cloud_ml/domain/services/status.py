@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cloud_ml.domain.jobs.phases import Phase
-from cloud_ml.domain.jobs.reasons import NEVER_RETRIED, Reason
+from cloud_ml.domain.jobs.reasons import CRASHES, NEVER_RETRIED, Reason
 
 
 class ServicePhase(StrEnum):
@@ -58,12 +58,23 @@ class CandidateStatus:
 
 
 @dataclass(frozen=True)
+class FailedRelease:
+    """A release that never answered and of which no further replica is made, and why."""
+
+    release: int
+    reason: str = ""
+    message: str = ""
+
+
+@dataclass(frozen=True)
 class ServiceStatus:
     """What was decided about a service, and what was seen of it.
 
     ``wishes`` are the replicas that are to be there; whatever else carries the service's label is to go. ``next`` is
     the number of the next one. ``ready`` counts those that answer and are not on trial, ``leaving`` those that are
     still there and not wished; ``serving_template`` is the template of which last as many answered as were wanted.
+    ``answering`` are the numbers of replicas that answer, those of the candidate included; ``answered`` the releases
+    of which a replica has ever answered since the service was started, ``failed`` those that cannot be served.
     ``port`` is where the gateway answers for the service, 0 while it has none; ``scale`` is how many replicas were
     decided on by what is asked of it, 0 for as many as the service says. ``blocked_since``: when a roll-out began to
     wait for the quota, and for nothing else.
@@ -81,13 +92,21 @@ class ServiceStatus:
     candidate: CandidateStatus | None = None
     leaving: int = 0
     blocked_since: datetime | None = None
+    answering: tuple[int, ...] = ()
+    answered: tuple[int, ...] = ()
+    failed: tuple[FailedRelease, ...] = ()
+
+    def failure_of(self, release: int) -> FailedRelease | None:
+        """Why a release cannot be served; ``None`` if nothing speaks against it."""
+        return next((each for each in self.failed if each.release == release), None)
 
 
 @dataclass(frozen=True)
 class SeenReplica:
     """A replica as its record and its door tell.
 
-    ``ready``: it answers that its model is loaded. ``leaving``: it was asked to end; ``deleting``: its record and its
+    ``ready``: it answers that its model is loaded. ``load_failed``: it says that it does not try to load it again.
+    ``leaving``: it was asked to end; ``deleting``: its record and its
     log are to go, too.
     """
 
@@ -101,6 +120,8 @@ class SeenReplica:
     leaving: bool = False
     deleting: bool = False
     ended_at: datetime | None = None
+    attempt: int = 1
+    load_failed: bool = False
 
     @property
     def waits_for_quota(self) -> bool:
@@ -114,5 +135,9 @@ class SeenReplica:
 
     @property
     def hopeless(self) -> bool:
-        """Whether it ended for a cause that a further attempt would only meet again."""
-        return self.phase.terminal and self.reason in NEVER_RETRIED
+        """Whether a further attempt would only meet the same cause again."""
+        return self.load_failed or (self.phase.terminal and self.reason in NEVER_RETRIED)
+
+    def crashes(self, tries: int) -> bool:
+        """Whether so many attempts have ended for a cause that lies in what it runs."""
+        return self.phase is Phase.RESTARTING and self.attempt > tries and self.reason in CRASHES

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from cloud_ml.domain.services.failures import served_release
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import SeenReplica, ServiceStatus, Wish
@@ -39,13 +40,21 @@ def wishes(
     if count == 0:
         return ()
     seen = {replica.number: replica for replica in replicas}
-    there = [_taken_in(wish, spec) for wish in status.wishes if not _spent(seen.get(wish.number))]
+    there = [
+        _taken_in(wish, spec)
+        for wish in status.wishes
+        if not _spent(seen.get(wish.number)) and status.failure_of(wish.template) is None
+    ]
     rolling = [wish for wish in there if not wish.trial]
-    stable = _rolled(rolling, spec.template, count, seen, status.next)
+    release = served_release(spec, status)
+    if status.failure_of(release) is None:
+        stable = _rolled(rolling, release, count, seen, status.next)
+    else:
+        stable = rolling[-count:]  # of older releases, if any: they cannot be made again
     if in_place:
-        stable = _without_one_old(stable, spec.template, seen)
+        stable = _without_one_old(stable, release, seen)
     number = max([status.next, *(wish.number + 1 for wish in stable)])
-    tried = _tried([wish for wish in there if wish.trial], spec, candidates_of(spec, status), seen, number)
+    tried = _tried([wish for wish in there if wish.trial], spec, status, seen, number)
     return tuple(sorted([*stable, *tried], key=lambda wish: wish.number))
 
 
@@ -102,11 +111,11 @@ def _rolled(there: Sequence[Wish], template: int, count: int, seen: Seen, number
     return [*new[:count], *old[len(old) - min(len(old), keep_old) :]]
 
 
-def _tried(there: Sequence[Wish], spec: ServiceSpec, count: int, seen: Seen, number: int) -> list[Wish]:
+def _tried(there: Sequence[Wish], spec: ServiceSpec, status: ServiceStatus, seen: Seen, number: int) -> list[Wish]:
     """Those of the present candidate; those of another go at once, since the stable release has room for all calls."""
-    if spec.candidate is None:
+    if spec.candidate is None or status.failure_of(spec.candidate.template) is not None:
         return []
-    template = spec.candidate.template
+    template, count = spec.candidate.template, candidates_of(spec, status)
     mine = [wish for wish in there if wish.template == template]
     mine.sort(key=lambda wish: (not (wish.number in seen and seen[wish.number].ready), wish.number))
     missing = 0 if _broken(mine, seen) else count - len(mine)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from cloud_ml.serving.errors import ModelFailed, ModelNotFound, NotNow, Overloaded, ServingError
 from cloud_ml.serving.loaded import LoadedVersion
+from cloud_ml.serving.outages import is_outage
 from cloud_ml.serving.runtimes.base import Model
 from cloud_ml.serving.table import ModelTable
 from cloud_ml.serving.versions.decide import Phase, decide, labels
@@ -24,13 +25,18 @@ DRAIN_LOOK_S = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """How versions are loaded; seconds, numbers, bytes. The names of the flags are in ``docs/reference/serving.md``."""
+    """How versions are loaded; seconds, numbers, bytes. The names of the flags are in ``docs/reference/serving.md``.
+
+    A load that fails because a file is missing or the network fails is retried for ``outage_s``, also beyond
+    ``max_retries``.
+    """
 
     poll_s: float = 1.0
     settle_s: float = 1.0
     load_threads: int = 2
     max_retries: int = 5
     retry_s: float = 60.0
+    outage_s: float = 300.0
     memory_bytes: int = 0
     memory_factor: float = 1.2
     labels_for_unavailable: bool = False
@@ -132,7 +138,8 @@ class Keeper:
         model = self._named(name)
         model.off, model.looked, model.refresh = False, False, True
         for number in model.failed:
-            model.records[number].attempts, model.records[number].retry_at = 0, self._world.now()
+            record = model.records[number]
+            record.attempts, record.failing_since, record.retry_at = 0, None, self._world.now()
         self._when([name], lambda: done(self._unanswered(name)))
         self.look()
 
@@ -279,7 +286,15 @@ class Keeper:
             self._table.label(model.config.name, named)
 
     def _say(self, model: ModelRecord) -> None:
-        self._table.models[model.config.name].why_not = "" if model.numbers(Phase.AVAILABLE) else model.why_not
+        served, ready = self._table.models[model.config.name], model.numbers(Phase.AVAILABLE)
+        served.why_not = "" if ready else model.why_not
+        now = self._world.now()
+        if not model.absent:
+            model.absent_since = None
+        elif model.absent_since is None:
+            model.absent_since = now
+        given_up = model.absent_since is not None and now - model.absent_since >= self._rules.outage_s
+        served.load_failed = not ready and (given_up or model.load_failed)
 
     # --- one version ---
 
@@ -294,7 +309,7 @@ class Keeper:
         else:
             record.phase = Phase.LOADING
         if record.print != folder.print:
-            record.attempts = 0
+            record.attempts, record.failing_since = 0, None
         refused = self._no_room(record)
         if refused is not None:
             self._failed(model, record, folder, refused)
@@ -313,10 +328,11 @@ class Keeper:
     def _came(self, model: ModelRecord, record: Record, folder: Folder, made: Model | Exception) -> None:
         if isinstance(made, Exception):
             error = made if isinstance(made, ServingError) else ModelFailed(f"{type(made).__name__}: {made}"[:2000])
-            self._failed(model, record, folder, error)
+            self._failed(model, record, folder, error, outage=is_outage(made))
             return
         before, record.loaded = record.loaded, self._ways.open_(model.config.name, record.number, made, folder)
         record.print, record.error, record.attempts, record.retry_at = folder.print, None, 0, None
+        record.failing_since = None
         record.stale = record.replacing = False
         if before is not None:
             self._drain(model, before, lambda: None)
@@ -328,15 +344,20 @@ class Keeper:
             self._retire(model, record)
         self._reconcile()
 
-    def _failed(self, model: ModelRecord, record: Record, folder: Folder, error: ServingError) -> None:
+    def _failed(
+        self, model: ModelRecord, record: Record, folder: Folder, error: ServingError, *, outage: bool = False
+    ) -> None:
         """Keep the reason; try again when that may help."""
+        now = self._world.now()
         record.error, record.print = error, folder.print if record.loaded is None else record.print
         record.attempts += not isinstance(error, Overloaded)
+        record.failing_since = now if record.failing_since is None else record.failing_since
         record.stale = record.replacing = False
         if record.loaded is None:
             record.phase = Phase.END
             again = record.attempts <= self._rules.max_retries
-            record.retry_at = self._world.now() + self._rules.retry_s if again else None
+            again = again or (outage and now - record.failing_since < self._rules.outage_s)
+            record.retry_at = now + self._rules.retry_s if again else None
         log.error("model %s version %s could not be loaded: %s", model.config.name, record.number, error)
         model.looked = False
         self.look()  # who stands in for it?

@@ -24,6 +24,7 @@ class Record:
     error: ServingError | None = None
     attempts: int = 0
     retry_at: float | None = None
+    failing_since: float | None = None
     stale: bool = False
     replacing: bool = False
     loaded: LoadedVersion | None = None
@@ -60,6 +61,7 @@ class ModelRecord:
     gone: bool = False
     off: bool = False
     refresh: bool = False
+    absent_since: float | None = None
 
     def numbers(self, *phases: Phase) -> frozenset[int]:
         """Versions in these phases."""
@@ -109,6 +111,20 @@ class ModelRecord:
         busy = self.numbers(Phase.START, Phase.LOADING) or any(each.replacing for each in self.records.values())
         waits = self.seen.growing and not self.numbers(Phase.AVAILABLE)
         return self.looked and not busy and not waits
+
+    @property
+    def absent(self) -> bool:
+        """Whether no files of any version are there that could be loaded."""
+        if self.gone or self.off or not self.looked or self.records:
+            return False
+        return bool(self.seen.error) or not (self.seen.whole or self.seen.growing)
+
+    @property
+    def load_failed(self) -> bool:
+        """Whether every version that shall answer has failed, and no load is tried again unless files change."""
+        if self.gone or self.off or self.seen.error or not self.failed or not self.concluded:
+            return False
+        return all(number in self.failed and self.records[number].retry_at is None for number in self.wanted())
 
     @property
     def why_not(self) -> str:

@@ -9,7 +9,7 @@ from typing import Any, cast
 
 import pytest
 
-from cloud_ml.serving.errors import ModelFailed, ModelNotFound, NotReady, ServingError
+from cloud_ml.serving.errors import LoadFailed, ModelFailed, ModelNotFound, NotReady, ServingError
 from cloud_ml.serving.runtimes.base import Model
 from cloud_ml.serving.table import ModelTable
 from cloud_ml.serving.versions.decide import Phase
@@ -326,3 +326,66 @@ def test_ended_versions_are_forgotten_one_day(scene: Scene) -> None:
         scene.poll()
     assert len(scene.phases) == 21
     assert set(scene.answers) == {39}
+
+
+class Failing(Scene):
+    """Every load raises ``error``."""
+
+    error: Exception = ModelFailed("it is damaged")
+
+    def _load(self, folder: Folder) -> Model:
+        raise self.error
+
+
+def refused(scene: Scene) -> ServingError:
+    with pytest.raises(NotReady) as told:
+        scene.table.find("m")
+    return told.value
+
+
+def test_a_loader_that_refuses_is_asked_so_often_and_then_the_model_has_failed(tmp_path: Path) -> None:
+    scene = Failing(tmp_path, Rules(poll_s=10, settle_s=0, max_retries=2, retry_s=1, outage_s=60))
+    scene.write(1)
+    scene.start()
+    for _ in range(2):
+        assert not isinstance(refused(scene), LoadFailed)
+        scene.world.passes(1)
+        scene.world.loads()
+    assert isinstance(refused(scene), LoadFailed)
+    assert refused(scene).message == "no version of model 'm' can be loaded: version 1: it is damaged"
+    scene.world.passes(1000)
+    assert scene.world.work == []
+    scene.write(1, "other files")
+    scene.poll()
+    assert not isinstance(refused(scene), LoadFailed), "other files are tried anew"
+
+
+@pytest.mark.parametrize(
+    "error",
+    [FileNotFoundError(2, "weights.bin"), ConnectionResetError(104, "reset"), TimeoutError("slow"), OSError(5, "disk")],
+)
+def test_a_missing_file_or_a_network_error_is_tried_for_longer(tmp_path: Path, error: Exception) -> None:
+    scene = Failing(tmp_path, Rules(poll_s=10, settle_s=0, max_retries=1, retry_s=1, outage_s=30))
+    wrapped = ModelFailed("it cannot be read")
+    wrapped.__cause__ = error
+    scene.error = wrapped
+    scene.write(1)
+    scene.start()
+    passes = 0
+    while not isinstance(refused(scene), LoadFailed):
+        scene.world.passes(1)
+        scene.world.loads()
+        passes += 1
+    assert passes == (1 if error.args[0] == 5 else 30)
+
+
+def test_a_model_of_which_no_file_is_there_has_failed_after_that_time(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "nowhere", Rules(poll_s=10, settle_s=0, outage_s=30)).start()
+    scene.world.passes(20)
+    assert not isinstance(refused(scene), LoadFailed)
+    scene.world.passes(20)
+    assert isinstance(refused(scene), LoadFailed)
+    scene.write(1)
+    scene.poll()
+    scene.poll()
+    assert scene.answers == {1: "model 1"}

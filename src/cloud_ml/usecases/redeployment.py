@@ -1,0 +1,68 @@
+"""A service that failed is replaced by deploying one of its name and version again. Blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import datetime
+
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.records import Event, EventType
+from cloud_ml.domain.services import spec as specs
+from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord, name_of
+from cloud_ml.domain.services.releases import redeployed
+from cloud_ml.domain.services.spec import ServiceSpec
+from cloud_ml.domain.services.status import ServicePhase
+from cloud_ml.models.model_service import ModelService
+from cloud_ml.state.base import Once, StateStore
+from cloud_ml.usecases.identities import Identity
+
+
+def has_failed(record: ServiceRecord) -> int | None:
+    """The release that is to be served, where it cannot be."""
+    template = record.spec.template
+    return template if record.status.failure_of(template) is not None else None
+
+
+def replace_failed(
+    store: StateStore,
+    caller: Identity,
+    service: ModelService,
+    *,
+    now: datetime,
+    notes: Sequence[str] = (),
+    idempotency_key: str | None = None,
+    once: Once | None = None,
+) -> ServiceRecord | None:
+    """The service in place of one that failed; ``None`` where the one that stands is not to be replaced.
+
+    The record stays and its release gets a new number, so that states only move forward. A request that is sent again
+    with its idempotency key is answered with what it made.
+    """
+    standing = store.find(MODEL_SERVICE, caller.org, name_of(service.model_name, service.model_version))
+    if standing is None or standing.delete_requested_at is not None:
+        return None
+    if idempotency_key is not None and standing.spec.redeployed_by == idempotency_key:
+        return standing
+    if standing.status.phase is not ServicePhase.FAILED or has_failed(standing) is None:
+        return None
+    failed, desired = standing.spec.template, specs.from_wire(service).desired
+
+    def change(spec: ServiceSpec) -> ServiceSpec:
+        if spec.template != failed:  # somebody else was faster
+            return spec
+        return replace(redeployed(spec, service, desired), redeployed_by=idempotency_key or "")
+
+    said = f"deployed again by {caller.user}, in place of release {failed}, which failed"
+    record = store.change_spec(
+        MODEL_SERVICE,
+        standing.key.uid,
+        change,
+        now=now,
+        events=[
+            Event(now, Reason.SUBMITTED, said),
+            *(Event(now, Reason.FIELD_IGNORED, note, EventType.WARNING) for note in notes),
+        ],
+        once=once,
+    )
+    return record if record.spec.submitted == service else None
