@@ -172,6 +172,8 @@ class Day:
         with contextlib.suppress(NotFound):  # the answer to an earlier try was lost
             insist(retried.delete)
         insist(retried.wait_until_gone)
+        if (self._server.bucket(".outputs") / f"{retried.name}-{retried.uid}").exists():
+            self.wrong.append(f"{retried.name} was deleted and its outputs are there")
         self._check()
 
     def _submit(self, kind: str, uri: str, *words: str) -> JobHandle:
@@ -217,6 +219,7 @@ class Day:
         place = self._place(kind)
         self.wrong += invariants.ran_twice(handle.name, place)
         self.wrong += invariants.log_incomplete(handle.name, log, self._ran(place), self._whole(job))
+        self.wrong += insist(lambda: invariants.outputs_wrong(self._client, job))
 
     def _ran(self, place: Path) -> list[int]:
         runs = place / "runs"

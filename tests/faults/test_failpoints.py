@@ -18,7 +18,7 @@ from support.server import RealServer
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("failpoints")]
 
 WORKING = (
-    "state.commit", "controller", "packages", "ledger", "spawner", "supervisor", "objects",
+    "state.commit", "controller", "outputs", "packages", "ledger", "spawner", "supervisor", "objects",
 )  # fmt: skip
 """Points passed by a day's work. The others have tests of their own in ``test_failpoints_of_a_start``."""
 FIRST = dict.fromkeys(("spawner.bury.before", "spawner.bury.after"), "supervisor.start.after")

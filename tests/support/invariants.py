@@ -19,10 +19,12 @@ from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.engines.base import GangKey
 from cloud_ml.engines.local import cgroups
 from cloud_ml.errors import CloudMlError, NotFound
+from cloud_ml.models.job import Job
 from support.machine import spawner_pid
 from support.server import RealServer, eventually
 
 LINES = 20
+OUTPUTS = 3
 WITNESS = f"""
 import fcntl, os, pathlib, sys, time
 attempt = os.environ["CLOUDML_ATTEMPT"]
@@ -33,6 +35,9 @@ try:
     fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
 except BlockingIOError:
     (place / "overlap").write_text(attempt)
+pathlib.Path("model").mkdir(exist_ok=True)
+for number in range({OUTPUTS}):
+    pathlib.Path("model", str(number)).write_text(f"output {{number}}")
 with open(place / "runs", "a") as runs:
     runs.write(attempt + "\\n")
 for number in range({LINES}):
@@ -110,6 +115,19 @@ def log_incomplete(name: str, log: bytes, attempts: Sequence[int], whole: Collec
                 f"{name} has these lines of attempt {attempt} in its log: {lines}; it ends with {log[-200:]!r}"
             )
     return wrong
+
+
+def outputs_wrong(client: CloudMlClient, job: Job) -> list[str]:
+    """Outputs of a witness that ran and has ended: each is there once, as a whole, and summed up right."""
+    found = {}
+    for file in client.train_job_outputs(job.uid):
+        with client.storage.open(file.uri) as body:
+            found[file.path] = body.read()
+    wanted = {f"model/{number}": f"output {number}".encode() for number in range(OUTPUTS)}
+    told = (job.outputs.files, job.outputs.bytes, job.outputs.not_kept) if job.outputs else None
+    if found == wanted and told == (OUTPUTS, sum(map(len, wanted.values())), 0):
+        return []
+    return [f"{job.name} has the outputs {found}, and says {told}"]
 
 
 def left_behind(server: RealServer, *, mounted: int = 0, limit_s: float = 20.0) -> list[str]:
