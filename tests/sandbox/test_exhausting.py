@@ -10,6 +10,7 @@ import pytest
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.engines.local import disk, measuring, proctree
 from cloud_ml.engines.local.engine import LocalEngine
+from cloud_ml.engines.local.kept_disk import KeptDisk
 from cloud_ml.engines.local.probe import Findings
 from cloud_ml.settings import EngineSettings
 from support.attacks import PYTHON
@@ -72,6 +73,48 @@ async def test_a_great_many_empty_files_end_where_the_limit_is(engine: LocalEngi
     assert (seen.reason, seen.message) == (Reason.DISK_QUOTA, "DiskQuotaExceeded: more than 500 files and folders")
     seen = await when(engine, allowed.key, lambda found: found.state.over)
     assert seen.reason is Reason.COMPLETED
+
+
+@pytest.mark.parametrize("engine_settings", [EngineSettings(kept_disk="16M")])
+async def test_ended_jobs_of_an_organisation_keep_no_more_than_their_limit(engine: LocalEngine) -> None:
+    """Files and output of each job stay within its limits; of many jobs they would fill the disk of everybody."""
+    files = gang_of(PYTHON, "-c", f"open('result', 'wb').write(b'x' * {10 * MIB})")
+    talk = gang_of(PYTHON, "-c", f"print('x' * {10 * MIB})")
+    for gang in (files, talk):
+        assert (await run(engine, gang))[0].reason is Reason.COMPLETED
+    seen, log = await run(engine, gang_of(PYTHON, "-c", "print('ran')"))
+    assert seen.reason is Reason.DISK_QUOTA
+    assert seen.message.startswith("DiskQuotaExceeded: ended jobs of the organisation keep 20")
+    assert "more than 16M" in seen.message
+    assert "cloudml jobs delete" in log
+    for allowed in (gang_of(PYTHON, "-c", "print('ran')", tenant=2), gang_of(PYTHON, "-c", "1", serves=True)):
+        assert (await run(engine, allowed))[0].reason is Reason.COMPLETED
+    again = gang_of(PYTHON, "-c", "print('ran')", uid=files.key.job_uid, attempt=2)
+    assert (await run(engine, again))[0].reason is Reason.COMPLETED, "what its earlier attempt keeps does not count"
+    await engine.forget(talk.key.job_uid)
+    assert (await run(engine, gang_of(PYTHON, "-c", "print('ran')")))[0].reason is Reason.COMPLETED
+
+
+def test_what_ended_jobs_may_keep_is_as_much_as_is_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    gibibyte = 2**30
+    jobs = tmp_path / "jobs"
+    kept = KeptDisk(tmp_path / "kept", jobs)
+    for uid in ("a", "b"):
+        (jobs / uid / "work").mkdir(parents=True)
+        kept.note(1, uid, at_least=2 * gibibyte)
+    kept.note(1, "b", at_least=3 * gibibyte)
+    assert (kept.total(1), kept.total(1, without="b"), kept.total(2)) == (5 * gibibyte, 2 * gibibyte, 0)
+    monkeypatch.setattr(KeptDisk, "_free", lambda _: 4 * gibibyte)
+    assert "keep 5G on the server's disk, more than 4G, as much as is free now" in kept.excess(1, "c", -1)
+    assert kept.excess(1, "b", -1) == ""
+    assert kept.excess(1, "c", 0) == ""
+    monkeypatch.setattr(KeptDisk, "_free", lambda _: 0)
+    kept.drop("b")
+    kept.drop("b")
+    assert "keep 2G on the server's disk, more than 1G" in kept.excess(1, "c", -1)
+    kept.drop("a")
+    kept.note(1, "b", at_least=gibibyte)
+    assert kept.excess(1, "c", -1) == "", "a nearly full disk stops nobody who keeps little"
 
 
 def _start(program: str) -> str:

@@ -8,10 +8,12 @@ import statistics
 import tempfile
 import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from cloud_ml.doctor.findings import Area, Finding
-from cloud_ml.engines.local.probe import default_disk_bytes
+from cloud_ml.engines.local.kept_disk import AS_MUCH_AS_IS_FREE, NO_LIMIT
+from cloud_ml.engines.local.probe import default_disk_bytes, kept_disk_bytes
 from cloud_ml.models.common import format_memory
 from cloud_ml.settings import Settings
 
@@ -21,6 +23,8 @@ _LEAST_INODES = 100_000
 _SLOW_MS = 20.0
 _ROUNDS = 15
 _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "ceph", "glusterfs"})
+_WITH_PROJECT_QUOTAS = frozenset({"xfs", "ext4", "f2fs"})
+_PROJECT_QUOTA_OPTIONS = frozenset({"prjquota", "pquota"})
 _FLEETING = frozenset({"tmpfs", "ramfs"})
 
 
@@ -39,7 +43,10 @@ def examine(settings: Settings) -> Iterator[Finding]:
         return
     yield from _room(place)
     yield _default_limit(settings)
-    yield _kind(place)
+    yield _kept_limit(settings)
+    mount = _mount_of(place)
+    yield _kind(mount)
+    yield _project_quotas(mount)
     yield _speed(place)
 
 
@@ -63,8 +70,17 @@ def _default_limit(settings: Settings) -> Finding:
     return _AREA.ok("limit", f"jobs that name no disk limit may keep {format_memory(size)} each: {why}")
 
 
-def _kind(place: Path) -> Finding:
-    kind = _file_system(place)
+def _kept_limit(settings: Settings) -> Finding:
+    limit = kept_disk_bytes(settings.engine)
+    if limit == NO_LIMIT:
+        says = "ended jobs of one organisation may fill the disk"
+        return _AREA.warning("ended jobs", says, "set engine.kept_disk to auto, or to a size such as 100G")
+    most = "as much as is free" if limit == AS_MUCH_AS_IS_FREE else format_memory(limit)
+    return _AREA.ok("ended jobs", f"those of one organisation may keep {most}")
+
+
+def _kind(mount: _Mount) -> Finding:
+    kind = mount.kind
     if kind in _FLEETING:
         return _AREA.warning("file system", f"{kind}: everything is gone when the machine stops", "use a disk")
     if kind in _REMOTE:
@@ -73,16 +89,35 @@ def _kind(place: Path) -> Finding:
     return _AREA.ok("file system", kind)
 
 
-def _file_system(place: Path) -> str:
-    """Its type, from the longest mount point above ``place``."""
+def _project_quotas(mount: _Mount) -> Finding:
+    """Whether the kernel could hold jobs to their disk limits by itself. Limits are measured in either case."""
+    measured = "disk limits of jobs are measured, and may be passed by 128 MiB"
+    if mount.kind not in _WITH_PROJECT_QUOTAS:
+        return _AREA.ok("project quotas", f"{mount.kind} has none: {measured}")
+    if not _PROJECT_QUOTA_OPTIONS.isdisjoint(mount.options):
+        return _AREA.ok("project quotas", f"on at {mount.point}, and not used: {measured}")
+    return _AREA.ok("project quotas", f"off at {mount.point}: {measured}")
+
+
+@dataclass(frozen=True)
+class _Mount:
+    """A mounted file system."""
+
+    point: str
+    kind: str
+    options: frozenset[str]
+
+
+def _mount_of(place: Path) -> _Mount:
+    """The file system of ``place``: that of the longest mount point above it."""
     real = place.resolve()
-    best, kind = -1, "unknown"
+    best = _Mount("", "unknown", frozenset())
     for line in Path("/proc/self/mounts").read_text("utf-8", "replace").splitlines():
-        _, mounted, found, *_ = line.split(" ")
+        _, mounted, kind, options, *_ = line.split(" ")
         point = mounted.encode().decode("unicode_escape")
-        if real.is_relative_to(point) and len(point) > best:
-            best, kind = len(point), found
-    return kind
+        if real.is_relative_to(point) and len(point) > len(best.point):
+            best = _Mount(point, kind, frozenset(options.split(",")))
+    return best
 
 
 def _speed(place: Path) -> Finding:

@@ -101,9 +101,9 @@ def check(settings: Settings) -> None:
     for name, text in dataclasses.asdict(settings.quota).items():
         if isinstance(text, str) and text:
             limit_of(f"quota.{name}", name.rpartition("_")[2], text)
-    for name in ("default_memory", "default_disk", "disk_reserve", "tool_disk"):
+    for name in ("default_memory", "default_disk", "kept_disk", "disk_reserve", "tool_disk"):
         size = getattr(settings.engine, name)
-        if size and not (name == "default_disk" and size in ("auto", "none")):
+        if size and not (name in ("default_disk", "kept_disk") and size in ("auto", "none")):
             common.check_memory(f"engine.{name}", size)
     if settings.outputs.max_bytes:
         common.check_memory("outputs.max_bytes", settings.outputs.max_bytes)

@@ -221,6 +221,10 @@ class EngineSettings:
     default_disk: str = "auto"
     """Disk limit of jobs that name none, such as ``20G``. ``auto``: a quarter of what is free when the server starts,
     for jobs and replicas made from then on; ``none`` or empty: no limit. ``cloudml doctor`` prints it."""
+    kept_disk: str = "auto"
+    """What the working folders and logs of an organisation's ended jobs may keep on the server's disk together, such as
+    ``100G``. Beyond it, further jobs of the organisation fail at their start until some are deleted. ``auto``: as much
+    as is free then, and 1G at least; ``none`` or empty: no limit."""
     disk_reserve: str = "512M"
     """What must stay free on the server's disk. When files of jobs grow and there is less, a job is ended and its
     working folder removed: the one that is furthest beyond an equal share. Empty: nothing."""

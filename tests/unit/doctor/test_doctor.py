@@ -67,9 +67,32 @@ def test_storage_is_measured_and_nothing_is_left(settings: Callable[..., Setting
     found = {one.name: one for one in storage.examine(settings())}
     assert "may keep" in found["limit"].says
     assert "a quarter of what is free" in found["limit"].says
+    assert found["ended jobs"].says == "those of one organisation may keep as much as is free"
     assert {"data", "room", "file system", "speed"} <= set(found)
     assert "a flush takes" in found["speed"].says
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("mount", "says"),
+    [
+        ("xfs rw,prjquota", "on at /, and not used: disk limits of jobs are measured, and may be passed by 128 MiB"),
+        ("ext4 rw,relatime", "off at /: disk limits of jobs are measured, and may be passed by 128 MiB"),
+        ("btrfs rw", "btrfs has none: disk limits of jobs are measured, and may be passed by 128 MiB"),
+    ],
+)
+def test_project_quotas_are_reported(
+    settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch, mount: str, says: str
+) -> None:
+    monkeypatch.setattr(Path, "read_text", lambda *_: f"none / {mount} 0 0\n")
+    assert named(storage.examine(settings()), "project quotas").says == says
+
+
+def test_jobs_that_may_fill_the_disk_together_are_a_warning(tmp_path: Path) -> None:
+    options = {"server": {"data_dir": str(tmp_path / "data")}, "engine": {"kept_disk": "none"}}
+    found = named(storage.examine(load(None, {}, options)), "ended jobs")
+    assert found.verdict is Verdict.WARNING
+    assert "engine.kept_disk" in (found.remedy or "")
 
 
 def test_memory_as_a_disk_is_a_warning(

@@ -76,6 +76,7 @@ class LocalConfig:
     max_processes: int = 4096
     default_memory_bytes: int = 0
     default_disk_bytes: int = 0
+    kept_disk_bytes: int = 0
     disk_reserve_bytes: int = 0
     disk_period_s: float = 5.0
     max_files: int = 0

@@ -129,6 +129,11 @@ class DiskWatch:
             self.next_look = now + (_SHARE_IN_HASTE if self._hasty or scarce else _SHARE_OF_TIME) * (now - began)
         return verdict
 
+    @property
+    def size(self) -> int:
+        """Bytes that the gang kept when it was measured last; 0 where it never was."""
+        return self._before.size if self._before is not None and not self.gave_way else 0
+
     def close(self) -> None:
         """Count among the gangs of the machine no more."""
         if self._shares is not None:

@@ -30,6 +30,7 @@ from cloud_ml import failpoints
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang
 from cloud_ml.engines.base import GangKey
+from cloud_ml.engines.local.kept_disk import KeptDisk
 from cloud_ml.engines.local.reading import content
 from cloud_ml.environments.removing import remove
 from cloud_ml.errors import InvalidRequest
@@ -70,6 +71,7 @@ class Ledger:
         self.jobs = root / "jobs"
         self.venvs = root / "venvs"
         self.disk_shares = root / "disk-shares"
+        self.kept_disk = KeptDisk(root / "kept-disk", self.jobs)
 
     def create(self) -> None:
         """Make the folders; jobs' own are passable so that a job's user reaches its working folder."""
@@ -217,6 +219,7 @@ class Ledger:
             for leftover in (self.reports / f"{job_uid}.{attempt}.json", self.stops / f"{job_uid}.{attempt}"):
                 leftover.unlink(missing_ok=True)
         failpoints.here("ledger.forget.between")
+        self.kept_disk.drop(job_uid)
         remove(self.jobs / job_uid)
 
     def clear_drafts(self) -> None:

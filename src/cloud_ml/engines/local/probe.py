@@ -15,6 +15,7 @@ import cloud_ml
 from cloud_ml.engines.local import cgroups, init, landlock, sandbox, seccomp
 from cloud_ml.engines.local.config import LocalConfig, Zygotes
 from cloud_ml.engines.local.exposure import passable
+from cloud_ml.engines.local.kept_disk import AS_MUCH_AS_IS_FREE, NO_LIMIT
 from cloud_ml.engines.local.network import NONE, TENANT, finding
 from cloud_ml.engines.local.owners import owner_of
 from cloud_ml.errors import Unavailable
@@ -123,6 +124,7 @@ def probe(
         max_processes=settings.max_processes,
         default_memory_bytes=memory_bytes(settings.default_memory) if settings.default_memory else 0,
         default_disk_bytes=0 if settings.default_disk in _NO_SIZE else memory_bytes(settings.default_disk),
+        kept_disk_bytes=kept_disk_bytes(settings),
         disk_reserve_bytes=memory_bytes(settings.disk_reserve) if settings.disk_reserve else 0,
         disk_period_s=settings.disk_period_s,
         max_files=settings.max_files,
@@ -146,6 +148,13 @@ def default_disk_bytes(settings: EngineSettings, folder: Path) -> int:
     there = next((each for each in (folder, *folder.absolute().parents) if each.exists()), Path("/"))
     free = shutil.disk_usage(there).free // _FREE_PART
     return max(MIB, free - free % MIB)
+
+
+def kept_disk_bytes(settings: EngineSettings) -> int:
+    """What an organisation's ended jobs may keep, as ``KeptDisk.excess`` takes it."""
+    if settings.kept_disk == "auto":
+        return AS_MUCH_AS_IS_FREE
+    return NO_LIMIT if settings.kept_disk in _NO_SIZE else memory_bytes(settings.kept_disk)
 
 
 def in_force(config: LocalConfig) -> dict[str, str]:

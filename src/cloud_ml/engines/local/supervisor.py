@@ -133,6 +133,7 @@ class Supervisor:
 
     def _run_staged(self, stage: Stage) -> None:
         self._stop_if_asked()
+        self._check_kept_disk()
         staged = stage.prepare(self._reach)
         self._staging = False
         self._reach("environment")
@@ -164,6 +165,15 @@ class Supervisor:
                 self._take_leave(stage, staged, first, self._gang.finish_command)
         verdict = self._verdict or Verdict(Reason.COMPLETED, "the job completed")
         self._end(verdict.reason, verdict.message)
+
+    def _check_kept_disk(self) -> None:
+        """Refuse a job whose organisation keeps too much of earlier ones. What serves callers is never refused."""
+        gang = self._gang
+        if gang.serves:
+            return
+        excess = self._ledger.kept_disk.excess(gang.tenant, gang.key.job_uid, self._config.kept_disk_bytes)
+        if excess:
+            raise EnvironmentFailed(Reason.DISK_QUOTA, f"DiskQuotaExceeded: {excess}")
 
     # ---- starting
 
@@ -453,6 +463,8 @@ class Supervisor:
         # A replica that was stopped does not come again; the room of a gang that gave way is what others wait for.
         if (self._gang.serves and reason is Reason.CANCELLED) or self._disk.gave_way:
             remove(self._ledger.work_folder(self._gang.key.job_uid))
+        if not self._gang.serves:
+            self._ledger.kept_disk.note(self._gang.tenant, self._gang.key.job_uid, self._disk.size)
         self._reach("ended")
         failpoints.here("supervisor.end.before")
         self._publish(state=GangState.EXITED, reason=reason, message=message)

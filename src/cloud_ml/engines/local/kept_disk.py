@@ -1,0 +1,97 @@
+"""What ended jobs keep on the disk, by organisation: their working folders and logs stay until the jobs are deleted.
+
+Each job that has ended has an empty file in its organisation's folder here, whose name says how much it keeps. The sum
+of these names is bounded, or one organisation could fill the disk with jobs that each stay within their limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from cloud_ml.engines.local.measuring import Hidden, Sum, count
+from cloud_ml.models.common import format_memory
+
+NO_LIMIT, AS_MUCH_AS_IS_FREE = 0, -1
+"""Values of the limit that are no size."""
+_ALWAYS_ALLOWED = 2**30
+_STEPS = 20_000
+_RECORD = "kept"
+
+
+class KeptDisk:
+    """The sizes of all jobs that have ended.
+
+    Args:
+        folder: Where they are noted.
+        jobs: The folders of jobs; each has a record of what was noted of it.
+    """
+
+    def __init__(self, folder: Path, jobs: Path) -> None:
+        self._folder = folder
+        self._jobs = jobs
+
+    def note(self, tenant: int, job_uid: str, at_least: int = 0) -> None:
+        """Measure a job that has ended. One with a great many files counts as what was measured of it before.
+
+        A full disk loses the note.
+        """
+        size = max(at_least, self._measure(job_uid))
+        self.drop(job_uid)
+        name = f"{tenant}/{job_uid}.{size}"
+        with contextlib.suppress(OSError):
+            (self._folder / str(tenant)).mkdir(parents=True, exist_ok=True, mode=0o700)
+            (self._jobs / job_uid / _RECORD).write_text(name, "ascii")
+            (self._folder / name).touch(mode=0o600)
+
+    def drop(self, job_uid: str) -> None:
+        """The job keeps nothing any more. Harmless twice."""
+        with contextlib.suppress(OSError):
+            record = (self._jobs / job_uid / _RECORD).read_text("ascii")
+            (self._folder / record).unlink()
+
+    def total(self, tenant: int, without: str = "") -> int:
+        """Bytes that the ended jobs of an organisation keep, ``without`` one of them."""
+        return sum(size for uid, size in self._noted(tenant) if uid != without)
+
+    def excess(self, tenant: int, job_uid: str, limit: int) -> str:
+        """Why the job may not start, as a sentence; empty if it may.
+
+        Args:
+            tenant: Its organisation.
+            job_uid: The job; what its earlier attempts keep does not count.
+            limit: Bytes; or ``NO_LIMIT``, or ``AS_MUCH_AS_IS_FREE``.
+        """
+        if limit == NO_LIMIT:
+            return ""
+        total = self.total(tenant, without=job_uid)
+        allowed = max(self._free(), _ALWAYS_ALLOWED) if limit == AS_MUCH_AS_IS_FREE else limit
+        if total <= allowed:
+            return ""
+        which = "as much as is free now" if limit == AS_MUCH_AS_IS_FREE else "the most that they may keep"
+        return (
+            f"ended jobs of the organisation keep {format_memory(total)} on the server's disk, more than "
+            f"{format_memory(allowed)}, {which}; delete jobs that are not needed any more (cloudml jobs delete)"
+        )
+
+    def _noted(self, tenant: int) -> Iterator[tuple[str, int]]:
+        with contextlib.suppress(FileNotFoundError):
+            for name in os.listdir(self._folder / str(tenant)):  # noqa: PTH208 - there may be a great many
+                uid, _, size = name.rpartition(".")
+                if size.isdigit():
+                    yield uid, int(size)
+
+    def _measure(self, job_uid: str) -> int:
+        job, found = self._jobs / job_uid, Sum()
+        with contextlib.suppress(Hidden, OSError):
+            folders = [str(job / "work"), *(str(each) for each in job.glob("*/logs"))]
+            for step, _ in enumerate(count(folders, (), found)):
+                if step >= _STEPS:
+                    break
+        return found.size
+
+    def _free(self) -> int:
+        facts = os.statvfs(self._jobs)
+        return facts.f_bavail * facts.f_frsize
