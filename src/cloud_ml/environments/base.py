@@ -27,6 +27,7 @@ class EnvironmentRequest:
 
     ``tenant`` keeps apart what was built by running a tenant's code. ``trainer`` is a readable file
     whose ``trainer_name`` tells the format. ``framework`` ``None`` means: find out from the code.
+    ``requires`` is added to what the code requires. ``keras_backend`` is the variable of the job, empty without one.
     """
 
     tenant: str
@@ -35,6 +36,8 @@ class EnvironmentRequest:
     module: str | None
     framework: str | None = None
     framework_version: str | None = None
+    requires: tuple[str, ...] = ()
+    keras_backend: str = ""
 
 
 @dataclass(frozen=True)

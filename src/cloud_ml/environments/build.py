@@ -22,6 +22,7 @@ from cloud_ml.environments.stock import Stock
 from cloud_ml.environments.trainer import Trainer, Workshop
 from cloud_ml.environments.uv import same_place
 from cloud_ml.environments.venv import make_venv, variables
+from cloud_ml.environments.versions import release, satisfies
 
 VENV_TARGET = "/env"
 _FORMAT = 4
@@ -151,7 +152,7 @@ class _Maker:
         trainer = self._trainer(digest)
         self.reached("fetched")
         try:
-            return self._around(trainer, _requirements(trainer))
+            return self._around(trainer, _requirements(trainer, self.request))
         except EnvironmentFailed:
             for notice in trainer.notices if trainer else ():  # one of them may be why
                 self.log(f"cloudml: {notice}\n".encode())
@@ -160,7 +161,10 @@ class _Maker:
     def _around(self, trainer: Trainer | None, needed: list[Requirement]) -> _Made:
         runtime, notices = self._runtime(trainer, needed)
         interpreter = self._interpreter(runtime.python)
+        notices = (*notices, *_unmet_pythons(trainer, interpreter))
+        needed, forbidden = resolve.without_forbidden(runtime, needed)
         needed, dropped = resolve.fit(runtime, needed)
+        dropped = [*forbidden, *dropped]
         if self.request.framework_version is None:
             runtime, replaced = resolve.make_room(runtime, needed)
             dropped = [*dropped, *replaced]
@@ -212,10 +216,41 @@ class _Maker:
         return workshop.stage(self.request, file, digest)
 
     def _runtime(self, trainer: Trainer | None, needed: list[Requirement]) -> tuple[Runtime, tuple[str, ...]]:
-        if self.request.framework is not None:
-            return self.catalog.find(self.request.framework, self.request.framework_version), ()
-        verdict = detect.decide(trainer.findings if trainer else detect.Findings(), needed, self.catalog)
-        return self.catalog.find(verdict.framework, verdict.version), verdict.notices
+        framework, version = self.request.framework, self.request.framework_version
+        notices: tuple[str, ...] = ()
+        if framework is None:
+            findings = trainer.findings if trainer else detect.Findings()
+            verdict = detect.decide(findings, needed, self.catalog, self.request.keras_backend)
+            framework, version, notices = verdict.framework, verdict.version, verdict.notices
+        elif framework == "keras" and version is None:
+            version = detect.keras_backend_version(self.request.keras_backend)
+        runtime = self.catalog.find(framework, version)
+        if runtime.name == "python" and version is None and trainer is not None:
+            return self._python_for(trainer, runtime), notices
+        return runtime, notices
+
+    def _python_for(self, trainer: Trainer, usual: Runtime) -> Runtime:
+        """The usual runtime of plain Python, or the newest one of a version that the trainer asks for."""
+        known = [one for one in self.catalog.runtimes if one.name == usual.name and one.python]
+        fitting = [one for one in known if all(_fits(str(one.python), wanted) for _, wanted in trainer.pythons)]
+        if usual in fitting or not fitting or not trainer.pythons:
+            return usual
+        return max(fitting, key=lambda one: release(str(one.python)))
+
+
+def _fits(minor: str, specifier: str) -> bool:
+    """Whether some release of a minor version meets the specifier: which one the machine has is not known here."""
+    return satisfies(f"{minor}.999", specifier)
+
+
+def _unmet_pythons(trainer: Trainer | None, interpreter: Interpreter) -> tuple[str, ...]:
+    pythons = trainer.pythons if trainer else ()
+    unmet = [(file, wanted) for file, wanted in pythons if not _fits(interpreter.minor, wanted)]
+    return tuple(
+        f"{file} asks for Python {wanted[:100]}, and the job gets {interpreter.version}; "
+        "`cloudml framework list` shows what there is"
+        for file, wanted in unmet
+    )
 
 
 def sent_folders(folder: Path, *, src: bool) -> tuple[Path, ...]:
@@ -223,9 +258,9 @@ def sent_folders(folder: Path, *, src: bool) -> tuple[Path, ...]:
     return (folder, folder / "src") if src else (folder,)
 
 
-def _requirements(trainer: Trainer | None) -> list[Requirement]:
+def _requirements(trainer: Trainer | None, request: EnvironmentRequest) -> list[Requirement]:
     try:
-        return list(parse_all(trainer.requires)) if trainer else []
+        return list(parse_all((*(trainer.requires if trainer else ()), *request.requires)))
     except BadRequirement as error:
         raise EnvironmentFailed("TrainerInvalid", f"the trainer's requirements: {error}") from error
 
@@ -252,7 +287,10 @@ def _key(
     request: EnvironmentRequest, digest: str, catalog: Catalog, config: pipconfig.PipConfig, python: Interpreter
 ) -> str:
     wanted = (request.trainer_name, request.module, request.framework, request.framework_version)
-    return digest_of(_FORMAT, digest, wanted, catalog.digest, config.fingerprint, python.version, str(python.path))
+    given = (request.requires, request.keras_backend)
+    return digest_of(
+        _FORMAT, digest, wanted, given, catalog.digest, config.fingerprint, python.version, str(python.path)
+    )
 
 
 def _remembered(memo: Path, home: Path, leases: Leases) -> _Made | None:

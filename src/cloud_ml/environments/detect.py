@@ -31,6 +31,7 @@ _MODERN = re.compile(
     r"|summary\.create_file_writer|optimizers\..+|saved_model\.(?:save|load)|data\.AUTOTUNE|compat(?:\..+)?)"
 )
 _KERAS_BACKEND = re.compile(rb"""KERAS_BACKEND["'] {0,8}\]? {0,8}[=,] {0,8}["'](jax|torch)["']""")
+_KERAS_BACKENDS = ("jax", "torch", "tensorflow")
 _PACKAGES, _SHOWN = 1000, 20
 
 
@@ -59,9 +60,16 @@ class Verdict:
     notices: tuple[str, ...] = field(default_factory=tuple)
 
 
-def decide(findings: Findings, requirements: Iterable[Requirement], catalog: Catalog) -> Verdict:
-    """Choose the framework from the code's findings and the trainer's requirements."""
+def decide(
+    findings: Findings, requirements: Iterable[Requirement], catalog: Catalog, keras_backend: str = ""
+) -> Verdict:
+    """Choose the framework from the code's findings and the trainer's requirements.
+
+    ``keras_backend`` is the job's variable of that name, which Keras prefers to anything that code says.
+    """
     needed = list(requirements)
+    if keras_backend and "keras" in findings.packages:
+        return Verdict("keras", keras_backend_version(keras_backend))
     notices = tuple(
         f"{place} is not valid Python 3; code for Python 2 has to be ported, 2to3 does most of it"
         for place in findings.unreadable[:1]
@@ -72,6 +80,11 @@ def decide(findings: Findings, requirements: Iterable[Requirement], catalog: Cat
     if runtime.name != "tensorflow":
         return Verdict(runtime.name, None if runtime.default else runtime.version, notices)
     return _of_tensorflow(findings, needed, notices)
+
+
+def keras_backend_version(backend: str) -> str | None:
+    """The version of the runtime that brings a backend of Keras; ``None`` for the default's."""
+    return f"3-{backend}" if backend in _KERAS_BACKENDS else None
 
 
 def _of_highest_rank(findings: Findings, required: set[str], catalog: Catalog) -> Runtime | None:

@@ -71,6 +71,25 @@ def check_forbidden(lock: str, runtime: Runtime) -> None:
         )
 
 
+def without_forbidden(runtime: Runtime, requirements: Iterable[Requirement]) -> tuple[list[Requirement], list[str]]:
+    """Requirements without pins of what the runtime forbids, and a sentence about them.
+
+    A lock that was made beside a GPU pins the parts of the framework's GPU build. Here they are not needed.
+    """
+    left: list[Requirement] = []
+    dropped: list[str] = []
+    for one in requirements:
+        pinned = one.specifier.startswith("==")
+        if pinned and any(fnmatch.fnmatchcase(one.name, each) for each in runtime.forbids):
+            dropped.append(one.name)
+        else:
+            left.append(one)
+    if not dropped:
+        return left, []
+    more = f" and {len(dropped) - 1} more" if len(dropped) > 1 else ""
+    return left, [f"the pin of {dropped[0]}{more} is left out, because {runtime.label} is a CPU build"]
+
+
 def make_room(runtime: Runtime, requirements: Iterable[Requirement]) -> tuple[Runtime, list[str]]:
     """The runtime without its own pins that the trainer's contradict, and sentences about them."""
     wanted = {one.name: one for one in requirements if one.specifier and not one.url}

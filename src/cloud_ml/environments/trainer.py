@@ -8,7 +8,7 @@ a wheel                              laid out by our own member rules in a proce
 a source distribution                built in the tenant's sandbox, once for the same bytes; installed
 (a tar with ``PKG-INFO``)
 a packed folder with a build         the same; each job also gets a copy of the folder, which comes first on the path
-a packed folder without a build      each job gets a copy of it; ``requirements.txt`` counts
+a packed folder without a build      each job gets a copy of it; see ``builder.dependencies`` for what it requires
 one ``.py`` file                     each job gets a copy of it; a module of that name
 ===================================  ==========================================================================
 
@@ -32,7 +32,7 @@ from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.removing import remove
 from cloud_ml.environments.requirements import BadRequirement, parse_all
 
-_FORMAT = 5
+_FORMAT = 6
 _SMALL_BYTES = 1 << 20
 """A smaller archive unpacks to 200 MiB at most, which takes less than a second."""
 _SITE, _FOLDER = "site", "folder"
@@ -46,7 +46,7 @@ class Trainer:
 
     ``site`` is what is installed, ``folder`` the files that were sent; at least one of them is there. ``src`` tells
     that modules lie in the subfolder of that name, too. ``requires`` are its requirements as written, from its
-    metadata and its ``requirements.txt``.
+    metadata and from files in the folder. ``pythons`` are pairs of such a file and what it says of Python's version.
     """
 
     site: Path | None
@@ -57,6 +57,7 @@ class Trainer:
     requires: tuple[str, ...]
     notices: tuple[str, ...]
     findings: detect.Findings
+    pythons: tuple[tuple[str, str], ...] = ()
 
     @property
     def label(self) -> str:
@@ -215,6 +216,7 @@ def _trainer(folder: Path, report: Any) -> Trainer:
         site=_existing(folder / _SITE),
         folder=_existing(folder / _FOLDER),
         src=report.get("src") is True,
+        pythons=_pairs(report.get("pythons")),
         name=str(report.get("name", "trainer"))[:200],
         version=str(report.get("version", ""))[:100],
         requires=_strings(report.get("requires")),
@@ -225,6 +227,11 @@ def _trainer(folder: Path, report: Any) -> Trainer:
 
 def _existing(folder: Path) -> Path | None:
     return folder if is_real_folder(folder) else None
+
+
+def _pairs(value: Any) -> tuple[tuple[str, str], ...]:
+    pairs = [_strings(entry) for entry in value[:10]] if isinstance(value, list) else []
+    return tuple((pair[0], pair[1]) for pair in pairs if len(pair) == 2)
 
 
 def _strings(value: Any) -> tuple[str, ...]:

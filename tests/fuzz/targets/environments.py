@@ -18,7 +18,7 @@ from cloud_ml.engines.local.failures import files as missing_files
 from cloud_ml.engines.local.failures.explain import FailureContext
 from cloud_ml.engines.local.failures.files import CodeFolder
 from cloud_ml.environments import detect, files, pipconfig, requirements, resolve, runtimefile, source_scan, versions
-from cloud_ml.environments.builder import source
+from cloud_ml.environments.builder import dependencies, locks, source
 from cloud_ml.environments.interpreter import from_answer
 from cloud_ml.environments.runtime import BadRuntime
 from fuzz.harness import pieces, scratch, target, text
@@ -47,6 +47,36 @@ def requirement_lines(data: bytes) -> None:
             reference = Reference(one.text)
             assert canonicalize_name(reference.name) == one.name
             assert bool(reference.url) == one.url
+
+
+@target(
+    "environments.builder.dependencies",
+    "environments.builder.locks",
+    seeds=["# /// script\n# dependencies = ['six']\n# ///\n\0version = 1\n[[package]]\nname = 'x'\nversion = '1'\n"
+           "source = { virtual = '.' }\ndependencies = [{ name = 'y', extra = ['e'] }]\n[[package]]\nname = 'y'\n"
+           "version = '2'\nsource = { git = 'https://h/y?subdirectory=s#c' }\noptional-dependencies = { e = [] }\n"
+           "\0[[packages]]\nname = 'z'\nversion = '3'\nmarker = 'a'\nvcs = { type = 'git', url = 'u' }\n"
+           "\0[project]\ndependencies = ['a']\n\0-r b.txt\n-r ../c\n"],
+    words=["# ///", "script", "[[package", "]]", "name =", "source =", "git", "url", "directory", "marker", "-r ", "'", "{"],
+)  # fmt: skip
+def declared_dependencies(data: bytes) -> None:
+    """Refused with the file's name, or requirements that name packages, each on one line."""
+    with scratch() as folder:
+        names = ("task.py", "uv.lock", "pylock.toml", "pyproject.toml", "requirements.txt")
+        for name, content in zip(names, pieces(data, len(names)), strict=True):
+            (folder / name).write_bytes(content)
+        for left_out in ("pylock.toml", "uv.lock", ""):
+            try:
+                declared = dependencies.read(folder, "task", built=False)
+            except requirements.BadRequirement as error:
+                assert str(error).partition(":")[0]  # noqa: PT017
+            else:
+                assert len(declared.requires) <= 2 * locks.MOST_PACKAGES
+                assert all(
+                    "\n" not in one.text and one.text[:1] != "-" for one in requirements.parse_all(declared.requires)
+                )
+            if left_out:
+                (folder / left_out).unlink()
 
 
 @target(

@@ -34,11 +34,20 @@ def test_find_root(tmp_path: Path, files: list[str], module: str | None, root: s
     assert find_root(tree(tmp_path, *files), module) == tmp_path / root
 
 
-def test_a_pyproject_that_only_configures_tools_is_no_project(tmp_path: Path) -> None:
-    (tmp_path / "pyproject.toml").write_text("[tool.ruff]\nline-length = 100\n")
-    assert not is_project(tmp_path)
-    (tmp_path / "pyproject.toml").write_text('[project]\nname = "x"\n')
-    assert is_project(tmp_path)
+@pytest.mark.parametrize(
+    ("text", "built"),
+    [
+        ("[tool.ruff]\nline-length = 100\n", False),
+        ('[project]\nname = "x"\ndependencies = ["six"]\n', False),
+        ('[project]\nname = "x"\n[project.scripts]\nx = "x:main"\n', True),
+        ('[project]\nname = "x"\ndynamic = ["dependencies"]\n', True),
+        ('[project]\nname = "x"\n[build-system]\nrequires = []\n', True),
+        ("[project", True),
+    ],
+)
+def test_a_project_is_built_where_its_pyproject_asks_for_it(tmp_path: Path, text: str, built: bool) -> None:
+    (tmp_path / "pyproject.toml").write_text(text)
+    assert is_project(tmp_path) == built
 
 
 def test_how_to_build(tmp_path: Path) -> None:

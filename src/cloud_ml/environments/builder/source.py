@@ -30,7 +30,7 @@ def find_root(folder: Path, module: str | None) -> Path:
     if is_project(folder) or len(entries) != 1 or not entries[0].is_dir():
         return folder
     inner = entries[0]
-    if is_project(inner) or (inner / "requirements.txt").is_file():
+    if is_project(inner) or any((inner / name).is_file() for name in ("requirements.txt", "pyproject.toml")):
         return inner
     is_package = (inner / "__init__.py").exists() or inner.name in ("src", (module or "").split(".")[0])
     return folder if is_package else inner
@@ -39,15 +39,25 @@ def find_root(folder: Path, module: str | None) -> Path:
 def is_sdist(unpacked: Path, name: str) -> bool:
     """Whether an unpacked archive is a source distribution: a tar with one top folder that has a ``PKG-INFO``."""
     entries = list(unpacked.iterdir())
-    return not name.endswith(".zip") and len(entries) == 1 and (entries[0] / "PKG-INFO").is_file()
+    if name.endswith(".zip") or len(entries) != 1 or not (entries[0] / "PKG-INFO").is_file():
+        return False
+    return any((entries[0] / file).is_file() for file in ("setup.py", "pyproject.toml"))
 
 
 def is_project(folder: Path) -> bool:
-    """Whether ``folder`` has a build: a ``setup.py``, or a ``pyproject.toml`` that speaks of one."""
+    """Whether ``folder`` has a build: a ``setup.py``, or a ``pyproject.toml`` that asks for one.
+
+    One that only lists dependencies, as of an application, does not: the code runs from its folder.
+    """
     if (folder / "setup.py").is_file():
         return True
     table = _pyproject(folder)
-    return "project" in table or "build-system" in table
+    project = table.get("project")
+    if "build-system" in table or not isinstance(project, dict):
+        return "build-system" in table
+    dynamic = project.get("dynamic")
+    needs_build = {"scripts", "gui-scripts", "entry-points"} & set(project)
+    return bool(needs_build) or (isinstance(dynamic, list) and "dependencies" in dynamic)
 
 
 def read_project(folder: Path) -> Project:

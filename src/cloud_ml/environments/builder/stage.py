@@ -14,14 +14,12 @@ from typing import Any
 
 from cloud_ml.environments import detect, wheels
 from cloud_ml.environments.base import EnvironmentFailed
-from cloud_ml.environments.builder import backend, source, wheel
+from cloud_ml.environments.builder import backend, dependencies, source, wheel
+from cloud_ml.environments.builder.dependencies import Declared
 from cloud_ml.environments.files import is_real_folder
 from cloud_ml.environments.removing import remove
-from cloud_ml.environments.requirements import BadRequirement, from_file_text
-from cloud_ml.environments.source_files import read_text
+from cloud_ml.environments.requirements import BadRequirement
 from cloud_ml.environments.unpacking import unpack
-
-_REQUIREMENTS_BYTES = 1 << 20
 
 
 def main(arguments: list[str]) -> int:
@@ -60,7 +58,7 @@ def stage(archive: Path, name: str, out: Path, module: str | None) -> dict[str, 
     except EnvironmentFailed as failure:
         return _error(failure.reason, failure.message)
     except BadRequirement as error:
-        return _error("TrainerInvalid", f"requirements.txt: {error}")
+        return _error("TrainerInvalid", str(error))
     except MemoryError:
         raise
     except BaseException as error:  # a project's build may raise anything, SystemExit included
@@ -75,28 +73,30 @@ def stage(archive: Path, name: str, out: Path, module: str | None) -> dict[str, 
 
 
 def _lay_out(archive: Path, name: str, out: Path, module: str | None) -> dict[str, Any]:
-    folder = out / "folder"
+    folder, sources = out / "folder", out / "src"
     if name.endswith(".py"):
         (_made(folder) / name).write_bytes(archive.read_bytes())
-        return _report("script", name, "")
-    sources = out / "src"
+        return _report("script", name, "", dependencies.read(folder, name.removesuffix(".py"), built=False))
     unpack(archive, name, sources)
     root = source.find_root(sources, module)
-    requirements, notices = _requirements(root)
-    if source.is_sdist(sources, name) and source.is_project(root):
-        distribution = _build(root, out)
-    else:
-        root.rename(folder)
-        below = source.has_src_layout(folder)
-        if not source.is_project(folder):
-            return _report("tree", name, "", requirements, notices) | {"src": below}
-        remove(sources)  # the build gets files of its own: what it leaves behind was not sent
-        unpack(archive, name, sources)
-        distribution = _build(source.find_root(sources, module), out)
-        _add_built_files(out / "site", folder / "src" if below else folder)
-    needed = [*distribution.requires, *requirements]
-    report = _report("project", distribution.name, distribution.version, needed, notices)
-    return report | {"src": folder.is_dir() and below}
+    if source.is_sdist(sources, name):
+        declared = dependencies.read(root, None, built=True)
+        return _report_built(_build(root, out), declared)
+    root.rename(folder)
+    built, in_src = source.is_project(folder), source.has_src_layout(folder)
+    declared = dependencies.read(folder, module, built=built)
+    if not built:
+        return _report("tree", name, "", declared) | {"src": in_src}
+    remove(sources)  # the build gets files of its own: what it leaves behind was not sent
+    unpack(archive, name, sources)
+    distribution = _build(source.find_root(sources, module), out)
+    _add_built_files(out / "site", folder / "src" if in_src else folder)
+    return _report_built(distribution, declared) | {"src": in_src}
+
+
+def _report_built(distribution: wheels.Distribution, declared: Declared) -> dict[str, Any]:
+    declared.requires[:0] = distribution.requires
+    return _report("project", distribution.name, distribution.version, declared)
 
 
 def _build(root: Path, out: Path) -> wheels.Distribution:
@@ -119,20 +119,8 @@ def _add_built_files(site: Path, root: Path) -> None:
                     shutil.copy2(Path(folder, name), target / name, follow_symlinks=False)
 
 
-def _requirements(root: Path) -> tuple[list[str], list[str]]:
-    file = root / "requirements.txt"
-    if not file.is_file():
-        return [], []
-    try:
-        return from_file_text(read_text(file.resolve(), _REQUIREMENTS_BYTES))
-    except ValueError as error:
-        raise BadRequirement(str(error)) from error
-
-
-def _report(
-    kind: str, name: str, version: str, requires: list[str] | None = None, notices: list[str] | None = None
-) -> dict[str, Any]:
-    return {"kind": kind, "name": name, "version": version, "requires": requires or [], "notices": notices or []}
+def _report(kind: str, name: str, version: str, declared: Declared) -> dict[str, Any]:
+    return {"kind": kind, "name": name, "version": version, **asdict(declared)}
 
 
 def _error(reason: str, message: str) -> dict[str, Any]:
