@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.environments import detect, modules, pipconfig, resolve
+from cloud_ml.environments import detect, modules, pipconfig, porting, resolve
 from cloud_ml.environments.base import Base, EnvironmentFailed, EnvironmentRequest, Prepared, Sandbox
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.files import digest_of, digest_of_file, read_json, write_json
@@ -25,7 +25,7 @@ from cloud_ml.environments.venv import make_venv, variables
 from cloud_ml.environments.versions import release, satisfies
 
 VENV_TARGET = "/env"
-_FORMAT = 4
+_FORMAT = 5
 _COMPAT = Path(__file__).with_name("compat")
 
 
@@ -160,6 +160,10 @@ class _Maker:
 
     def _around(self, trainer: Trainer | None, needed: list[Requirement]) -> _Made:
         runtime, notices = self._runtime(trainer, needed)
+        if trainer is not None:
+            notices = (*notices, *porting.notices(trainer.findings))
+            if runtime.compat:
+                porting.check(trainer.findings, self.request.module)
         interpreter = self._interpreter(runtime.python)
         notices = (*notices, *_unmet_pythons(trainer, interpreter))
         needed, forbidden = resolve.without_forbidden(runtime, needed)

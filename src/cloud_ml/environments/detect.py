@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cloud_ml.environments import source_files, source_scan
+from cloud_ml.environments import source_files, source_scan, tensorflow1
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.requirements import Requirement, normalised
 from cloud_ml.environments.runtime import Runtime
@@ -19,7 +19,7 @@ _CLASSIC = re.compile(
     r"(?:Session|InteractiveSession|placeholder(?:_with_default)?|get_variable|variable_scope|global_variables_initializer"
     r"|initialize_all_variables|trainable_variables|get_default_graph|reset_default_graph|assign_add|mul|sub|neg"
     r"|random_uniform|random_normal|truncated_normal|set_random_seed|ConfigProto|GPUOptions|FixedLengthRecordReader"
-    r"|app\.(?:run|flags(?:\..+)?)|flags\..+|contrib(?:\..+)?|logging\..+|gfile\..+|layers\..+|losses\.(?:\w*softmax\w*|sigmoid_cross_entropy|get_total_loss|add_loss)"
+    r"|examples\.tutorials(?:\..+)?|app\.(?:run|flags(?:\..+)?)|flags\..+|contrib(?:\..+)?|logging\..+|gfile\..+|layers\..+|losses\.(?:\w*softmax\w*|sigmoid_cross_entropy|get_total_loss|add_loss)"
     r"|train\.(?:\w*Optimizer|Saver|Supervisor|MonitoredTrainingSession|MonitoredSession|SessionManager|Server"
     r"|replica_device_setter|get_or_create_global_step|get_global_step|global_step|exponential_decay|SyncReplicasOptimizer"
     r"|start_queue_runners|batch|shuffle_batch|string_input_producer|import_meta_graph|export_meta_graph"
@@ -42,13 +42,16 @@ class Findings:
     ``packages`` are the top-level modules it imports, and the backend of Keras that it names. ``classic``
     and ``modern`` are names of TensorFlow that exist only in its first or its second version, each with
     where it was met (``task.py:12``).
-    ``unreadable`` are files for Python 2.
+    ``python_2`` is what the code uses of Python 2, ``absent`` are names of TensorFlow 1 that today's TensorFlow does
+    not have, ``blocking`` those of them whose import nothing guards.
     """
 
     packages: tuple[str, ...] = ()
     classic: tuple[str, ...] = ()
     modern: tuple[str, ...] = ()
-    unreadable: tuple[str, ...] = ()
+    python_2: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    blocking: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -70,16 +73,12 @@ def decide(
     needed = list(requirements)
     if keras_backend and "keras" in findings.packages:
         return Verdict("keras", keras_backend_version(keras_backend))
-    notices = tuple(
-        f"{place} is not valid Python 3; code for Python 2 has to be ported, 2to3 does most of it"
-        for place in findings.unreadable[:1]
-    )
     runtime = _of_highest_rank(findings, {one.name for one in needed}, catalog)
     if runtime is None:
-        return Verdict("python", notices=notices)
+        return Verdict("python")
     if runtime.name != "tensorflow":
-        return Verdict(runtime.name, None if runtime.default else runtime.version, notices)
-    return _of_tensorflow(findings, needed, notices)
+        return Verdict(runtime.name, None if runtime.default else runtime.version)
+    return _of_tensorflow(findings, needed)
 
 
 def keras_backend_version(backend: str) -> str | None:
@@ -99,21 +98,21 @@ def _of_highest_rank(findings: Findings, required: set[str], catalog: Catalog) -
     return max(told, key=lambda one: (one.rank, one.default), default=None)
 
 
-def _of_tensorflow(findings: Findings, needed: Iterable[Requirement], notices: tuple[str, ...]) -> Verdict:
+def _of_tensorflow(findings: Findings, needed: Iterable[Requirement]) -> Verdict:
     """Its first version or its second."""
     old_pin = next((one for one in needed if one.name.startswith("tensorflow") and _is_classic(one.specifier)), None)
     if findings.classic and not findings.modern:
         notice = f"TensorFlow 1 code ({findings.classic[0]}): it runs in compatibility mode"
-        return Verdict("tensorflow", "1", (notice, *notices))
+        return Verdict("tensorflow", "1", (notice,))
     if old_pin and not findings.modern:
-        return Verdict("tensorflow", "1", (f"{old_pin.text} is required: it runs in compatibility mode", *notices))
+        return Verdict("tensorflow", "1", (f"{old_pin.text} is required: it runs in compatibility mode",))
     if findings.classic:
         notice = (
             f"the code uses names of TensorFlow 1 ({findings.classic[0]}) and of TensorFlow 2 ({findings.modern[0]}): "
             "taken as TensorFlow 2; ask for framework version 1 if that is wrong"
         )
-        return Verdict("tensorflow", notices=(notice, *notices))
-    return Verdict("tensorflow", notices=notices)
+        return Verdict("tensorflow", notices=(notice,))
+    return Verdict("tensorflow")
 
 
 def _is_classic(specifier: str) -> bool:
@@ -126,22 +125,35 @@ def _is_classic(specifier: str) -> bool:
 def read(folder: Path) -> Findings:
     """Read the Python files below ``folder``, in linear time; links are not followed, huge files are passed over."""
     packages: set[str] = set()
-    classic: list[str] = []
-    modern: list[str] = []
-    unreadable: list[str] = []
+    found: dict[str, list[str]] = {kind: [] for kind in ("classic", "modern", "python_2", "absent", "blocking")}
     for name, text in sources(folder):
-        found = source_scan.scan(text)
-        if found.python_2:
-            unreadable.append(name)
-        packages |= found.imports
+        scanned = source_scan.scan(text)
+        packages |= scanned.imports
         packages.update(backend.decode() for backend in _KERAS_BACKEND.findall(text))
-        for used, line in found.uses:
-            if _MODERN.fullmatch(used):
-                modern.append(f"tf.{used} in {name}:{line}")
-            elif _CLASSIC.fullmatch(used):
-                classic.append(f"tf.{used} in {name}:{line}")
-        del classic[_SHOWN:], modern[_SHOWN:], unreadable[_SHOWN:]
-    return Findings(tuple(sorted(packages)[:_PACKAGES]), tuple(classic), tuple(modern), tuple(unreadable))
+        for kind, what, line in _kinds(scanned):
+            found[kind].append(f"{what} in {name}:{line}")
+        for places in found.values():
+            del places[_SHOWN:]
+    return Findings(tuple(sorted(packages)[:_PACKAGES]), **{kind: tuple(places) for kind, places in found.items()})
+
+
+def _kinds(scanned: source_scan.SourceScan) -> Iterator[tuple[str, str, int]]:
+    """What of a source counts as what, with its line."""
+    told: set[tuple[str, int]] = set()
+    for used, line in scanned.uses:
+        if _MODERN.fullmatch(used):
+            yield "modern", f"tf.{used}", line
+        elif _CLASSIC.fullmatch(used):
+            yield "classic", f"tf.{used}", line
+        part = tensorflow1.absent_part(used)
+        if part and (part, line) not in told:
+            told.add((part, line))
+            yield "absent", f"tf.{part}", line
+    for used, line in scanned.first:
+        if part := tensorflow1.absent_part(used):
+            yield "blocking", f"tf.{part}", line
+    for what, line in scanned.python_2:
+        yield "python_2", what, line
 
 
 def sources(folder: Path) -> Iterator[tuple[str, bytes]]:

@@ -13,6 +13,8 @@ from bisect import bisect_left
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from cloud_ml.environments import python2
+
 _PREFIX = "(?:[rRbBuUfF]{1,2})?"
 _OPENER = re.compile(rf"#|(?<![\w]){_PREFIX}(?:'''|\"\"\"|'|\")|'''|\"\"\"|'|\"|\\\r?\n")
 _ENDS = {quote: re.compile(rf"\\.|{quote}", re.DOTALL) for quote in ("'''", '"""')}
@@ -24,41 +26,46 @@ _FROM = re.compile(
     r"(?:^|[;:])[ \t]*from[ \t]+([A-Za-z_][\w.]*)[ \t\x0b]+import[ \t\x0b]*(\([^()]*|[^\n;(]+)", re.MULTILINE
 )
 _DOTTED = re.compile(r"(?<![\w.])([A-Za-z_]\w*)\.([\w.]+)")
-_PYTHON_2 = re.compile(
-    r"(?:^|[;:])[ \t]*print[ \t]+(?!(?:if|else|and|or|in|is|not|for)\b)[\w\"%`>]"
-    r"|(?:^|[;:])[ \t]*exec[ \t]+\"\""
-    r"|^[ \t]*except[ \t]+[\w.]+[ \t]*,[ \t]*\w+[ \t]*:"
-    r"|^[ \t]*raise[ \t]+[\w.]+[ \t]*,",
-    re.MULTILINE,
-)
 _CHAIN, _NAME, _IMPORTS, _USES = 8, 200, 1000, 2000
 
 
 @dataclass
 class SourceScan:
-    """Top-level modules that are imported, and dotted names of TensorFlow that are used, with their lines."""
+    """Top-level modules that are imported, and dotted names of TensorFlow that are used, with their lines.
+
+    ``first`` are those names whose import stands at the beginning of a line: nothing guards it. ``python_2`` is what
+    the source uses of Python 2.
+    """
 
     imports: set[str] = field(default_factory=set)
     uses: list[tuple[str, int]] = field(default_factory=list)
-    python_2: bool = False
+    first: list[tuple[str, int]] = field(default_factory=list)
+    python_2: list[tuple[str, int]] = field(default_factory=list)
 
 
 def scan(source: bytes) -> SourceScan:
     """Read ``source``, which may be anything. At most 1,000 imports and 2,000 uses are kept."""
     code = _code_of(source.decode("utf-8-sig", "replace"))
     lines = [match.start() for match in re.finditer("[\n\x0b]", code)]
-    found = SourceScan(python_2=_PYTHON_2.search(code) is not None)
+    found = SourceScan(python_2=python2.find(code, lines))
     aliases: set[str] = set()
     for match in _IMPORT.finditer(code):
+        line = bisect_left(lines, match.start(1)) + 1
         for name, alias in _listed(match[1]):
-            _add_import(found, aliases, name, alias, bisect_left(lines, match.start(1)) + 1)
+            _add_import(found, aliases, name, alias, line)
+            top, _, rest = name.partition(".")
+            if match[0].startswith("import") and top == "tensorflow" and rest:
+                _add_first(found, rest, line)
     for match in _FROM.finditer(code):
         module, line = match[1], bisect_left(lines, match.start(1)) + 1
         top, _, rest = module.partition(".")
         _add_name(found, top)
         if top == "tensorflow":
-            names = [name for name, _ in _listed(match[2].strip("()"))]
-            _add_uses(found, (f"{rest}.{name}" if rest else name for name in names), line)
+            names = [f"{rest}.{name}" if rest else name for name, _ in _listed(match[2].strip("()"))]
+            _add_uses(found, names, line)
+            if match[0].startswith("from"):
+                for name in names:
+                    _add_first(found, name, line)
     if aliases:
         for match in _DOTTED.finditer(code):
             if match[1] in aliases:
@@ -129,6 +136,11 @@ def _add_uses(found: SourceScan, names: Iterator[str] | list[str], line: int) ->
     for name in names:
         if len(found.uses) < _USES:
             found.uses.append((name[:_NAME], line))
+
+
+def _add_first(found: SourceScan, name: str, line: int) -> None:
+    if len(found.first) < _IMPORTS:
+        found.first.append((name[:_NAME], line))
 
 
 def _prefixes(chain: str) -> Iterator[str]:

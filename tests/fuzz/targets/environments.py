@@ -144,8 +144,9 @@ def runtime_file(data: bytes) -> None:
 @target(
     "environments.detect",
     "environments.source_scan",
+    "environments.python2",
     seeds=["import tensorflow as tf\ntf.Session()\nfrom torch import nn\nos.environ['KERAS_BACKEND']='jax'\n",
-           "print 'python 2'\nimport tensorflow\ntf.placeholder(1)", "x = " + "(" * 500, "a" + ".a" * 300, "\ufeffimport keras"],
+           "print 'python 2'\nfor i in xrange(0777L): `i` <> 1\nimport urllib2\nfrom tensorflow.contrib import slim\ntf.placeholder(1)", "x = " + "(" * 500, "a" + ".a" * 300, "\ufeffimport keras"],
     words=["import ", "from ", "tensorflow", "tf.", "as ", "KERAS_BACKEND", "(", "\\\n", "\0", "# -*- coding: x -*-", "\t"],
 )  # fmt: skip
 def trainer_code(data: bytes) -> None:
@@ -155,10 +156,12 @@ def trainer_code(data: bytes) -> None:
         found = detect.read(folder)
         assert detect.read(folder) == found
         assert len(found.packages) <= 1000
-        assert max(map(len, (found.classic, found.modern, found.unreadable))) <= 20
+        assert max(map(len, (found.classic, found.modern, found.python_2, found.absent, found.blocking))) <= 20
     scanned = source_scan.scan(data)
     lines = text(data).count("\n") + 1
-    assert all(1 <= line <= lines and len(name) <= 200 for name, line in scanned.uses)
+    for name, line in (*scanned.uses, *scanned.first, *scanned.python_2):
+        assert 1 <= line <= lines
+        assert len(name) <= 200
     with contextlib.suppress(SyntaxError, ValueError, RecursionError, MemoryError), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         _compare_with_parser(data, scanned)

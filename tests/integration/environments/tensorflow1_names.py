@@ -6,9 +6,11 @@ import tensorflow as tf
 from tensorflow.contrib import layers
 from tensorflow.contrib import metrics as contrib_metrics
 from tensorflow.contrib.session_bundle import exporter
+from tensorflow.examples.tutorials.mnist import input_data
+from tensorflow.examples.tutorials.mnist import mnist as tutorial
 from tensorflow.python.framework import ops
 
-LEGACY = "legacy runtime"
+NOT_THERE = "not part of the compatibility mode"
 
 
 def refused(attempt, kind, name):
@@ -16,7 +18,7 @@ def refused(attempt, kind, name):
         attempt()
     except kind as error:
         assert name in str(error), error  # noqa: PT017 -- no pytest in there
-        assert LEGACY in str(error), error  # noqa: PT017
+        assert NOT_THERE in str(error), error  # noqa: PT017
     else:
         raise AssertionError(name + " should be absent")
 
@@ -56,6 +58,11 @@ sequence, _ = tf.nn.dynamic_rnn(cell, tf.zeros([2, 5, 3]), dtype=tf.float32)
 tf.scalar_summary("the loss", loss)
 merged = tf.merge_all_summaries()
 flat = layers.flatten(tf.zeros([2, 3, 4]))
+
+fake = input_data.read_data_sets("nowhere", fake_data=True, one_hot=True).train.next_batch(2)
+digits = tutorial.inference(tf.constant(fake[0], tf.float32), 8, 4)
+tutorial_step = tutorial.training(tutorial.loss(digits, tf.constant([0, 1])), 0.1)
+assert tutorial.evaluation(digits, tf.constant([0, 1])).dtype == tf.int32
 
 with tf.Session() as sess:
     sess.run([tf.initialize_all_variables(), tf.initialize_local_variables()])

@@ -124,9 +124,60 @@ def test_an_operators_runtime_is_found_by_its_imports(tmp_path: Path) -> None:
     assert detect.decide(detect.read(tmp_path), [], Catalog.load(tmp_path)) == detect.Verdict("mine", "7")
 
 
-def test_python_2_source_is_read_as_text_and_said(tmp_path: Path) -> None:
-    found = verdict(tmp_path, "import tensorflow as tf\nprint 'loss', tf.Session()\n")
-    assert any("Python 2" in notice for notice in found.notices)
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("import os\nprint 'loss', 1", "print statement in task.py:2"),
+        ("for i in xrange(3): pass", "xrange in task.py:1"),
+        ("isinstance(a, basestring)", "basestring in task.py:1"),
+        ("try:\n    f()\nexcept ValueError, e:\n    pass", '"except Error, name" in task.py:3'),
+        ("raise ValueError, 'x'", '"raise Error, text" in task.py:1'),
+        ("exec 'x = 1'", "exec statement in task.py:1"),
+        ("a = `b`", "backquotes in task.py:1"),
+        ("if a <> b: pass", "operator <> in task.py:1"),
+        ("os.chmod(p, 0755)", "octal number without 0o in task.py:1"),
+        ("n = 10L", "number with L in task.py:1"),
+        ("d.iteritems()", "iteritems and its like in task.py:1"),
+        ("import urllib2", "import of urllib2 in task.py:1"),
+    ],
+)
+def test_python_2_is_named_with_file_and_line(tmp_path: Path, code: str, found: str) -> None:
+    (tmp_path / "task.py").write_text(code)
+    assert found in detect.read(tmp_path).python_2
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print('xrange(3)')  # print x, 0755, `a`, <>",
+        "from six.moves import xrange\nfor i in xrange(3): pass",
+        "try:\n    xrange\nexcept NameError:\n    xrange = range",
+        "try:\n    import urllib2\nexcept ImportError:\n    import urllib.request as urllib2",
+        "six.iteritems(d)",
+        "x = [0, 00, 0.0755, 10.5, 0o755, 0xFF, 1e5]",
+        "self.xrange(1)\nprint(x) if y else print(z)\nprint\nprint = log",
+        '"""\nprint x\n"""',
+    ],
+)
+def test_python_3_is_not_taken_for_python_2(tmp_path: Path, code: str) -> None:
+    (tmp_path / "task.py").write_text(code)
+    assert detect.read(tmp_path).python_2 == ()
+
+
+def test_absent_parts_of_tensorflow_1_are_named_with_file_and_line(tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text(
+        "import tensorflow as tf\nimport tensorflow.contrib.slim as slim\nif old:\n"
+        "    from tensorflow.contrib.slim import nets\n    tf.estimator.Estimator()\n"
+        "tf.contrib.layers.l2_regularizer(1)\n"
+    )
+    found = detect.read(tmp_path)
+    assert found.absent == ("tf.contrib.slim in task.py:2", "tf.contrib.slim in task.py:4", "tf.estimator in task.py:5")
+    assert found.blocking == ("tf.contrib.slim in task.py:2",)
+
+
+def test_tutorials_with_handwritten_digits_are_tensorflow_1(tmp_path: Path) -> None:
+    found = verdict(tmp_path, "import tensorflow as tf\nfrom tensorflow.examples.tutorials.mnist import input_data")
+    assert (found.framework, found.version) == ("tensorflow", "1")
 
 
 def test_hostile_code_does_no_harm(tmp_path: Path) -> None:

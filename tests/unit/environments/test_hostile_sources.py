@@ -47,6 +47,8 @@ SOURCES: dict[str, Callable[[int], bytes]] = {
     "spaces": lambda size: b" " * size,
     "print and spaces": lambda size: b"print" + b" " * size,
     "except and names": lambda size: b"except " + b"a." * (size // 2),
+    "numbers of Python 2": lambda size: b"0" * (size // 2) + b"1" * (size // 2),
+    "names of Python 2": lambda size: b"xrange import " * (size // 14),
     "no text at all": lambda size: bytes(range(256)) * (size // 256),
 }
 

@@ -9,6 +9,7 @@ import pytest
 from cloud_ml.engines.local.failures import explain, modules, signals
 from cloud_ml.engines.local.failures.explain import FailureContext
 from cloud_ml.engines.local.failures.files import CodeFolder, sent_files
+from cloud_ml.environments import python2
 
 ENDING = "master-0 exited with code 1"
 
@@ -30,7 +31,7 @@ def test_a_missing_module_names_the_line_to_add(module: str, line: str) -> None:
 
 def test_the_table_of_distributions_is_one_to_rely_on() -> None:
     assert len(modules.DISTRIBUTIONS) >= 60
-    assert not set(modules.DISTRIBUTIONS) & set(modules.PYTHON_2)
+    assert not set(modules.DISTRIBUTIONS) & set(python2.MODULES)
 
 
 @pytest.mark.parametrize(

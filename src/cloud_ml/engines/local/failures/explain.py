@@ -10,13 +10,11 @@ from dataclasses import dataclass
 from cloud_ml.engines.local.failures import excerpt, files, modules, signals
 from cloud_ml.engines.local.failures.excerpt import Excerpt
 from cloud_ml.engines.local.failures.files import CodeFolder
+from cloud_ml.environments import python2
 
 LONGEST = 900
 """Characters of a whole message."""
-_PYTHON_2_NAMES = {
-    "basestring": "str", "file": "open", "long": "int", "raw_input": "input", "reduce": "functools.reduce",
-    "reload": "importlib.reload", "unichr": "chr", "unicode": "str", "xrange": "range",
-}  # fmt: skip
+_PYTHON_2_NAMES = {**python2.NAMES, "file": "open", "long": "int", "reduce": "functools.reduce"}
 _UNDEFINED = re.compile(r"name '(\w{1,100})' is not defined")
 _PYTHON_2_ATTRIBUTE = re.compile(r"'dict' object has no attribute '(has_key|iteritems|itervalues|iterkeys)'")
 _PYTHON_2_SYNTAX = ("Missing parentheses in call to", "multiple exception types must be parenthesized")

@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 import sys
 
+from cloud_ml.environments import python2
+
 DISTRIBUTIONS = {
     "absl": "absl-py", "accelerate": "accelerate", "albumentations": "albumentations", "altair": "altair",
     "bitsandbytes": "bitsandbytes", "boto3": "boto3", "botocore": "botocore", "bs4": "beautifulsoup4",
@@ -44,13 +46,6 @@ DISTRIBUTIONS = {
 }  # fmt: skip
 """The distribution that brings a module, as its line in ``requirements.txt``."""
 
-PYTHON_2 = {
-    "ConfigParser": "configparser", "cPickle": "pickle", "cStringIO": "io", "HTMLParser": "html.parser",
-    "httplib": "http.client", "Queue": "queue", "StringIO": "io", "Tkinter": "tkinter", "urllib2": "urllib.request",
-    "urlparse": "urllib.parse", "__builtin__": "builtins", "thread": "_thread", "commands": "subprocess",
-}  # fmt: skip
-"""Modules of Python 2 and their names in Python 3."""
-
 _REMOVED = {
     "asynchat": "asyncio", "asyncore": "asyncio", "cgi": "urllib.parse", "distutils": "setuptools",
     "imp": "importlib", "pipes": "shlex",
@@ -78,7 +73,7 @@ def advice(detail: str) -> str:
 
 
 def _of_python(module: str) -> str:
-    if replacement := PYTHON_2.get(module):
+    if replacement := python2.MODULES.get(module):
         return f"this is a module of Python 2: import {replacement} instead"
     if replacement := _REMOVED.get(module):
         return f"Python {sys.version_info.major} has it no longer: use {replacement} instead"

@@ -1,0 +1,1 @@
+"""The parts of ``tensorflow.examples`` that old tutorials import."""
