@@ -253,6 +253,8 @@ class CloudMlClient(ModelServices):
         attempt: int | None = None,
         task: str | None = None,
         since: datetime | None = None,
+        installation: bool = True,
+        timestamps: bool = False,
     ) -> Generator[bytes]:
         """The output of a job's task in chunks; see ``JobHandle.logs``.
 
@@ -261,7 +263,11 @@ class CloudMlClient(ModelServices):
             InvalidRequest: There is no such task or attempt.
         """
         job = self.get_train_job(name)
-        with closing(job.logs(follow=follow, lines=lines, attempt=attempt, task=task, since=since)) as chunks:
+        chosen = job.logs(
+            follow=follow, lines=lines, attempt=attempt, task=task, since=since, installation=installation,
+            timestamps=timestamps,
+        )  # fmt: skip
+        with closing(chosen) as chunks:
             yield from chunks
 
     def cancel_train_job(self, name: str, *, grace: str | None = None) -> Job:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import zipfile
 from collections.abc import Callable
@@ -252,6 +253,35 @@ def test_a_job_over_its_time_limit_has_its_own_grace_time(run: Callable[..., tup
     job, log = run("deaf-limit", STUBBORN, wall_time_limit="2s", grace_time="0s")
     assert job.reason == "TimeLimitExceeded"
     assert log.endswith("up\n"), log
+
+
+PRINTS_BYTES = """
+import sys
+sys.stdout.buffer.write(bytes([255, 13, 10, 0]) + b"loss=0.5")
+"""
+
+
+def test_the_output_of_the_code_alone_comes_byte_for_byte_and_lines_have_times(
+    server: RealServer, client: CloudMlClient, code: Callable[..., str]
+) -> None:
+    shell = {"prepare_command": "echo preparing", "finish_command": "echo finishing"}
+    handle = client.submit_train_job(TrainJob("bytes", "trainer.task", code(PRINTS_BYTES), **shell))  # type: ignore[arg-type]
+    followed = b"".join(handle.logs(follow=True, installation=False))
+    assert handle.wait(60).succeeded
+    wanted = b"\xff\r\n\x00loss=0.5"
+    assert followed == wanted
+    for more in ({}, {"lines": 9}, {"since": handle.job.created_at}):
+        assert b"".join(handle.logs(installation=False, **more)) == wanted  # type: ignore[arg-type]
+    assert b"".join(handle.logs(installation=False, lines=1)) == b"\x00loss=0.5"
+    assert b"".join(handle.logs(installation=False, since=handle.job.finished_at + timedelta(hours=1))) == b""  # type: ignore[operator]
+    whole = b"".join(handle.logs())
+    assert whole.index(b"preparing\n") < whole.index(wanted) < whole.index(b"finishing\n")
+    stamped = server.cli("logs", "bytes", "--timestamps", "--tail", "1").good().out
+    assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z .*finishing\n", stamped)
+    times = b"".join(handle.logs(timestamps=True))
+    assert [line[25:] for line in times.split(b"\n")[:-1]] == whole.split(b"\n")[:-1]
+    assert b"".join(handle.logs(timestamps=True, since=handle.job.created_at - timedelta(minutes=1))) == times
+    assert b"".join(handle.logs(timestamps=True, since=handle.job.created_at + timedelta(days=1))) == b""
 
 
 def test_watching_a_job_that_is_cancelled_ends_with_its_own_exit_code(

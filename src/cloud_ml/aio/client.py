@@ -252,6 +252,8 @@ class AsyncCloudMlClient(AsyncModelServices):
         attempt: int | None = None,
         task: str | None = None,
         since: datetime | None = None,
+        installation: bool = True,
+        timestamps: bool = False,
     ) -> AsyncGenerator[bytes]:
         """The output of a job's task in chunks; see ``AsyncJobHandle.logs``.
 
@@ -260,7 +262,11 @@ class AsyncCloudMlClient(AsyncModelServices):
             InvalidRequest: There is no such task or attempt.
         """
         job = await self.get_train_job(name)
-        async with aclosing(job.logs(follow=follow, lines=lines, attempt=attempt, task=task, since=since)) as chunks:
+        chosen = job.logs(
+            follow=follow, lines=lines, attempt=attempt, task=task, since=since, installation=installation,
+            timestamps=timestamps,
+        )  # fmt: skip
+        async with aclosing(chosen) as chunks:
             async for chunk in chunks:
                 yield chunk
 

@@ -169,6 +169,7 @@ class AsyncModelServices:
         follow: bool = False,
         lines: int | None = None,
         attempt: int | None = None,
+        timestamps: bool = False,
     ) -> AsyncGenerator[bytes]:
         """The output of a replica in chunks; see ``AsyncServiceHandle.logs``.
 
@@ -177,9 +178,10 @@ class AsyncModelServices:
             InvalidRequest: There is no such replica.
         """
         service = await self.get_model_service(name, version)
-        async with aclosing(
-            service.logs(replica=replica, previous=previous, follow=follow, lines=lines, attempt=attempt)
-        ) as chunks:
+        chosen = service.logs(
+            replica=replica, previous=previous, follow=follow, lines=lines, attempt=attempt, timestamps=timestamps
+        )
+        async with aclosing(chosen) as chunks:
             async for chunk in chunks:
                 yield chunk
 

@@ -147,6 +147,8 @@ class AsyncJobHandle:
         attempt: int | None = None,
         task: str | None = None,
         since: datetime | None = None,
+        installation: bool = True,
+        timestamps: bool = False,
     ) -> AsyncGenerator[bytes]:
         """The output of a task in chunks, as it was written.
 
@@ -156,17 +158,21 @@ class AsyncJobHandle:
             attempt: Only this attempt, counted from 1; otherwise all, one behind the other.
             task: Such as ``worker-0``; otherwise the decisive one.
             since: Only what was written then or later, to the second; not together with ``lines``.
+            installation: False leaves out what was written before and after the code: only the output of the code
+                comes, byte for byte.
+            timestamps: Put a time in UTC before each line.
         """
+        source = _Log(self._calls, self.uid, attempt, task, installation=installation, timestamps=timestamps)
         if follow:
-            source, position = _Log(self._calls, self.uid, attempt, task), 0
+            position = 0
             if since is not None:
-                async with await self._calls.log(self.uid, lines=lines, attempt=attempt, task=task, since=since) as old:
+                async with await source.read(lines=lines, since=since) as old:
                     position = int(old.headers["cloudml-log-offset"])
             async with aclosing(follow_log(source, lines=lines, attempt=attempt, position=position)) as chunks:
                 async for chunk in chunks:
                     yield chunk
             return
-        async with await self._calls.log(self.uid, lines=lines, attempt=attempt, task=task, since=since) as answer:
+        async with await source.read(lines=lines, since=since) as answer:
             async for chunk in answer:
                 yield chunk
 
@@ -211,14 +217,33 @@ class AsyncJobHandle:
 class _Log:
     """The ``LogSource`` of one task of one job."""
 
-    def __init__(self, calls: AsyncJobCalls, uid: str, attempt: int | None, task: str | None) -> None:
+    def __init__(
+        self,
+        calls: AsyncJobCalls,
+        uid: str,
+        attempt: int | None,
+        task: str | None,
+        *,
+        installation: bool,
+        timestamps: bool,
+    ) -> None:
         self._calls = calls
         self._uid = uid
         self._attempt = attempt
         self._task = task
+        self._installation = installation
+        self._timestamps = timestamps
 
     async def open(self, *, follow: bool, offset: int = 0) -> AsyncAnswer:
-        return await self._calls.log(self._uid, follow=follow, attempt=self._attempt, task=self._task, offset=offset)
+        return await self.read(follow=follow, offset=offset)
+
+    async def read(
+        self, *, follow: bool = False, offset: int = 0, lines: int | None = None, since: datetime | None = None
+    ) -> AsyncAnswer:
+        return await self._calls.log(
+            self._uid, follow=follow, attempt=self._attempt, task=self._task, offset=offset, lines=lines, since=since,
+            installation=self._installation, timestamps=self._timestamps,
+        )  # fmt: skip
 
     async def job(self, newer_than: int | None = None) -> Job:
         return await self._calls.get(self._uid, newer_than=newer_than, wait_s=LONG_POLL_S)

@@ -102,6 +102,8 @@ class AsyncJobCalls:
         task: str | None = None,
         offset: int = 0,
         since: datetime | None = None,
+        installation: bool = True,
+        timestamps: bool = False,
     ) -> AsyncAnswer:
         """The output of a task as a stream of bytes, without the first ``offset``, or what is older than ``since``.
 
@@ -119,6 +121,8 @@ class AsyncJobCalls:
                 "task": task,
                 "offset": offset or None,
                 "since": codec.format_time(since) if since else None,
+                "installation": None if installation else "false",
+                "timestamps": timestamps,
             },
             headers={"Accept": "text/plain, application/json"},
             read_timeout_s=QUIET_LOG_S if follow else READ_TIMEOUT_S,

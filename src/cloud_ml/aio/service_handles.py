@@ -184,6 +184,7 @@ class AsyncServiceHandle:
         follow: bool = False,
         lines: int | None = None,
         attempt: int | None = None,
+        timestamps: bool = False,
     ) -> AsyncGenerator[bytes]:
         """The output of a replica in chunks, as it was written.
 
@@ -193,8 +194,11 @@ class AsyncServiceHandle:
             follow: Go on until the replica has ended, across cut connections.
             lines: Only the last so many lines of what there is now.
             attempt: Only this attempt, counted from 1; otherwise all, one behind the other.
+            timestamps: Put a time in UTC before each line.
         """
-        source = ReplicaLog(self._calls, self.name, self.version, replica, attempt, previous=previous)
+        source = ReplicaLog(
+            self._calls, self.name, self.version, replica, attempt, previous=previous, timestamps=timestamps
+        )
         if not follow:
             async with await source.open(follow=False, lines=lines) as answer:
                 async for chunk in answer:
@@ -306,8 +310,10 @@ class ReplicaLog:
         attempt: int | None,
         *,
         previous: bool,
+        timestamps: bool = False,
     ) -> None:
         self._calls = calls
+        self._timestamps = timestamps
         self._name = name
         self._version = version
         self._attempt = attempt
@@ -318,7 +324,7 @@ class ReplicaLog:
         """The output without its first ``offset`` bytes."""
         answer = await self._calls.log(
             self._name, self._version, replica=self._replica, previous=self._previous, lines=lines, follow=follow,
-            attempt=self._attempt, offset=offset,
+            attempt=self._attempt, offset=offset, timestamps=self._timestamps,
         )  # fmt: skip
         self._replica, self._previous = int(answer.headers["cloudml-replica"]), False
         return answer

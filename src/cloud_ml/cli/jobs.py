@@ -138,6 +138,15 @@ def list_jobs(
     metavar="TIME",
     help="Only what was written since then: 10m (ago), 2026-01-31T12:00.",
 )
+@click.option("--timestamps", is_flag=True, help="Print a time in UTC before each line.")
+@click.option(
+    "--no-installation",
+    "installation",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Only the output of your code, byte for byte: nothing of the installation.",
+)
 @click.option("--grep", "pattern", metavar="REGEX", help="Only lines in which this is found; -n counts before.")
 @click.option("-i", "--ignore-case", is_flag=True, help="Of --grep: upper and lower case are the same.")
 @click.option("--invert-match", is_flag=True, help="Of --grep: only lines in which it is not found.")
@@ -151,6 +160,8 @@ def logs(
     attempt: int | None,
     task: str | None,
     since: str | None,
+    timestamps: bool,
+    installation: bool,
     pattern: str | None,
     ignore_case: bool,
     invert_match: bool,
@@ -164,14 +175,14 @@ def logs(
         raise click.UsageError("--since and --lines exclude each other")
     wanted = None if pattern is None else _expression(pattern, ignore_case=ignore_case)
     chunks: Iterator[bytes] = session.client.train_job_logs(
-        name, follow=follow, lines=lines, attempt=attempt, task=task, since=_read_time("--since", since)
-    )
+        name, follow=follow, lines=lines, attempt=attempt, task=task, since=_read_time("--since", since),
+        installation=installation, timestamps=timestamps,
+    )  # fmt: skip
     if wanted is not None:
         chunks = matching_lines(chunks, wanted, invert=invert_match)
     printed = print_log(chunks, name, goes_on=follow)
     if printed == NOTHING:
-        nothing = "no output yet" if since is None else "no output since then"
-        note(f"{name} has {nothing if wanted is None else 'no such line'}")
+        note(f"{name} has {_nothing(since, wanted, installation=installation)}")
     return max(printed, 0)
 
 
@@ -243,6 +254,14 @@ def delete(session: Session, names: tuple[str, ...], *, wait: bool, is_cluster_n
         echo(f"{handle.name} is deleted{goes}")
 
     return each(names, remove)
+
+
+def _nothing(since: str | None, wanted: re.Pattern[bytes] | None, *, installation: bool) -> str:
+    if wanted is not None:
+        return "no such line"
+    if since is not None:
+        return "no output since then"
+    return "no output yet" if installation else "no output of its code"
 
 
 def _expression(pattern: str, *, ignore_case: bool) -> re.Pattern[bytes]:

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
 @click.option("--previous", is_flag=True, help="The replica that ended last.")
 @click.option("--attempt", type=click.IntRange(1), help="Only this attempt, counted from 1.")
 @click.option("-ri", "--replica_index", type=click.IntRange(0), help="The replica by its place, from 0.")
+@click.option("--timestamps", is_flag=True, help="Print a time in UTC before each line.")
 @click.option("-p", "--proxy", is_flag=True, hidden=True)
 @pass_session
 def logs(
@@ -47,6 +48,7 @@ def logs(
     previous: bool,
     attempt: int | None,
     replica_index: int | None,
+    timestamps: bool,
     proxy: bool,
 ) -> int:
     """Print the output of replicas, as they wrote it.
@@ -63,7 +65,7 @@ def logs(
     if follow and of_all and (handle.service.replicas or not handle.service.settled):
         from cloud_ml.cli.following import Following
 
-        return Following(handle, lines).run()
+        return Following(handle, lines, timestamps=timestamps).run()
     wanted = _meant(handle.service, replica, replica_index, previous=previous)
     if not wanted:
         note(f"{handle.name} {handle.version} has no replica now; it is {handle.phase}")
@@ -72,7 +74,9 @@ def logs(
     for number in wanted:
         if len(wanted) > 1:
             note(f"replica {number}:")
-        chunks: Iterator[bytes] = handle.logs(replica=number, follow=follow, lines=lines, attempt=attempt)
+        chunks: Iterator[bytes] = handle.logs(
+            replica=number, follow=follow, lines=lines, attempt=attempt, timestamps=timestamps
+        )
         printed = print_log(chunks, f"replica {number}", goes_on=False)
         if printed == NOTHING:
             note(f"replica {number} has no output yet")

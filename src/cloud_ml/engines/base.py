@@ -174,11 +174,26 @@ class Usage(Protocol):
         """Samples of the attempt, oldest first; the newest few hundred."""
 
 
+@dataclass(frozen=True)
+class LogView:
+    """What of a log is shown.
+
+    Without ``installation``, what the user's code wrote and nothing before or after it; with ``timestamps``, a time in
+    UTC before each line, in 25 bytes.
+    """
+
+    installation: bool = True
+    timestamps: bool = False
+
+
+WHOLE_LOG = LogView()
+
+
 @runtime_checkable
 class LogTimes(Protocol):
     """An engine that knows when output was written."""
 
-    async def written_before(self, key: GangKey, process: str, moment: datetime) -> int:
+    async def written_before(self, key: GangKey, process: str, moment: datetime, view: LogView = WHOLE_LOG) -> int:
         """How many bytes ``logs`` gives that are older than ``moment``; rather fewer where that is not exact."""
 
 
@@ -329,7 +344,7 @@ class Engine(abc.ABC):
 
     @abc.abstractmethod
     def logs(
-        self, key: GangKey, process: str, *, lines: int | None = None, follow: bool = False
+        self, key: GangKey, process: str, *, lines: int | None = None, follow: bool = False, view: LogView = WHOLE_LOG
     ) -> AsyncIterator[bytes]:
         """A process's output in chunks.
 
@@ -338,6 +353,7 @@ class Engine(abc.ABC):
             process: The process's name, such as ``master-0``.
             lines: Only the last so many lines.
             follow: Go on until the gang is over and all of its output was given.
+            view: What of it.
         """
 
     @abc.abstractmethod

@@ -166,6 +166,7 @@ class ModelServices:
         follow: bool = False,
         lines: int | None = None,
         attempt: int | None = None,
+        timestamps: bool = False,
     ) -> Generator[bytes]:
         """The output of a replica in chunks; see ``ServiceHandle.logs``.
 
@@ -174,9 +175,10 @@ class ModelServices:
             InvalidRequest: There is no such replica.
         """
         service = self.get_model_service(name, version)
-        with closing(
-            service.logs(replica=replica, previous=previous, follow=follow, lines=lines, attempt=attempt)
-        ) as chunks:
+        chosen = service.logs(
+            replica=replica, previous=previous, follow=follow, lines=lines, attempt=attempt, timestamps=timestamps
+        )
+        with closing(chosen) as chunks:
             yield from chunks
 
     def predict(

@@ -146,6 +146,8 @@ class JobHandle:
         attempt: int | None = None,
         task: str | None = None,
         since: datetime | None = None,
+        installation: bool = True,
+        timestamps: bool = False,
     ) -> Generator[bytes]:
         """The output of a task in chunks, as it was written.
 
@@ -155,16 +157,20 @@ class JobHandle:
             attempt: Only this attempt, counted from 1; otherwise all, one behind the other.
             task: Such as ``worker-0``; otherwise the decisive one.
             since: Only what was written then or later, to the second; not together with ``lines``.
+            installation: False leaves out what was written before and after the code: only the output of the code
+                comes, byte for byte.
+            timestamps: Put a time in UTC before each line.
         """
+        source = _Log(self._calls, self.uid, attempt, task, installation=installation, timestamps=timestamps)
         if follow:
-            source, position = _Log(self._calls, self.uid, attempt, task), 0
+            position = 0
             if since is not None:
-                with self._calls.log(self.uid, lines=lines, attempt=attempt, task=task, since=since) as old:
+                with source.read(lines=lines, since=since) as old:
                     position = int(old.headers["cloudml-log-offset"])
             with closing(follow_log(source, lines=lines, attempt=attempt, position=position)) as chunks:
                 yield from chunks
             return
-        with self._calls.log(self.uid, lines=lines, attempt=attempt, task=task, since=since) as answer:
+        with source.read(lines=lines, since=since) as answer:
             yield from answer
 
     def start(self) -> Job:
@@ -208,14 +214,33 @@ class JobHandle:
 class _Log:
     """The ``LogSource`` of one task of one job."""
 
-    def __init__(self, calls: JobCalls, uid: str, attempt: int | None, task: str | None) -> None:
+    def __init__(
+        self,
+        calls: JobCalls,
+        uid: str,
+        attempt: int | None,
+        task: str | None,
+        *,
+        installation: bool,
+        timestamps: bool,
+    ) -> None:
         self._calls = calls
         self._uid = uid
         self._attempt = attempt
         self._task = task
+        self._installation = installation
+        self._timestamps = timestamps
 
     def open(self, *, follow: bool, offset: int = 0) -> Answer:
-        return self._calls.log(self._uid, follow=follow, attempt=self._attempt, task=self._task, offset=offset)
+        return self.read(follow=follow, offset=offset)
+
+    def read(
+        self, *, follow: bool = False, offset: int = 0, lines: int | None = None, since: datetime | None = None
+    ) -> Answer:
+        return self._calls.log(
+            self._uid, follow=follow, attempt=self._attempt, task=self._task, offset=offset, lines=lines, since=since,
+            installation=self._installation, timestamps=self._timestamps,
+        )  # fmt: skip
 
     def job(self, newer_than: int | None = None) -> Job:
         return self._calls.get(self._uid, newer_than=newer_than, wait_s=LONG_POLL_S)

@@ -99,6 +99,8 @@ class JobCalls:
         task: str | None = None,
         offset: int = 0,
         since: datetime | None = None,
+        installation: bool = True,
+        timestamps: bool = False,
     ) -> Answer:
         """The output of a task as a stream of bytes, without the first ``offset``, or what is older than ``since``.
 
@@ -116,6 +118,8 @@ class JobCalls:
                 "task": task,
                 "offset": offset or None,
                 "since": codec.format_time(since) if since else None,
+                "installation": None if installation else "false",
+                "timestamps": timestamps,
             },
             headers={"Accept": "text/plain, application/json"},
             read_timeout_s=QUIET_LOG_S if follow else READ_TIMEOUT_S,

@@ -148,6 +148,7 @@ class ServiceCalls:
         follow: bool = False,
         attempt: int | None = None,
         offset: int = 0,
+        timestamps: bool = False,
     ) -> Answer:
         """The output of a replica as a stream of bytes, without the first ``offset``.
 
@@ -163,6 +164,7 @@ class ServiceCalls:
                 "follow": follow,
                 "attempt": attempt,
                 "offset": offset or None,
+                "timestamps": timestamps,
             },
             headers={"Accept": "text/plain, application/json"},
             read_timeout_s=QUIET_LOG_S if follow else READ_TIMEOUT_S,

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.services.kind import REPLICA
-from cloud_ml.engines.base import Engine, GangKey, LogTimes
+from cloud_ml.engines.base import WHOLE_LOG, Engine, GangKey, LogTimes, LogView
 from cloud_ml.models import common
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.changes import ChangeHub
@@ -35,6 +35,7 @@ class Selection:
         lines: Only the last so many lines of what there is now.
         follow: Go on until the job (or the attempt) has ended.
         offset: Leave out so many bytes at the beginning; not together with ``lines``.
+        view: Without the installation, or with times.
     """
 
     task: str | None = None
@@ -42,6 +43,7 @@ class Selection:
     lines: int | None = None
     follow: bool = False
     offset: int = 0
+    view: LogView = WHOLE_LOG
 
 
 class Logs:
@@ -81,20 +83,22 @@ class Logs:
         engine = self._engine
         if not isinstance(engine, LogTimes):
             raise common.refuse("since", moment.isoformat(), "nothing: this engine does not note the time of output")
+        if selection.view.timestamps:
+            return await _size_before(self.read(record, replace(selection, follow=False)), moment)
         before = 0
         ends_line = True
         for attempt in await self._attempts(uid, task, selection.attempt):
             before += not ends_line  # the line feed between two attempts
-            older = await engine.written_before(GangKey(uid, attempt), task, moment)
-            size, ends_line = await self._size(uid, attempt, task)
+            older = await engine.written_before(GangKey(uid, attempt), task, moment, selection.view)
+            size, ends_line = await self._size(uid, attempt, task, selection.view)
             before += min(older, size)
             if older < size:
                 break
         return before
 
-    async def _size(self, uid: str, attempt: int, task: str) -> tuple[int, bool]:
+    async def _size(self, uid: str, attempt: int, task: str, view: LogView) -> tuple[int, bool]:
         size, last = 0, b"\n"
-        async with aclosing(self._output(uid, attempt, task, None, follow=False)) as chunks:
+        async with aclosing(self._output(uid, attempt, task, None, view, follow=False)) as chunks:
             async for chunk in chunks:
                 size += len(chunk)
                 last = chunk[-1:] or last
@@ -102,8 +106,9 @@ class Logs:
 
     async def _now(self, record: JobRecord, task: str, selection: Selection) -> AsyncGenerator[tuple[int, bytes]]:
         attempts = await self._attempts(record.key.uid, task, selection.attempt)
-        for attempt, lines in await self._tails(record.key.uid, task, attempts, selection.lines):
-            async with aclosing(self._output(record.key.uid, attempt, task, lines, follow=False)) as chunks:
+        for attempt, lines in await self._tails(record.key.uid, task, attempts, selection.lines, selection.view):
+            output = self._output(record.key.uid, attempt, task, lines, selection.view, follow=False)
+            async with aclosing(output) as chunks:
                 async for chunk in chunks:
                     yield attempt, chunk
 
@@ -117,8 +122,8 @@ class Logs:
                 # The record before the engine: an attempt that is listed after the job's end was given by then.
                 now = await self._offload(self._store.get, kind, uid)
                 fresh = [a for a in await self._attempts(uid, task, selection.attempt) if a not in given]
-                for attempt, tail in await self._tails(uid, task, fresh, lines):
-                    async with aclosing(self._output(uid, attempt, task, tail, follow=True)) as chunks:
+                for attempt, tail in await self._tails(uid, task, fresh, lines, selection.view):
+                    async with aclosing(self._output(uid, attempt, task, tail, selection.view, follow=True)) as chunks:
                         async for chunk in chunks:
                             yield attempt, chunk
                 if fresh:
@@ -134,7 +139,7 @@ class Logs:
         return [attempt for attempt, process in streams if process == task and only in (None, attempt)]
 
     async def _tails(
-        self, uid: str, task: str, attempts: Sequence[int], lines: int | None
+        self, uid: str, task: str, attempts: Sequence[int], lines: int | None, view: LogView
     ) -> Sequence[tuple[int, int | None]]:
         """How many of its last lines each attempt gives, so that all of them together give ``lines``."""
         if lines is None:
@@ -145,20 +150,20 @@ class Logs:
                 break
             tails.insert(0, (attempt, lines))
             if attempt != attempts[0]:  # what the oldest one has is not needed: nothing stands before it
-                lines -= await self._count(uid, attempt, task, lines)
+                lines -= await self._count(uid, attempt, task, lines, view)
         return tails
 
-    async def _count(self, uid: str, attempt: int, task: str, lines: int) -> int:
+    async def _count(self, uid: str, attempt: int, task: str, lines: int, view: LogView) -> int:
         count, last = 0, b""
-        async for chunk in self._output(uid, attempt, task, lines, follow=False):
+        async for chunk in self._output(uid, attempt, task, lines, view, follow=False):
             count += chunk.count(b"\n")
             last = chunk[-1:] or last
         return count + (last not in (b"", b"\n"))
 
     async def _output(
-        self, uid: str, attempt: int, task: str, lines: int | None, *, follow: bool
+        self, uid: str, attempt: int, task: str, lines: int | None, view: LogView, *, follow: bool
     ) -> AsyncGenerator[bytes]:
-        output = self._engine.logs(GangKey(uid, attempt), task, lines=lines, follow=follow)
+        output = self._engine.logs(GangKey(uid, attempt), task, lines=lines, follow=follow, view=view)
         try:
             async for chunk in output:
                 yield chunk
@@ -204,6 +209,20 @@ def _checked_task(record: JobRecord, task: str | None) -> str:
         shown = ", ".join(tasks[:20]) + (", …" if len(tasks) > 20 else "")
         raise common.refuse("task", task, shown)
     return task
+
+
+async def _size_before(chunks: AsyncGenerator[bytes], moment: datetime) -> int:
+    """How many bytes of a log with times come before the first line that is not older than ``moment``."""
+    wanted = moment.astimezone(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z").encode()
+    size, at_line_start = 0, True
+    async with aclosing(chunks):
+        async for chunk in chunks:
+            for line in chunk.splitlines(keepends=True):
+                if at_line_start and line[: len(wanted)] >= wanted:
+                    return size
+                size += len(line)
+                at_line_start = line.endswith(b"\n")
+    return size
 
 
 async def _without(chunks: AsyncGenerator[bytes], count: int) -> AsyncGenerator[bytes]:

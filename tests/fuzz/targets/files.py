@@ -6,11 +6,12 @@ import contextlib
 import os
 
 from cloud_ml.domain.observed import ObservedGang
-from cloud_ml.engines.base import GangKey
+from cloud_ml.engines.base import GangKey, LogView
 from cloud_ml.engines.local import leftovers
 from cloud_ml.engines.local.cgroups import files, finding
 from cloud_ml.engines.local.ledger import Gate, Ledger
 from cloud_ml.engines.local.logfile import LogReader
+from cloud_ml.engines.local.logview import ShownLog
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.objects.local.noted import Notes
 from cloud_ml.settings import load
@@ -73,7 +74,8 @@ def ledger_files(data: bytes) -> None:
 
 @target(
     "engines.local.logfile",
-    seeds=["hello\nworld\n\x001767225600.000 0\n1767225601.500 6\n\x0000000000000000000020", "\0\0\0", "a\0nan inf\n\0x", "a\0" + "\0\0\0\n1 2 3\n\0-5",
+    "engines.local.logview",
+    seeds=["a\nb\x00999999999999.0 0\n\x001\n2\n","hello\nworld\n\x001767225600.000 0\n1767225601.500 6\n\x0000000000000000000020", "\0\0\0", "a\0nan inf\n\0x", "a\0" + "\0\0\0\n1 2 3\n\0-5",
            "x\n" * 50 + "\x001 1\n2 " + "9" * 5000 + "\n\x0099"],
     words=["1767225600.000 ", "nan", "inf", "-1", "\n", "00000000000000000005"],
 )  # fmt: skip
@@ -95,6 +97,13 @@ def log_files(data: bytes) -> None:
                 break
             found += chunk
         assert found.startswith(content)
+        (folder / "t.code").write_bytes(tail)
+        code = ShownLog(folder, "t", LogView(installation=False)).select(0, len(content), content)
+        assert code in content
+        stamped = ShownLog(folder, "t", LogView(timestamps=True)).select(0, len(content), content)
+        assert len(stamped) == len(content) + 25 * (
+            content.count(b"\n") + (not content.endswith(b"\n") and content != b"")
+        )
 
 
 @target(

@@ -14,6 +14,7 @@ from cloud_ml.api.openapi import JOB_BODY, answers, bytes_of, known
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.waiting import Wait, check_wait
 from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.engines.base import LogView
 from cloud_ml.models import codec, common
 from cloud_ml.models.job import Job, JobEvents, JobPage, JobTasks
 from cloud_ml.models.train_job import TrainJob
@@ -190,9 +191,14 @@ async def logs(
     task: str | None = None,
     offset: Annotated[int, Query(ge=0, lt=2**62)] = 0,
     since: str | None = None,
+    installation: bool = True,
+    timestamps: bool = False,
     org_id: str | None = None,
 ) -> Response:
     """A task's output as it was written; with ``follow``, as it comes, until the job has ended.
+
+    ``installation=false`` leaves out what was written before and after the user's code: its output comes byte for
+    byte. ``timestamps`` puts a time in UTC before each line, to the second or a little more.
 
     ``offset`` leaves out so many bytes: a follower whose connection was cut goes on where it was. ``since``
     (RFC 3339) leaves out what was written before, to the second or a little more; the header
@@ -201,7 +207,7 @@ async def logs(
     A followed stream that ends before its job has means that the server is going down: ask again.
     """
     record = await _find(here, call, name, org_id)
-    selection = Selection(task, attempt, lines, follow, offset)
+    selection = Selection(task, attempt, lines, follow, offset, LogView(installation, timestamps))
     headers: dict[str, str] = {}
     if (moment := read_time("since", since)) is not None:
         if lines is not None or offset:

@@ -13,6 +13,7 @@ from cloud_ml.api.openapi import answers, bytes_of
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.services.kind import ServiceRecord
+from cloud_ml.engines.base import LogView
 from cloud_ml.models.service import ServiceLineage, ServiceMetrics, ServiceSignatures
 from cloud_ml.usecases import releasing, replicas
 from cloud_ml.usecases.logs import Selection
@@ -34,17 +35,19 @@ async def logs(
     follow: bool = False,
     attempt: int | None = None,
     offset: Annotated[int, Query(ge=0, lt=2**62)] = 0,
+    timestamps: bool = False,
     org_id: str | None = None,
 ) -> Response:
     """The output of a replica as it was written, by its number; without one, of a replica that runs.
 
     With ``previous``, or where there is no replica, of the one that ended last: those in ``ended`` of the service can
     still be read. With ``follow``, as it comes, until the replica is gone. ``Cloudml-Replica`` says which one it is.
+    ``timestamps`` puts a time in UTC before each line.
     """
     service, found = await find(here, call, name, version, org_id)
     one = replicas.chosen(service, found, replica, previous=previous)
     headers = {"cloudml-replica": str(replicas.number_of(one))}
-    chunks = here.logs.read(one, Selection(None, attempt, lines, follow, offset))
+    chunks = here.logs.read(one, Selection(None, attempt, lines, follow, offset, LogView(timestamps=timestamps)))
     return streams.text(chunks, headers) if follow else await streams.whole_text(chunks, headers)
 
 

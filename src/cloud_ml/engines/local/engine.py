@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import math
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from pathlib import Path
@@ -16,13 +17,25 @@ from typing import Any
 from cloud_ml import beats
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import ObservedGang
-from cloud_ml.engines.base import Capacity, Engine, Gang, GangKey, Places, RuntimeState, UsagePoint, WorkingDirectory
+from cloud_ml.engines.base import (
+    WHOLE_LOG,
+    Capacity,
+    Engine,
+    Gang,
+    GangKey,
+    LogView,
+    Places,
+    RuntimeState,
+    UsagePoint,
+    WorkingDirectory,
+)
 from cloud_ml.engines.local import doors, job_files, leftovers, linux, probe, proctree, sandbox
 from cloud_ml.engines.local import ledger as ledgers
 from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.following import Followers
 from cloud_ml.engines.local.ledger import UNCLAIMED, Ledger
 from cloud_ml.engines.local.logfile import LogReader
+from cloud_ml.engines.local.logview import ShownLog
 from cloud_ml.engines.local.network import HOST, TENANT
 from cloud_ml.engines.local.network import tenants as networks
 from cloud_ml.engines.local.probe import Findings
@@ -148,12 +161,24 @@ class LocalEngine(Engine):
         return streams
 
     async def logs(
-        self, key: GangKey, process: str, *, lines: int | None = None, follow: bool = False
+        self, key: GangKey, process: str, *, lines: int | None = None, follow: bool = False, view: LogView = WHOLE_LOG
     ) -> AsyncIterator[bytes]:
-        reader = LogReader(self._ledger.log_folder(key), process)
+        folder = self._ledger.log_folder(key)
+        reader, shown = LogReader(folder, process), None if view == WHOLE_LOG else ShownLog(folder, process, view)
         follow = follow and not self._is_over(key)  # first: what was written before that is then read below
         if lines is not None:
-            await asyncio.to_thread(reader.skip_to_last_lines, lines)
+            first, end = (0, math.inf) if shown is None else shown.bounds()
+            await asyncio.to_thread(reader.skip_to_last_lines, lines, end)
+            reader.position = int(max(reader.position, first)) if first < math.inf else reader.position
+        position = reader.position
+        async with contextlib.aclosing(self._read_on(key, process, reader, follow=follow)) as chunks:
+            async for chunk in chunks:
+                data = chunk if shown is None else shown.select(position, reader.position, chunk)
+                position = reader.position
+                if data:
+                    yield data
+
+    async def _read_on(self, key: GangKey, process: str, reader: LogReader, *, follow: bool) -> AsyncGenerator[bytes]:
         while chunk := reader.read():
             yield chunk
         if follow:
@@ -161,10 +186,12 @@ class LocalEngine(Engine):
                 async for chunk in chunks:
                     yield chunk
 
-    async def written_before(self, key: GangKey, process: str, moment: datetime) -> int:
-        """To the second."""
-        reader = LogReader(self._ledger.log_folder(key), process)
-        return await asyncio.to_thread(reader.skip_to, moment.timestamp())
+    async def written_before(self, key: GangKey, process: str, moment: datetime, view: LogView = WHOLE_LOG) -> int:
+        """To the second. ``view`` is without times."""
+        folder = self._ledger.log_folder(key)
+        older = await asyncio.to_thread(LogReader(folder, process).skip_to, moment.timestamp())
+        first, end = ShownLog(folder, process, view).bounds()
+        return int(max(0, min(older, end) - first)) if first < math.inf else 0
 
     async def usage(self, key: GangKey) -> Sequence[UsagePoint]:
         """Samples of the attempt, oldest first."""

@@ -11,6 +11,7 @@ that is written within one.
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 import re
 import time
@@ -48,7 +49,7 @@ class LogWriter:
         self.written = last.start + last.size
         self.tail = b""
         self._marks = folder / f"{name}.times"
-        self._marked = len(_marks(self._marks))
+        self._marked = len(read_marks(self._marks))
         self._first: float | None = None
         self._next_mark = 0.0
 
@@ -137,15 +138,19 @@ class LogReader:
                 return self._read_part(part, limit)
         return b""
 
-    def skip_to_last_lines(self, lines: int) -> None:
-        """Go to where the last ``lines`` lines begin, reading backwards no more than needed."""
+    def skip_to_last_lines(self, lines: int, before: float = math.inf) -> None:
+        """Go to where the last ``lines`` lines begin, reading backwards no more than needed.
+
+        What lies at the position ``before`` or behind it does not count.
+        """
         needed = lines
-        parts = _parts(self._folder, self._name)
-        self.position = parts[-1].start + parts[-1].size if parts else 0
+        parts = [part for part in _parts(self._folder, self._name) if part.start < before]
+        self.position = int(min(parts[-1].start + parts[-1].size, before)) if parts else 0
         if lines <= 0:
             return
         for part in reversed(parts):
-            for position in _newlines_backwards(part, skip_last=part is parts[-1]):
+            size = min(part.size, before - part.start)
+            for position in _newlines_backwards(part, size, skip_last=part is parts[-1]):
                 needed -= 1
                 if needed == 0:
                     self.position = part.start + position + 1
@@ -173,7 +178,7 @@ class LogReader:
                 return parts[-1].start + parts[-1].size
         found = 0
         quiet_from = 0.0
-        for number, (at, written) in enumerate(_marks(self._folder / f"{self._name}.times"), 1):
+        for number, (at, written) in enumerate(read_marks(self._folder / f"{self._name}.times"), 1):
             if at > moment:  # what is before this mark was written within a period from the one before it
                 return written if number > 1 and moment >= quiet_from else found
             found, quiet_from = written, at + _period_s(number)
@@ -195,7 +200,7 @@ def _period_s(marks: int) -> float:
     return float(_MARK_PERIOD_S * 2 ** (marks // _MARKS_PER_PERIOD))
 
 
-def _marks(path: Path) -> list[tuple[float, int]]:
+def read_marks(path: Path) -> list[tuple[float, int]]:
     """Times and how much had been written; a line that was cut off, or torn by a power cut, is none."""
     try:
         lines = path.read_bytes().split(b"\n")[:-1]
@@ -216,10 +221,10 @@ def _parts(folder: Path, name: str) -> list[_Part]:
     return [_Part(0, folder / f"{name}.log"), *sorted(tails)]
 
 
-def _newlines_backwards(part: _Part, *, skip_last: bool) -> Iterator[int]:
-    """Where lines end, from the last one on, read in blocks; ``skip_last``: not the very last byte."""
+def _newlines_backwards(part: _Part, size: float, *, skip_last: bool) -> Iterator[int]:
+    """Where lines end in the first ``size`` bytes, from the last one on; ``skip_last``: not the very last byte."""
     with contextlib.suppress(FileNotFoundError), part.path.open("rb") as file:
-        end = file.seek(0, os.SEEK_END) - skip_last
+        end = int(min(file.seek(0, os.SEEK_END), size)) - skip_last
         while end > 0:
             start = max(0, end - _BLOCK_BYTES)
             file.seek(start)

@@ -33,6 +33,7 @@ from cloud_ml.engines.local.failures.explain import FailureContext
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.limits import Limiter, Verdict, signal_name
 from cloud_ml.engines.local.logfile import LogWriter
+from cloud_ml.engines.local.logview import note_code
 from cloud_ml.engines.local.network import TENANT
 from cloud_ml.engines.local.stage import WRITABLE, Ahead, Stage, Staged
 from cloud_ml.engines.local.watched import WatchedTree
@@ -189,6 +190,8 @@ class Supervisor:
             group.attach(launched.pid)
             observed = ObservedProcess(plan.role, plan.index, running=True, started_at=_now())
             task = Task(plan, launched, stage.writer(plan.name), limiter, observed)
+            if plan in self._gang.processes:  # and no shell line before or after it
+                note_code(self._ledger.log_folder(self._gang.key), plan.name, task.log.written)
             self._tasks.append(task)
             self._selector.register(launched.output, selectors.EVENT_READ, (self._read_output, task))
             for end in launched.ends:
@@ -234,6 +237,7 @@ class Supervisor:
 
     def _finish(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
         processes = self._report.processes
+        note_code(self._ledger.log_folder(self._gang.key), first.name, self._tasks[0].log.written)
         self._publish(state=GangState.FINISHING)
         self._run_line(stage, staged, first, line)
         self._report = replace(self._report, processes=processes)
@@ -249,6 +253,7 @@ class Supervisor:
     def _take_leave(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
         """Run the finish command of what was stopped, for as long as the stop granted. What it says is in the log."""
         processes, verdict = self._report.processes, self._verdict
+        note_code(self._ledger.log_folder(self._gang.key), first.name, self._tasks[0].log.written)
         self._start(stage, staged, [replace(first, command=(*_SHELL, line))])
         self._verdict = verdict
         self._kill_at = time.monotonic() + (self._ledger.stop_requested(self._gang.key) or 0.0)
