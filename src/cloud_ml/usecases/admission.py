@@ -40,6 +40,8 @@ NOT_OFFERED: Mapping[str, str] = {
 }
 """What a job may say and this server cannot do. Refused, for a user would wait for it in vain."""
 
+RESERVED_LABEL_PREFIX = "cloudml-"
+
 _SECRET = frozenset({"hdfs_krb_password", "hdfs_krb_keytab"})
 
 
@@ -65,9 +67,26 @@ def check_offered(job: TrainJob, catalog: Catalog, trainers: TrainerSettings | N
                 value=None if field in _SECRET or isinstance(value, (dict, RoleSpec)) else value,
                 allowed="leave it out",
             )
+    check_reserved_labels(job.labels)
     _check_master(job.master_spec)
     parse_trainer_uri(job.trainer_uri, trainers or TrainerSettings())
     _check_framework(job, catalog)
+
+
+def check_reserved_labels(labels: Mapping[str, str] | None) -> None:
+    """Refuse labels that the platform sets itself: they tie replicas to their service.
+
+    Raises:
+        InvalidRequest: Names the label.
+    """
+    for name in labels or {}:
+        if name.startswith(RESERVED_LABEL_PREFIX):
+            raise InvalidRequest(
+                f"labels: {name} is reserved, because its name begins with {RESERVED_LABEL_PREFIX}",
+                field="labels",
+                value=name,
+                allowed=f"names that do not begin with {RESERVED_LABEL_PREFIX}",
+            )
 
 
 def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:

@@ -291,6 +291,7 @@ class ModelServices:
                     f"{field} is set, but this server does not offer {feature}",
                     field=field, value=value if isinstance(value, str) else None, allowed="leave it out",
                 )  # fmt: skip
+        admission.check_reserved_labels(service.labels)
         uri = common.parse_object_uri("model_uri", service.model_uri)
         buckets = [("model_uri", service.model_uri, uri.bucket)]
         if service.fds_bucket:

@@ -119,3 +119,12 @@ def test_the_operator_may_have_missing_gpus_ignored() -> None:
     assert [role.resources.gpus for role in admitted.spec.roles] == [0]
     assert admitted.spec.submitted.gpu_limit == 1
     assert "gpu_limit 1 was ignored" in admitted.notes[0]
+
+
+@pytest.mark.parametrize("name", ["cloudml-service", "cloudml-template", "cloudml-"])
+def test_labels_of_the_platform_are_refused(name: str) -> None:
+    """A train job with the label of a replica was treated as a server: it ended only when it was stopped."""
+    with pytest.raises(InvalidRequest, match="reserved") as caught:
+        check_offered(job(labels={"team": "a", name: "x"}), FewFrameworks())
+    assert (caught.value.field, caught.value.value) == ("labels", name)
+    check_offered(job(labels={"cloudml": "x", "my-cloudml-service": "x"}), FewFrameworks())

@@ -329,22 +329,3 @@ class LocalEngine(Engine):
         if self._line is not None:
             self._line.close()
             self._line = None
-
-
-async def _readable(descriptor: int, timeout_s: float) -> None:
-    """Wait until the descriptor can be read, at most so long."""
-    loop = asyncio.get_running_loop()
-    ready = loop.create_future()
-    loop.add_reader(descriptor, _resolve, ready)
-    try:
-        async with asyncio.timeout(timeout_s):
-            await ready
-    except TimeoutError:
-        pass
-    finally:
-        loop.remove_reader(descriptor)
-
-
-def _resolve(ready: asyncio.Future[None]) -> None:
-    if not ready.done():
-        ready.set_result(None)
