@@ -14,7 +14,6 @@ from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.fronts import GrpcFront, RestFront
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
-from cloud_ml.gateway.work_share import WorkShare
 from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.http1.connection import Limits
 from cloud_ml.serving.http1.cors import Cors
@@ -23,6 +22,7 @@ from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.headers import malformed
 from cloud_ml.serving.http2.http_requests import HttpOverHttp2
 from cloud_ml.serving.turns import Turns
+from cloud_ml.serving.work_share import WorkShare
 from fuzz.harness import cuts, target
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)

@@ -1,4 +1,4 @@
-"""Bounds the work that the gateway does for the replicas of one service in a turn of the event loop."""
+"""Bounds the work for peers in a turn of the event loop."""
 
 from __future__ import annotations
 
