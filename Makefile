@@ -45,7 +45,7 @@ test-api-fuzz: $(VENV)/.all  ## Requests made up from the OpenAPI document, agai
 
 faults: $(VENV)/.develop  ## Kill, stop, starve and deceive real servers, and look what holds (FAULTS_KILLS=1000 FAULTS_CUTS=100 for the whole)
 	$(PYTEST) tests/faults -q -n $(WORKERS) --dist loadgroup -m "not alone"
-	$(PYTEST) tests/faults/test_hostile_replica.py -q -n 0 -m alone
+	$(PYTEST) tests/faults/test_hostile_replica.py tests/faults/test_hostile_callers.py -q -n 0 -m alone
 
 soak: $(VENV)/.develop  ## Load for SOAK_S seconds (two hours), then what the server holds on to; SOAK_KILL_S=20 kills it meanwhile
 	$(BIN)/python tests/soak/soak.py

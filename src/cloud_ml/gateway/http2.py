@@ -359,10 +359,11 @@ class Http2Client(asyncio.Protocol):
             self._calls.check_known(number)
         call = self._calls.find(number)
         more = frames.NUMBER.unpack(payload)[0] & 0x7FFFFFFF
-        self._outgoing.more(number, more, call.stream if call is not None else None)
+        units = self._outgoing.more(number, more, call.stream if call is not None else None)
+        self._share.spend(units)
 
     def _settings(self, number: int, flags: int, payload: bytes) -> None:
-        self._outgoing.settings(number, flags, payload)
+        self._share.spend(self._outgoing.settings(number, flags, payload))
         if flags & frames.ACK:
             return
         self._settled = True

@@ -3,15 +3,21 @@
 import asyncio
 from collections.abc import Callable
 
+from cloud_ml.serving.work_share import WorkShare
+
+TURN_UNITS = 500
+"""Units of work for what callers send in one turn; see ``WorkShare``."""
+
 
 class Turns:
     """Calls back what registered during a turn, once, after everything that arrived in it was read.
 
-    No timer is involved, so a single caller waits for nobody.
+    No timer is involved, so a single caller waits for nobody. ``share`` bounds what is read from callers in a turn.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, units: int = TURN_UNITS) -> None:
         self._loop = loop
+        self.share = WorkShare(units, loop)
         self.time = loop.time
         self._work: list[Callable[[], None]] = []
         self._writes: list[Callable[[], None]] = []

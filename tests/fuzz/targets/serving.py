@@ -62,13 +62,16 @@ def model_head(data: bytes) -> None:
     words=["0\r\n\r\n", "\r\n", ";", "f", "\n", "\r", " ", "T: v"],
 )
 def model_chunks(data: bytes) -> None:
-    """The body and what follows it do not hang on how the bytes arrive."""
+    """The body and what follows it do not hang on how the bytes arrive, nor on how many lines a turn allows."""
 
-    def read(chunks: list[bytes]) -> tuple[bytes, bytes] | str | None:
+    def read(chunks: list[bytes], most_lines: int) -> tuple[bytes, bytes] | str | None:
         body, rest = Chunks(MOST), b""
         try:
             for number, chunk in enumerate(chunks):
-                if (after := body.feed(chunk)) is not None:
+                after = body.feed(chunk, most_lines)
+                while body.behind and after is None:
+                    after = body.feed(b"", most_lines)
+                if after is not None:
                     rest = after + b"".join(chunks[number + 1 :])
                     return body.body, rest
         except HeadFault:
@@ -76,9 +79,10 @@ def model_chunks(data: bytes) -> None:
         assert len(body.body) <= MOST
         return None
 
-    whole = read([data])
+    whole = read([data], 1_000_000)
+    assert read([data[:2000]], 1) == whole or len(data) > 2000
     for cut in cuts(data[:2000]):
-        assert len(data) > 2000 or read(cut) == whole
+        assert len(data) > 2000 or read(cut, 2) == whole
 
 
 @target(

@@ -17,6 +17,9 @@ OVERHEAD = 1 << 20
 class Chunks:
     """Collects the body as its bytes come in.
 
+    ``behind`` tells that ``feed`` stopped before the end of what came, and is to be called again. ``lines`` are those
+    that it read.
+
     Args:
         most: the largest body.
     """
@@ -30,20 +33,23 @@ class Chunks:
         self._trailers = 0
         self._overhead = 0
         self.size = 0
+        self.behind = False
+        self.lines = 0
 
     @property
     def body(self) -> bytes:
         """What was collected."""
         return b"".join(self._parts)
 
-    def feed(self, data: bytes) -> bytes | None:
-        """Take what came in. What follows the body, once it is whole; None before.
+    def feed(self, data: bytes, most_lines: int) -> bytes | None:
+        """Take what came in, up to so many lines. What follows the body, once it is whole; None before.
 
         Raises:
             HeadFault: where it is no chunk, or too large.
         """
         data = self._rest + data
         at, end = 0, len(data)
+        self.behind, self.lines = False, 0
         while at < end:
             if self._missing > 2:
                 take = min(end - at, self._missing - 2)
@@ -55,7 +61,11 @@ class Chunks:
                     raise HeadFault(400, "a chunk is not as long as it says")
                 self._missing -= 1
                 at += 1
+            elif self.lines >= most_lines:
+                self.behind = True
+                break
             else:
+                self.lines += 1
                 stop = data.find(b"\r\n", at, at + LONGEST_LINE)
                 if stop < 0:
                     if end - at >= LONGEST_LINE:

@@ -14,6 +14,7 @@ from cloud_ml.serving.http1.chunks import Chunks
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.heads import CHUNKED, MOST_FIELDS, Head, HeadFault, Heads, HeadTooLarge, read_head
 from cloud_ml.serving.turns import Turns
+from cloud_ml.serving.work_share import BYTES_SHIFT, NOT_COUNTED, SLICE
 
 H = TypeVar("H")
 
@@ -24,6 +25,12 @@ REMEMBERED = 1024
 """Bytes of a head that a connection knows again: a client sends the same one most often."""
 
 
+REQUEST_UNITS = 8
+"""Units of work of a request, or of what is none."""
+NEW_HEAD_UNITS = 16
+"""Units of a head that is not the same as the one before, beside one for each 16 of its bytes."""
+LINE_UNITS = 2
+"""Units of a line between chunks."""
 OVERSIZED = 4
 """Times the bounds of a head up to which a larger one is read to its end, so that only its own request is refused."""
 PASSED_OVER = 65_536
@@ -68,13 +75,17 @@ class Limits:
 
 
 class Http1Connection(asyncio.Protocol, Generic[H]):
-    """RFC 9112 as a server. ``heads`` may be shared by all connections of one service."""
+    """RFC 9112 as a server. ``heads`` may be shared by all connections of one service.
+
+    What its requests cost in a turn is bounded by the share of ``turns``: the rest waits for a later turn.
+    """
 
     def __init__(self, service: Service[H], heads: Heads[H], limits: Limits, turns: Turns, clock: Clock) -> None:
         self._service = service
         self._heads = heads
         self.limits = limits
         self._turns = turns
+        self._share = turns.share
         self._clock = clock
         self._transport: asyncio.Transport | None = None
         self._calls: deque[HttpCall] = deque()
@@ -92,6 +103,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._armed = False
         self._full = False  # the peer does not read
         self._held = False  # nothing is taken from the peer
+        self._deferred = False  # because this turn's work is done
+        self._units = 0  # of work, before the share of this turn is asked for more
         self._half_closed = False  # the peer sends no more
         self._ended = False  # no request is read any more; what comes is thrown away
         self.open = False
@@ -144,6 +157,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
     def tick(self, now: float) -> None:
         """Cut who is too slow: called every second."""
         self._recount_unread()
+        if self._deferred and not self._ended:  # it waits for us
+            self._since = now
         limits, quiet = self.limits, now - self._since
         if self._ended and not self._calls:
             late = quiet > limits.linger_s
@@ -167,29 +182,53 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     def data_received(self, data: bytes) -> None:
         if self._ended:
+            self._share.charge(len(data) >> BYTES_SHIFT)
+            if self._share.left <= 0:
+                self._defer()
             return
+        size = len(data)
         if self._reading is None:
             if self._rest:
                 data = self._rest + data
             else:
                 self._since = self._clock.now
+        self._units = SLICE - (size >> BYTES_SHIFT)
         try:
-            while data and self._reading is not None and not self._ended:
+            if self._reading is not None:
                 data = self._body(data)
             if data:
                 self._requests(data)
         except HeadFault as fault:
             self._refuse(fault)
+        if self._units < SLICE - NOT_COUNTED:
+            self._share.charge(SLICE - self._units)
+            if self._units <= 0 and self._share.left <= 0 and not self._deferred:
+                self._defer()
+
+    def _defer(self) -> None:
+        """Go on with what came in a later turn, and read nothing until then."""
+        self._deferred = True
+        self._hold()
+        self._share.defer(self._resume)
+
+    def _resume(self) -> None:
+        self._deferred = False
+        self._go_on()
 
     def _requests(self, data: bytes) -> None:
         """Read as many requests as came; keep what is none yet."""
-        at, end, limits = 0, len(data), self.limits
+        at, end, limits, units = 0, len(data), self.limits, self._units
         while at < end:
             if self._ended:
                 break
             if self._full or len(self._calls) >= limits.pipelined or self._weight > limits.body_bytes:
                 self._hold()
                 break
+            if units <= 0 and (units := self._share.next_slice(SLICE - units)) <= 0:
+                units = SLICE  # all of it is counted
+                self._defer()
+                break
+            units -= REQUEST_UNITS
             if data[at] == 13:  # an empty line after a body: section 2.2
                 if end - at == 1:
                     break
@@ -201,6 +240,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                 stop = at + len(text)
             else:
                 stop = data.find(b"\r\n\r\n", at, at + limits.head_bytes) + 4
+                units -= NEW_HEAD_UNITS + (max(0, stop - at) >> 4)
                 if stop >= 4:
                     text = data[at:stop]
                     try:
@@ -222,11 +262,12 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                 continue
             self._begin(head, meaning, length)
             at = end
-            rest = data[stop:]
-            while rest and self._reading is not None:
-                rest = self._body(rest)
-            if self._reading is None and rest:
+            self._units = units
+            rest = self._body(data[stop:]) if self._reading is not None else b""
+            units = self._units
+            if rest:
                 data, at, end = rest, 0, len(rest)
+        self._units = units
         if at:
             self._since = self._clock.now
         self._rest = data[at:] if not self._ended else b""
@@ -287,7 +328,10 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         head, meaning = self._reading
         self._hold_piece(len(data) if self._chunks is not None else min(len(data), self._missing))
         if self._chunks is not None:
-            rest = self._chunks.feed(data)
+            rest = self._chunks.feed(data, max(self._units, self._share.left) // LINE_UNITS)
+            self._units -= self._chunks.lines * LINE_UNITS
+            if self._chunks.behind:
+                self._defer()
             if rest is None:
                 return b""
             body = self._chunks.body
@@ -399,16 +443,14 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     def _go_on(self) -> None:
         """Read again, first what came before."""
-        if not self._held or self._full or not self.open or self._transport is None:
+        if not self._held or self._full or self._deferred or not self.open or self._transport is None:
             return
         self._held = False
         self._transport.resume_reading()
-        if self._rest and not self._ended:
+        behind = self._chunks is not None and self._chunks.behind
+        if (self._rest or behind) and not self._ended:
             data, self._rest = self._rest, b""
-            try:
-                self._requests(data)
-            except HeadFault as fault:
-                self._refuse(fault)
+            self.data_received(data)
 
     # --- answers out ---
 

@@ -8,6 +8,8 @@ from cloud_ml.serving.http2.frames import ConnectionFault
 from cloud_ml.serving.http2.outgoing import Outgoing
 from cloud_ml.serving.http2.stream import HEAD_BYTES, Gathered, Limits, Stream
 
+LONG_FRAME = 1_024
+"""Bytes of a frame that is put to a body without being counted as work: smaller ones cost more than their bytes."""
 TRUSTED = 64
 """How many times what has come of a body is made ready for it, where it says that it will be long."""
 
@@ -69,7 +71,7 @@ class Bodies:
         return True
 
     def add_frames(self, data: memoryview, at: int) -> int:
-        """Put whole frames to the bodies they belong to, as long as there is room; where something else begins.
+        """Put long frames to the bodies they belong to, as long as there is room; where something else begins.
 
         Raises:
             ConnectionFault: more came than the window allows.
@@ -88,7 +90,7 @@ class Bodies:
             begin = at + HEAD_BYTES
             stop = begin + size
             stream = streams.get(number)
-            if kind != frames.DATA or flags or not size or size > most or stop > end or stream is None:
+            if kind != frames.DATA or flags or size < LONG_FRAME or size > most or stop > end or stream is None:
                 break
             body = stream.body
             if body is None or size > body.held - body.size:

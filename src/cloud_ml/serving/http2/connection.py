@@ -12,8 +12,11 @@ from cloud_ml.serving.http2.service import Service
 from cloud_ml.serving.http2.straight import LONG, Straight
 from cloud_ml.serving.http2.stream import Limits
 from cloud_ml.serving.turns import Turns
+from cloud_ml.serving.work_share import BYTES_SHIFT, NOT_COUNTED, SLICE
 
 H = TypeVar("H")
+MANY_BYTES = 16_384
+"""Bytes of one read that are counted as work."""
 WORTH = 1_024
 """Bytes of a frame that has not come whole from which on they are taken as they are."""
 
@@ -22,11 +25,13 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
     """RFC 9113 as a server of unary requests.
 
     What a peer can make large is bounded by ``Limits``: frames, heads, bodies, streams, resets, and what waits to be
-    written (nothing is read while the peer does not read).
+    written (nothing is read while the peer does not read). What its frames cost in a turn is bounded by the share of
+    ``turns``: the rest waits for a later turn, and nothing is read meanwhile.
     """
 
     def __init__(self, service: Service[H], limits: Limits, turns: Turns) -> None:
         self._limits = limits
+        self._share = turns.share
         self._outgoing = Outgoing(turns, limits.unread_budget)
         self._patience = Patience(limits)
         self._requests = Requests(service, limits, self._outgoing, self._patience)
@@ -35,6 +40,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._due: tuple[int, int, int] | None = None  # of a frame of data: stream, flags, bytes to come
         self._begun = False
         self._paused = False
+        self._deferred = False  # frames wait for a later turn
         self._transport: asyncio.Transport | None = None
 
     # --- the transport ---
@@ -56,6 +62,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         )
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._rest, self._deferred = b"", False
         self._outgoing.close()
         self._requests.drop()
 
@@ -68,8 +75,12 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
     def resume_writing(self) -> None:
         self._paused = self._outgoing.paused = False
         self._outgoing.go_on()
-        if self._transport is not None and not self._transport.is_closing():
-            self._transport.resume_reading()
+        self._read_again()
+
+    def _read_again(self) -> None:
+        transport = self._transport
+        if transport is not None and not (self._paused or self._deferred or transport.is_closing()):
+            transport.resume_reading()
 
     @property
     def busy(self) -> bool:
@@ -85,7 +96,8 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         requests, outgoing = self._requests, self._outgoing
         stuck = self._paused or (bool(outgoing.waiting) and not outgoing.moved)
         outgoing.moved = False
-        half = not requests.settled or requests.split.open or self._rest[3:4] not in (b"", b"\0")
+        begun = not self._deferred and self._rest[3:4] not in (b"", b"\0")
+        half = not requests.settled or requests.split.open or begun
         try:
             self._patience.second(half=half, stuck=stuck)
         except ConnectionFault as fault:
@@ -102,8 +114,11 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
     def data_received(self, data: bytes) -> None:
         if self._rest:
             data = self._rest + data
+            if self._deferred:
+                self._rest = data
+                return
         self._patience.quiet = 0
-        requests, at, end = self._requests, 0, len(data)
+        requests, at, end, left = self._requests, 0, len(data), SLICE
         try:
             if self._due is not None:
                 at = self._go_on(data, *self._due)
@@ -127,19 +142,49 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                 if kind == frames.DATA:
                     requests.data(number & LAST, flags, data, at + 9, stop)
                 elif kind == frames.HEADERS:
-                    if flags == frames.END_HEADERS and requests.known(number, data[at + 9 : stop]):
-                        at = stop
-                        continue
-                    requests.headers(number & LAST, flags, data[at + 9 : stop])
+                    left -= 1
+                    if flags != frames.END_HEADERS or not requests.known(number, data[at + 9 : stop]):
+                        requests.headers(number & LAST, flags, data[at + 9 : stop])
                 else:
                     requests.other(kind, number & LAST, flags, data[at + 9 : stop])
                 at = stop
+                if requests.extra:
+                    left -= requests.extra
+                    requests.extra = 0
+                if left <= 0 and (left := self._share.next_slice(SLICE - left)) <= 0:
+                    break
         except ConnectionFault as fault:
             self._fail(fault)
             return
         self._rest = data[at:] if at < end else b""
-        if self._due is not None and self.long:
+        if (left < SLICE - NOT_COUNTED or at > MANY_BYTES) and self._share_is_used(left, at):
+            self._defer()
+        elif self._due is not None and self.long:
             self._go_straight()
+
+    def _share_is_used(self, left: int, size: int) -> bool:
+        """Count a read of ``size`` bytes that has so much left of its slice; whether it was to stop there."""
+        if not left:
+            self._share.charge(size >> BYTES_SHIFT)
+            return True
+        return not self._share.next_slice(SLICE - left + (size >> BYTES_SHIFT)) and size > MANY_BYTES
+
+    def _defer(self) -> None:
+        """Go on with what came in a later turn, and read nothing until then."""
+        self._deferred = True
+        if self._transport is not None:
+            self._transport.pause_reading()
+        self._share.defer(self._resume)
+
+    def _resume(self) -> None:
+        if not self._deferred:  # the connection is lost
+            return
+        self._deferred = False
+        data, self._rest = self._rest, b""
+        if self._transport is not None and not self._transport.is_closing():
+            if data:
+                self.data_received(data)
+            self._read_again()
 
     # --- long bodies: see ``Straight`` ---
 
@@ -187,10 +232,11 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
 
     def _pieces(self, data: memoryview) -> int:
         """Take what goes to bodies, and heads that are known, up to the first frame that is something else."""
-        requests, at, end, most = self._requests, 0, len(data), self._limits.frame_bytes
+        requests, at, end, most, left = self._requests, 0, len(data), self._limits.frame_bytes, SLICE
         if self._due is not None:
             at = self._go_on(data, *self._due)
-        while end - (at := self._bodies.add_frames(data, at)) >= 9:
+        while left and end - (at := self._bodies.add_frames(data, at)) >= 9:
+            left -= 1
             high, low, kind, flags, number = frames.HEAD.unpack_from(data, at)
             size = high << 8 | low
             begin, stop = at + 9, at + 9 + size
@@ -244,7 +290,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         return size
 
     def _fail(self, fault: ConnectionFault) -> None:
-        self._rest = b""
+        self._rest, self._deferred = b"", False
         self._requests.fail(fault)
         if self._transport is not None:
             self._transport.close()

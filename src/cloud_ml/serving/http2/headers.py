@@ -27,6 +27,8 @@ LONGEST = 1024
 """Bytes of a block that is kept."""
 OVERSIZED = 4
 """Times the bound of a head up to which a larger one is decoded, so that only its own request is refused."""
+DECODED_UNITS = 16
+"""Units of a block that is decoded, beside one for each of its fields and for each 8 of its bytes."""
 SIZE_UPDATES = 2
 """Changes of the table's size at the beginning of a block that mean something: RFC 7541, section 4.2."""
 EMPTY_FRAMES = 16
@@ -170,6 +172,12 @@ class Blocks(Generic[T]):
         self._seen: dict[bytes, T] = {}
         self._apart: dict[bytes, T] = {}
         self._seen_bytes = 0
+        self._units = 0
+
+    def take_units(self) -> int:
+        """The work of the blocks that were decoded since it was last asked."""
+        units, self._units = self._units, 0
+        return units
 
     def known(self, block: bytes) -> T | None:
         """What a block means that was read before; None where it has to be read."""
@@ -206,6 +214,7 @@ class Blocks(Generic[T]):
             fields = [(field[0], field[1]) for field in self._decoder.decode(block, raw=True)]
         except (HPACKError, UnicodeDecodeError, IndexError) as error:
             raise ConnectionFault(COMPRESSION_ERROR, f"header block: {type(error).__name__}") from error
+        self._units += DECODED_UNITS + len(fields) + (len(block) >> 3)
         if self._table.changes != before:
             self._forget()
         return fields

@@ -12,6 +12,10 @@ from cloud_ml.serving.turns import Turns
 
 Body = tuple[int, tuple[bytes, ...]]
 """How long a body is, and its pieces."""
+MOST_SETTINGS = 64
+"""Parameters of one SETTINGS frame that are read; RFC 9113 has six."""
+SENT_UNITS = 4
+"""Units of an answer that goes on."""
 EMPTY: Body = (0, ())
 
 
@@ -169,27 +173,32 @@ class Outgoing:
         waiting = self._waiting.get(number)
         return waiting.size if waiting is not None else 0
 
-    def more(self, number: int, credit: int, stream: Stream[Any] | None) -> None:
-        """The peer takes more: on the connection, or on a stream that may be answered already."""
+    def more(self, number: int, credit: int, stream: Stream[Any] | None) -> int:
+        """The peer takes more: on the connection, or on a stream that may be answered already.
+
+        Returns:
+            Units of work, about.
+        """
         if credit == 0:
             fault = StreamFault if number else ConnectionFault
             raise fault(frames.PROTOCOL_ERROR, "WINDOW_UPDATE of nothing")
         if number == 0:
+            before = self._window
             self._window += credit
             if self._window > frames.LARGEST_WINDOW:
                 raise ConnectionFault(frames.FLOW_CONTROL_ERROR, "the window of the connection")
-            if self._waiting:
-                self.go_on()
-            return
+            return self.go_on() if before <= 0 else 0  # else no answer waits for this window
         waiting = self._waiting.get(number)
         stream = waiting.stream if waiting is not None else stream
         if stream is None:
-            return
+            return 0
         stream.credit += credit
         if self._initial + stream.credit > frames.LARGEST_WINDOW:
             raise StreamFault(frames.FLOW_CONTROL_ERROR, f"the window of stream {number}")
-        if waiting is not None:
-            self._try(number)
+        if waiting is None:
+            return 0
+        self._try(number)
+        return SENT_UNITS
 
     def drop(self, number: int) -> bool:
         """Nobody waits for this answer any more; whether some of it was left."""
@@ -199,14 +208,20 @@ class Outgoing:
         self._hold(-waiting.size)
         return True
 
-    def settings(self, number: int, flags: int, payload: bytes) -> None:
-        """What the peer wants, acknowledged: section 6.5."""
+    def settings(self, number: int, flags: int, payload: bytes) -> int:
+        """What the peer wants, acknowledged: section 6.5.
+
+        Returns:
+            Units of work, about.
+        """
         if number:
             raise ConnectionFault(frames.PROTOCOL_ERROR, "SETTINGS of a stream")
         if len(payload) % 6 or (flags & frames.ACK and payload):
             raise ConnectionFault(frames.FRAME_SIZE_ERROR, "SETTINGS")
+        if len(payload) > 6 * MOST_SETTINGS:
+            raise ConnectionFault(frames.ENHANCE_YOUR_CALM, f"SETTINGS of more than {MOST_SETTINGS} parameters")
         if flags & frames.ACK:
-            return
+            return 0
         for key, value in frames.SETTING.iter_unpack(payload):
             if key == frames.INITIAL_WINDOW_SIZE:
                 if value > frames.LARGEST_WINDOW:
@@ -219,15 +234,21 @@ class Outgoing:
             elif key == frames.ENABLE_PUSH and value > 1:
                 raise ConnectionFault(frames.PROTOCOL_ERROR, "push is on or off")
         self.send(frames.frame(frames.SETTINGS, frames.ACK, 0))
-        if self._waiting:
-            self.go_on()
+        return self.go_on()
 
-    def go_on(self) -> None:
-        """Send as much of the waiting answers as the windows allow, the oldest first."""
+    def go_on(self) -> int:
+        """Send as much of the waiting answers as the windows allow, the oldest first.
+
+        Returns:
+            Units of work, about.
+        """
+        looked_at = 0
         for number in list(self._waiting):
             if self._window <= 0 or self.paused:
                 break
             self._try(number)
+            looked_at += 1
+        return looked_at
 
     def _try(self, number: int) -> None:
         """Send as much of one waiting answer as the windows allow."""

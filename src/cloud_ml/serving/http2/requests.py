@@ -38,6 +38,12 @@ class _Sized(Generic[H]):
         self.length = length
 
 
+ANSWER_UNITS = 8
+"""Units of a request that is answered as it is read. Others are bounded by the number of streams."""
+PIECE_UNITS = 4
+"""Units of a piece of a body that is passed on."""
+
+
 TOO_LARGE_COST = 16
 """A head over its bound costs as much as so many free frames: up to 8 ms to decode."""
 
@@ -54,6 +60,7 @@ class Requests(Generic[H]):
 
     ``streams`` are those that were not answered yet, ``split`` is a head that has not come whole, ``settled`` tells
     that the peer has said what it wants. Who reads frames calls what they mean; each may raise ``ConnectionFault``.
+    ``extra`` are units of work beyond one for each request; who reads frames charges them and sets it to 0.
     """
 
     def __init__(self, service: Service[H], limits: Limits, outgoing: Outgoing, patience: Patience) -> None:
@@ -70,6 +77,7 @@ class Requests(Generic[H]):
         self.bodies = Bodies(limits, service.length, self.streams, outgoing)
         self.split = Split(OVERSIZED * limits.head_bytes)
         self.settled = False
+        self.extra = 0
         self._last = 0
         self._cut_short: dict[int, bool] = {}  # whether the peer reset it
         self._passed_over: dict[int, int] = {}  # bytes of these that came for nothing
@@ -156,6 +164,7 @@ class Requests(Generic[H]):
             return
         head = self._heads.read(block)  # always: the table has to follow
         self._last = number
+        self.extra += self._heads.take_units()
         ended = bool(flags & frames.END_STREAM)
         length = None
         if isinstance(head, _Sized):
@@ -171,6 +180,8 @@ class Requests(Generic[H]):
         elif ended:
             stream.asked = True
             self._service.serve(self, number, head, b"")
+            if number not in self.streams:
+                self.extra += ANSWER_UNITS
         elif length is not None:
             self._lengths[number] = length
 
@@ -178,6 +189,7 @@ class Requests(Generic[H]):
         """Have a request refused before its body comes: a caller without a right fills no memory."""
         stream = self.streams[number]
         stream.asked = True
+        self.extra += ANSWER_UNITS
         self._service.serve(self, number, stream.head, b"")
         if not flags & frames.END_STREAM:
             self._cut(number)
@@ -236,6 +248,7 @@ class Requests(Generic[H]):
         self.bodies.count(size)
         stream = self.streams.get(number)
         if stream is None or stream.asked:
+            self.extra += 1
             self._unexpected(number, stream, size)
             return
         if flags & frames.PADDED:
@@ -253,14 +266,18 @@ class Requests(Generic[H]):
                     return
                 stream.asked = True
                 self._service.serve(self, number, stream.head, bytes(data[at:stop]))
+                if number not in self.streams:
+                    self.extra += ANSWER_UNITS
                 return
             if stream.sink is None:
                 stream.sink = self._service.sink(self, number, stream.head)
+        self.extra += 1
         if stop == at and not flags & frames.END_STREAM:
             self._patience.free()
         elif stream.sink is not None:
             if number in self._lengths:
                 self._lengths[number] -= stop - at
+            self.extra += PIECE_UNITS
             stream.sink.data(bytes(data[at:stop]), ended=False)
         elif not self.bodies.add(stream, data, at, stop):
             self._no_room(number, stream)
@@ -322,6 +339,8 @@ class Requests(Generic[H]):
         body = self.bodies.close(stream)
         stream.asked = True
         self._service.serve(self, number, stream.head, body.whole() if body is not None else b"")
+        if number not in self.streams:
+            self.extra += ANSWER_UNITS
 
     def _length_fits(self, number: int, stream: Stream[H], size: int) -> bool:
         """Whether a whole body, or the last piece of one that was passed on, is as long as its head says."""
@@ -343,6 +362,7 @@ class Requests(Generic[H]):
 
     def other(self, kind: int, number: int, flags: int, payload: bytes) -> None:
         """A frame of any other kind."""
+        self.extra += 1
         frames.bound(len(payload))
         if kind == frames.WINDOW_UPDATE:
             if len(payload) != 4:
@@ -358,7 +378,7 @@ class Requests(Generic[H]):
                 self._outgoing.send(frames.frame(frames.PING, frames.ACK, 0, payload))
         elif kind == frames.SETTINGS:
             self._patience.free()
-            self._outgoing.settings(number, flags, payload)
+            self.extra += (len(payload) >> 4) + self._outgoing.settings(number, flags, payload)
             self.settled = True
         elif kind == frames.RST_STREAM:
             self._reset(number, payload)
@@ -392,7 +412,7 @@ class Requests(Generic[H]):
     def _window(self, number: int, more: int) -> None:
         """The peer takes more: sections 6.9 and 6.9.1."""
         try:
-            self._outgoing.more(number, more, self.streams.get(number))
+            self.extra += self._outgoing.more(number, more, self.streams.get(number))
         except StreamFault as fault:
             stream = self.streams.get(number)
             if stream is not None:

@@ -1,0 +1,187 @@
+"""What a caller sends costs a bounded amount of work in a turn, however much comes at once. See ``hostile_callers``."""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from cloud_ml.serving.grpc.service import GrpcService
+from cloud_ml.serving.http1.clock import Clock
+from cloud_ml.serving.http1.connection import Http1Connection
+from cloud_ml.serving.http1.connection import Limits as Http1Limits
+from cloud_ml.serving.http1.heads import Heads
+from cloud_ml.serving.http2 import frames
+from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.http_requests import HttpOverHttp2
+from cloud_ml.serving.http2.stream import Limits
+from cloud_ml.serving.listening import Alive, Greeting
+from cloud_ml.serving.rest.service import HttpService
+from cloud_ml.serving.tallies import Refusals
+from cloud_ml.serving.turns import TURN_UNITS, Turns
+from support.hostile_callers import BULK, FLOODS, Flood
+
+READ = 262_144
+"""Bytes that uvloop reads at once."""
+CALLS = 20 * TURN_UNITS
+"""Calls of functions that the units of a turn may stand for; reading all at once takes ten times as many and more."""
+MANY_TURNS = 20_000
+
+
+@dataclass
+class Loop:
+    """Runs one turn when the test says so."""
+
+    soon: deque[Callable[[], None]] = field(default_factory=deque)
+
+    def time(self) -> float:
+        return 1_000.0
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        self.soon.append(callback)
+
+    def turn(self) -> None:
+        for _ in range(len(self.soon)):
+            self.soon.popleft()()
+
+
+class Transport:
+    """Says whether it is read from, and who gets what it reads."""
+
+    def __init__(self, protocol: Any) -> None:
+        self.protocol = protocol
+        self.reading = True
+        self.closing = False
+        self.written = 0
+
+    def write(self, data: bytes) -> None:
+        self.written += len(data)
+
+    def pause_reading(self) -> None:
+        self.reading = False
+
+    def resume_reading(self) -> None:
+        self.reading = True
+
+    def is_reading(self) -> bool:
+        return self.reading
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def can_write_eof(self) -> bool:
+        return True
+
+    def write_eof(self) -> None:
+        """It goes on reading."""
+
+    def is_closing(self) -> bool:
+        return self.closing
+
+    def close(self) -> None:
+        self.closing = True
+
+    abort = close
+
+    def get_protocol(self) -> Any:
+        return self.protocol
+
+    def set_protocol(self, protocol: Any) -> None:
+        self.protocol = protocol
+
+    def receive(self, data: bytes) -> None:
+        """Give it to the protocol as uvloop does, as long as it reads."""
+        while data and self.reading and not self.closing:
+            if hasattr(self.protocol, "get_buffer"):
+                room = self.protocol.get_buffer(-1)
+                size = min(len(room), len(data))
+                room[:size] = data[:size]
+                data = data[size:]
+                self.protocol.buffer_updated(size)
+            else:
+                piece, data = data, b""
+                self.protocol.data_received(piece)
+
+
+class Server:
+    """A model server without models, and one connection to it."""
+
+    def __init__(self) -> None:
+        loop: Any = Loop()
+        self.loop: Loop = loop
+        turns, clock, alive = Turns(loop), Clock(loop), Alive()
+        limits = Http1Limits()
+        http = HttpService((), Refusals())
+        grpc = GrpcService({}, 64 << 20, loop, http=HttpOverHttp2(http, limits, clock, loop))
+        heads = Heads(http.understand)
+        self.turns = turns
+        greeting = Greeting(
+            lambda: Http1Connection(http, heads, limits, turns, clock),
+            lambda: Http2Connection(grpc, Limits(64 << 20, lambda number: (frames.reset(number, 0),)), turns),
+            alive,
+        )
+        self.transport = Transport(greeting)
+        transport: Any = self.transport
+        greeting.connection_made(transport)
+
+
+@contextmanager
+def counted() -> Iterator[list[int]]:
+    """How many functions are called meanwhile."""
+    calls = [0]
+
+    def count(_frame: FrameType, event: str, _argument: object) -> None:
+        if event in ("call", "c_call"):
+            calls[0] += 1
+
+    before = sys.getprofile()
+    sys.setprofile(count)
+    try:
+        yield calls
+    finally:
+        sys.setprofile(before)
+
+
+def block_of(flood: Flood) -> bytes:
+    """As much of it as is read at once."""
+    block, blocks = b"", flood.blocks()
+    while len(block) < READ:
+        block += next(blocks)
+    return block[:READ]
+
+
+@pytest.mark.parametrize("name", sorted(set(FLOODS) - BULK))
+def test_a_turn_does_a_bounded_part_of_a_flood(name: str) -> None:
+    """And the rest goes on in later turns, until all of it was read or the connection is closed."""
+    server, flood, block = Server(), FLOODS[name], block_of(FLOODS[name])
+    if flood.begin:
+        server.transport.receive(flood.begin)
+    while server.loop.soon:
+        server.loop.turn()
+    turns, most = 0, 0
+    with counted() as calls:
+        server.transport.receive(block)
+        most = calls[0]
+        while server.loop.soon and not server.transport.closing:
+            calls[0] = 0
+            server.loop.turn()
+            most, turns = max(most, calls[0]), turns + 1
+            assert turns < MANY_TURNS
+    assert most < CALLS, f"{most} calls in one turn"
+    assert server.transport.reading or server.transport.closing
+
+
+def test_a_small_request_waits_for_no_flood() -> None:
+    """A connection may always do a little, whatever others did in the same turn."""
+    server = Server()
+    server.turns.share.charge(100 * TURN_UNITS)
+    server.transport.receive(b"GET /nothing HTTP/1.1\r\nHost: x\r\n\r\n")
+    server.loop.turn()
+    assert server.transport.written
+    assert server.transport.reading
