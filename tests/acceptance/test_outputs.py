@@ -122,6 +122,29 @@ def test_the_sdk_of_both_faces(server: RealServer, folder: Path, client: CloudMl
     assert {place.read_bytes() for place in asyncio.run(download())} == {b"onnx", b"png"}
 
 
+FLAG = """
+import argparse, os
+parser = argparse.ArgumentParser()
+parser.add_argument("--output_path", default="nowhere")
+parser.add_argument("--epochs", type=int)
+given = parser.parse_args()
+print("flag", given.output_path, "variable", os.environ["CLOUDML_OUTPUT_PATH"], "epochs", given.epochs)
+"""
+
+
+def test_the_output_path_reaches_code_that_has_the_flag(run: Callable[..., tuple[Job, str]]) -> None:
+    uri = "fds://cloudml/flags"
+    job, log = run("with-flag", FLAG, output_path=uri, job_args=["--epochs", "3"])
+    assert job.succeeded, log
+    assert "cloudml: passes --output_path=" in log
+    flag, variable = log.split("flag ")[1].split()[0], log.split("variable ")[1].split()[0]
+    assert flag == variable
+    assert flag.endswith("storage/cloudml/flags")
+    assert "flag mine" in run("with-own-flag", FLAG, output_path=uri, job_args=["--output_path", "mine"])[1]
+    plain = run("without-flag", "import sys; print('arguments', sys.argv[1:])", output_path=uri)[1]
+    assert "arguments []" in plain
+
+
 HOSTILE = r"""
 import os, socket
 os.makedirs("inner")

@@ -86,6 +86,7 @@ class ProcessPlan:
 
     ``command`` is complete but for the interpreter: a leading ``"python"`` is replaced by the
     environment's. ``memory_bytes`` is what the user asked for; the runtime's own need is added.
+    ``output_path`` is passed to the code with the flag ``--output_path``, if the module's file defines that flag.
     """
 
     role: str
@@ -94,6 +95,7 @@ class ProcessPlan:
     environment: Mapping[str, str] = field(default_factory=dict)
     cpu_millis: int | None = None
     memory_bytes: int | None = None
+    output_path: str = ""
 
     @property
     def name(self) -> str:

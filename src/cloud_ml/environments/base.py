@@ -57,7 +57,8 @@ class Prepared:
     bytes; ``notices`` are sentences for the log; ``threads`` are variables that take a number of cores.
     ``preload`` are modules that may be imported ahead, with ``own_sites`` (the trainer's, as the job sees them) left
     out of ``base``. ``folder`` holds the files that were sent, of which the job gets a copy as its working directory;
-    empty for a package that was only installed.
+    empty for a package that was only installed. ``takes_output_path`` tells that the module's file defines a flag
+    ``--output_path``.
     """
 
     python: str
@@ -72,6 +73,7 @@ class Prepared:
     preload: Sequence[str] = field(default_factory=tuple)
     own_sites: Sequence[str] = field(default_factory=tuple)
     folder: str = ""
+    takes_output_path: bool = False
     base: Base | None = None
 
 

@@ -117,6 +117,7 @@ class _Made:
     own_site: str
     folder: str
     src: bool
+    takes_output_path: bool
 
     @property
     def interpreter(self) -> Interpreter:
@@ -195,6 +196,7 @@ class _Maker:
             own_site=str(own[0]) if own else "",
             folder=str(trainer.folder) if trainer and trainer.folder else "",
             src=trainer is not None and trainer.src,
+            takes_output_path=trainer is not None and trainer.findings.takes_output_path(self.request.module),
         )
 
     def _interpreter(self, version: str | None) -> Interpreter:
@@ -330,6 +332,7 @@ def _prepared(made: _Made, digest: str, place: str, config: pipconfig.PipConfig,
         preload=tuple(made.preload),
         own_sites=tuple(str(site) for site in sites if site not in shared),
         folder=made.folder,
+        takes_output_path=made.takes_output_path,
         base=Base(
             python=made.python,
             prefix=made.prefix,

@@ -32,6 +32,9 @@ _MODERN = re.compile(
 )
 _KERAS_BACKEND = re.compile(rb"""KERAS_BACKEND["'] {0,8}\]? {0,8}[=,] {0,8}["'](jax|torch)["']""")
 _KERAS_BACKENDS = ("jax", "torch", "tensorflow")
+_OUTPUT_PATH = re.compile(
+    rb"""^[^\n#]*["']--output_path["']|^[^\n#]*\bDEFINE_\w{1,40}\(\s{0,80}["']output_path["']""", re.MULTILINE
+)
 _PACKAGES, _SHOWN = 1000, 20
 
 
@@ -43,7 +46,8 @@ class Findings:
     and ``modern`` are names of TensorFlow that exist only in its first or its second version, each with
     where it was met (``task.py:12``).
     ``python_2`` is what the code uses of Python 2, ``absent`` are names of TensorFlow 1 that today's TensorFlow does
-    not have, ``blocking`` those of them whose import nothing guards.
+    not have, ``blocking`` those of them whose import nothing guards. ``output_path_files`` are files that define a
+    flag ``--output_path``.
     """
 
     packages: tuple[str, ...] = ()
@@ -52,6 +56,12 @@ class Findings:
     python_2: tuple[str, ...] = ()
     absent: tuple[str, ...] = ()
     blocking: tuple[str, ...] = ()
+    output_path_files: tuple[str, ...] = ()
+
+    def takes_output_path(self, module: str | None) -> bool:
+        """Whether the file of a module defines a flag ``--output_path``."""
+        path = (module or "").replace(".", "/")
+        return any(f"/{file}".endswith((f"/{path}.py", f"/{path}/__main__.py")) for file in self.output_path_files)
 
 
 @dataclass(frozen=True)
@@ -125,16 +135,23 @@ def _is_classic(specifier: str) -> bool:
 def read(folder: Path) -> Findings:
     """Read the Python files below ``folder``, in linear time; links are not followed, huge files are passed over."""
     packages: set[str] = set()
+    output_path_files: list[str] = []
     found: dict[str, list[str]] = {kind: [] for kind in ("classic", "modern", "python_2", "absent", "blocking")}
     for name, text in sources(folder):
         scanned = source_scan.scan(text)
         packages |= scanned.imports
+        if _OUTPUT_PATH.search(text):
+            output_path_files.append(name)
         packages.update(backend.decode() for backend in _KERAS_BACKEND.findall(text))
         for kind, what, line in _kinds(scanned):
             found[kind].append(f"{what} in {name}:{line}")
         for places in found.values():
             del places[_SHOWN:]
-    return Findings(tuple(sorted(packages)[:_PACKAGES]), **{kind: tuple(places) for kind, places in found.items()})
+    return Findings(
+        tuple(sorted(packages)[:_PACKAGES]),
+        output_path_files=tuple(output_path_files),
+        **{kind: tuple(places) for kind, places in found.items()},
+    )
 
 
 def _kinds(scanned: source_scan.SourceScan) -> Iterator[tuple[str, str, int]]:

@@ -32,7 +32,7 @@ from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.removing import remove
 from cloud_ml.environments.requirements import BadRequirement, parse_all
 
-_FORMAT = 7
+_FORMAT = 8
 _SMALL_BYTES = 1 << 20
 """A smaller archive unpacks to 200 MiB at most, which takes less than a second."""
 _SITE, _FOLDER = "site", "folder"

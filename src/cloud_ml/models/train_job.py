@@ -59,6 +59,8 @@ class TrainJob:
         grace_time: How long a stop waits between SIGTERM and SIGKILL, such as ``"2m"``; ``"0s"`` kills at once.
             The server's setting applies when it is left out.
         disk_limit: What one attempt may keep in its own folders, such as ``"10G"``; buckets do not count.
+        output_path: Where the code writes results, such as ``fds://bucket/folder``. It is in ``CLOUDML_OUTPUT_PATH``,
+            and passed as ``--output_path`` to a module that defines this flag.
         outputs: Patterns of files to keep when the job ends, such as ``["*.pt", "plots/"]``; ``[]`` keeps none.
             Without it, every new or changed file is kept.
         rewrite_uris: Hand ``fds://`` arguments and environment values to the code as paths.

@@ -8,6 +8,8 @@ from cloud_ml.engines.base import EnvironmentPlan, Gang, Places, ProcessPlan
 from cloud_ml.recipes import paths
 from cloud_ml.recipes.base import PlanContext, Recipe
 
+_OUTPUT_PATH_FLAGS = ("--output_path", "--output-path", "-output_path")
+
 
 class SingleProcess(Recipe):
     """One process, no peers."""
@@ -26,6 +28,7 @@ class SingleProcess(Recipe):
             environment=_variables(spec, context),
             cpu_millis=role.resources.cpu_millis,
             memory_bytes=role.resources.memory_bytes,
+            output_path=_output_path(spec, context.places),
         )
         return Gang(
             key=context.key,
@@ -46,6 +49,16 @@ class SingleProcess(Recipe):
 
 def _arguments(spec: JobSpec, places: Places) -> tuple[str, ...]:
     return paths.rewrite_all(spec.arguments, places) if spec.submitted.rewrite_uris else spec.arguments
+
+
+def _output_path(spec: JobSpec, places: Places) -> str:
+    """What to pass with the flag ``--output_path``; nothing where the user's arguments have the flag."""
+    job = spec.submitted
+    if not spec.may_add_arguments or not job.output_path:
+        return ""
+    if any(argument.partition("=")[0] in _OUTPUT_PATH_FLAGS for argument in spec.arguments):
+        return ""
+    return paths.rewrite(job.output_path, places) if job.rewrite_uris else job.output_path
 
 
 def _variables(spec: JobSpec, context: PlanContext) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 from cloud_ml.domain.jobs import spec as job_specs
 from cloud_ml.domain.jobs.decide import JobRecord
@@ -70,6 +71,7 @@ class TrainJobs:
         capacity: Capacity,
         *,
         notes: Sequence[str] = (),
+        add_arguments: bool = True,
         refuse_uris: bool = True,
         idempotency_key: str | None = None,
         once: Once | None = None,
@@ -83,6 +85,7 @@ class TrainJobs:
             job: The validated wire form.
             capacity: What the engine has in all.
             notes: Sentences that the user should see as warnings on the job.
+            add_arguments: Pass ``output_path`` also as an argument, to code that has a flag of that name.
             refuse_uris: Refuse a URI in a bucket that does not exist; otherwise the job gets an event about it.
             idempotency_key: Chosen by the client; the same one makes one job.
             once: The request's mark against replay.
@@ -100,7 +103,8 @@ class TrainJobs:
         spec = job_specs.from_wire(job).with_disk_default(capacity.default_disk_bytes)
         admitted = admission.fit(spec, capacity, gpu_missing=self._gpu_missing)
         admission.check_quota(admitted.spec, self._quota_of(caller.org))
-        service_of(admitted.spec)  # what cannot be served is refused now, not when it was trained
+        spec = replace(admitted.spec, may_add_arguments=add_arguments and not job.hyperparameters)
+        service_of(spec)  # what cannot be served is refused now, not when it was trained
         self._check_bucket(caller.org, job.fds_bucket)
         unknown = find_unknown_bucket(self._storage, caller.org, job) if job.check_uris else None
         if unknown is not None and refuse_uris:
@@ -119,7 +123,7 @@ class TrainJobs:
                 org=caller.org,
                 name=job.job_name,
                 owner=caller.user,
-                spec=admitted.spec,
+                spec=spec,
                 status=JobStatus(
                     phase=Phase.SAVED if saved else Phase.QUEUED, reason=reason, queued_at=None if saved else now
                 ),

@@ -55,6 +55,16 @@ async def test_unknown_fields_are_let_pass_and_noted(served: Served) -> None:
     assert {event["reason"] for event in notes} == {"FieldIgnored"}
 
 
+async def test_the_output_path_becomes_no_argument(served: Served) -> None:
+    """Of a job that came another way it does, where the code has such a flag."""
+    jobs, uri = served.platform.jobs, "fds://cloudml/o"
+    await submitted(served, job_name="original", output_path=uri)
+    modern = await served.member.call("POST", "/api/v1/jobs", served.job(job_name="modern", output_path=uri))
+    assert modern.status == 201
+    added = {name: jobs.find("default", name).spec.may_add_arguments for name in ("original", "modern")}
+    assert added == {"original": False, "modern": True}
+
+
 async def test_a_uri_in_an_unknown_bucket_is_an_event_and_no_refusal(served: Served) -> None:
     fields = {"job_args": "--out=fds://nowhere/x"}
     await submitted(served, job_name="linear", **fields)

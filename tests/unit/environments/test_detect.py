@@ -180,6 +180,37 @@ def test_tutorials_with_handwritten_digits_are_tensorflow_1(tmp_path: Path) -> N
     assert (found.framework, found.version) == ("tensorflow", "1")
 
 
+@pytest.mark.parametrize(
+    ("code", "has_it"),
+    [
+        ('parser.add_argument("--output_path", default=".")', True),
+        ("parser.add_argument(\n    '--output_path',\n)", True),
+        ("tf.app.flags.DEFINE_string('output_path', './', 'results')", True),
+        ('flags.DEFINE_string(\n    "output_path", None, "results")', True),
+        ('@click.option("--output_path")', True),
+        ('# parser.add_argument("--output_path")', False),
+        ('parser.add_argument("--output_path_of")', False),
+        ('path = "output_path"', False),
+        ("", False),
+    ],
+)
+def test_a_flag_for_the_output_path(tmp_path: Path, code: str, has_it: bool) -> None:
+    (tmp_path / "trainer").mkdir()
+    (tmp_path / "trainer" / "task.py").write_text(code)
+    (tmp_path / "trainer" / "other.py").touch()
+    found = detect.read(tmp_path)
+    assert found.takes_output_path("trainer.task") is has_it
+    assert not found.takes_output_path("trainer.other")  # another script of the folder has the flag, not this one
+    assert not found.takes_output_path("task.trainer")
+    assert not found.takes_output_path(None)
+
+
+def test_the_flag_of_a_package_that_is_run(tmp_path: Path) -> None:
+    (tmp_path / "src" / "trainer").mkdir(parents=True)
+    (tmp_path / "src" / "trainer" / "__main__.py").write_text('parser.add_argument("--output_path")')
+    assert detect.read(tmp_path).takes_output_path("trainer")
+
+
 def test_hostile_code_does_no_harm(tmp_path: Path) -> None:
     (tmp_path / "deep.py").write_text("(" * 100_000)
     (tmp_path / "null.py").write_bytes(b"\0import tensorflow")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+import pytest
 
 from cloud_ml.engines.base import EnvironmentPlan, Gang, GangKey, Mount, Places, TrainerSource
 from cloud_ml.recipes.base import PlanContext
@@ -64,6 +67,29 @@ def test_the_code_is_told_who_it_is_and_where_things_go() -> None:
         "CLOUDML_OUTPUT_PATH": "/storage/cloudml/out",
         "CLOUDML_MODEL_EXPORT_PATH": "/storage/cloudml/m",
     }
+
+
+@pytest.mark.parametrize(
+    ("arguments", "passed"),
+    [
+        ([], "/storage/cloudml/out"),
+        (["--epochs", "3"], "/storage/cloudml/out"),
+        (["--output_path", "mine"], ""),
+        (["--output_path=mine"], ""),
+        (["--output-path=mine"], ""),
+        (["-output_path=mine"], ""),
+    ],
+)
+def test_the_output_path_goes_to_code_that_has_the_flag(arguments: list[str], passed: str) -> None:
+    spec = replace(spec_of(output_path="fds://cloudml/out", job_args=arguments), may_add_arguments=True)
+    (process,) = SingleProcess().plan(spec, CONTEXT).processes
+    assert process.output_path == passed
+    assert process.command == ("python", "-m", "trainer.task", *arguments)
+
+
+def test_the_output_path_is_no_argument_where_the_platform_may_add_none() -> None:
+    (process,) = plan(output_path="fds://cloudml/out").processes
+    assert process.output_path == ""
 
 
 def test_the_users_variables_win() -> None:

@@ -38,7 +38,7 @@ async def submit(here: Here, call: Signed) -> Response:
 
     def take() -> dict[str, Any]:
         record = here.jobs.submit(
-            call.caller, job, capacity, notes=ignored(document), refuse_uris=False, once=call.once
+            call.caller, job, capacity, notes=ignored(document), add_arguments=False, refuse_uris=False, once=call.once
         )
         return views.train_document(record, call.caller.organisation)
 

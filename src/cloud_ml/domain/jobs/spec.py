@@ -56,6 +56,7 @@ class RetryPolicy:
 class JobSpec:
     """What is to run. ``submitted`` is the wire form it was made from, kept to be shown and run again.
 
+    ``may_add_arguments`` tells that the platform may pass arguments that the user gave in another way.
     ``grace_s`` is the time between SIGTERM and SIGKILL when the job is stopped; ``None`` means the operator's.
     """
 
@@ -67,6 +68,7 @@ class JobSpec:
     disk_bytes: int | None = None
     grace_s: float | None = None
     desired: Desired = Desired.RUN
+    may_add_arguments: bool = False
 
     @property
     def priority(self) -> int:

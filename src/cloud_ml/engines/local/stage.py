@@ -33,6 +33,8 @@ from cloud_ml.environments.removing import remove
 from cloud_ml.environments.venvs import Venvs
 
 _TMP, _VENV = "tmp", "venv"
+OUTPUT_PATH = "--output_path"
+"""The flag of a trainer that says where its results go."""
 WRITABLE = (_TMP, _VENV)
 """Folders of an attempt that its code may write to; beside them there is the working folder of the job."""
 
@@ -53,6 +55,7 @@ class Staged:
     order: Order | None = None
     own_sites: Sequence[str] = field(default_factory=tuple)
     working_folder: str = ""
+    takes_output_path: bool = False
 
     @property
     def code_folders(self) -> Sequence[CodeFolder]:
@@ -63,8 +66,14 @@ class Staged:
 
     def command(self, plan: ProcessPlan) -> list[str]:
         """The process's command with the environment's interpreter in it."""
-        head, *rest = plan.command
+        head, *rest = self.completed(plan).command
         return [self.python if head == "python" else head, *rest]
+
+    def completed(self, plan: ProcessPlan) -> ProcessPlan:
+        """The plan with the arguments that depend on the code."""
+        if not (plan.output_path and self.takes_output_path and plan.command[0] == "python"):
+            return plan
+        return replace(plan, command=(*plan.command, f"{OUTPUT_PATH}={plan.output_path}"))
 
     def environment(self, plan: ProcessPlan) -> dict[str, str]:
         """The process's variables: the platform's, the runtime's, the user's; later ones win."""
@@ -198,6 +207,8 @@ class Stage:
         for notice in prepared.notices:
             self.log(f"cloudml: {notice}\n".encode())
         staged = self._staged(prepared)
+        if (first := self._gang.processes[0]) != (completed := staged.completed(first)):
+            self.log(f"cloudml: passes {completed.command[-1]}, because the code has this flag\n".encode())
         if self._zygote is not None and self._zygote.order != staged.order:
             self.leave_zygote()
         if self._config.zygotes.most and prepared.preload:
@@ -362,6 +373,7 @@ class Stage:
             order=order.of(self._gang, prepared, variables) if self._config.zygotes.most else None,
             own_sites=prepared.own_sites,
             working_folder=str(self._working_folder),
+            takes_output_path=prepared.takes_output_path,
         )
 
     def _view(self, prepared: Prepared, work: str) -> View:

@@ -214,7 +214,7 @@ class Supervisor:
         if zygote is None:
             return None
         try:
-            launched = zygote.run(stage.job(staged, plan), plan)
+            launched = zygote.run(stage.job(staged, plan), staged.completed(plan))
         except NotFit as why:
             print(f"cloudml: {self._gang.key} does not use its zygote: {why}", file=sys.stderr, flush=True)  # noqa: T201
             return None
