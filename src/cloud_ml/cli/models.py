@@ -26,6 +26,9 @@ _ELSEWHERE = {
         "cloud_ml.cli.predicting:predict", "Ask a model: cloudml models predict NAME VERSION -d data.json."
     ),
     "rm": Lazy("cloud_ml.cli.removing:rm_service", "Delete model services.", hidden=True),
+    "signature": Lazy(
+        "cloud_ml.cli.model_signature:signature", "Write the signature of a model whose file stores none."
+    ),
     "wait": Lazy("cloud_ml.cli.deploying:wait", "Wait until a service answers, or cannot."),
 }
 NAME = click.argument("name", shell_complete=model_names)

@@ -45,7 +45,10 @@ def files_of(source: Path) -> list[ModelFile]:
         InvalidRequest: There is no such path, or no model that the server would know.
     """
     if source.is_file():
-        return [ModelFile(source, f"1/{name_of_model_file(source, str(source))}", source.stat().st_size)]
+        name = name_of_model_file(source, str(source))
+        beside = [each for each in _companions(source) if each.is_file()]
+        found = [ModelFile(source, f"1/{name}", source.stat().st_size)]
+        return found + [ModelFile(each, f"1/{each.name}", each.stat().st_size) for each in beside]
     if not source.is_dir():
         raise refuse("model_uri", str(source), "fds://bucket/folder, or a file or folder of this machine that exists")
     numbered = sorted(one for one in source.iterdir() if one.name.isascii() and one.name.isdigit() and one.is_dir())
@@ -60,6 +63,14 @@ def files_of(source: Path) -> list[ModelFile]:
     if len(found) > _MOST_FILES:
         raise _no_model(source, f"at most {_MOST_FILES} files; there are {len(found)}")
     return found
+
+
+def _companions(file: Path) -> list[Path]:
+    """Files beside a model that belong to it: its signature, and the weights that ONNX keeps in files of their own."""
+    beside = [file.with_name("signature.json")]
+    if file.suffix == ".onnx":
+        beside += [file.with_name(file.name + ending) for ending in (".data", "_data")]
+    return beside
 
 
 def name_of_model_file(path: PurePath, source: str) -> str:

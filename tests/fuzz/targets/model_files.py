@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import json
+import pickle
+import zipfile
+from pathlib import Path
 
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.sdk.signature_files import signature_document
 from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.runtimes import told
+from cloud_ml.serving.runtimes.file_content import torch_file
+from cloud_ml.serving.runtimes.load_advice import check_torch_script, keras_version
 from cloud_ml.serving.signatures import Signature
 from cloud_ml.serving.versions.batching_parameters import parse_batching_parameters
 from cloud_ml.serving.versions.folders import Interest, look
@@ -36,6 +43,48 @@ def model_signature_file(data: bytes) -> None:
             return
     assert found
     assert all(isinstance(each, Signature) and each.inputs and each.outputs for each in found.values())
+
+
+@target(
+    "serving.runtimes.file_content", "serving.runtimes.load_advice",
+    seeds=[pickle.dumps({"weight": [1.0], "epoch": 3}, protocol) for protocol in (2, 4)]
+    + [pickle.dumps([Path("a"), zipfile.ZipFile], protocol) for protocol in (2, 4)] + [b"PK\x03\x04", b""],
+    words=[b"\x80\x04", b"\x93", b"\x94", b"h\x00", b"c", b"\n", b".", b"\x8c\x05torch", b"PK\x05\x06" + bytes(18)],
+)  # fmt: skip
+def model_file_of_pytorch(data: bytes) -> None:
+    """Any bytes are of one of the kinds, and a refusal is a sentence that names the file; nothing is imported."""
+    with scratch() as folder:
+        (folder / "model.pt").write_bytes(data)
+        archive = folder / "archive.pt"
+        with zipfile.ZipFile(archive, "w") as made:
+            made.writestr("net/data.pkl", data)
+            made.writestr("metadata.json", data)
+        assert keras_version(archive).isprintable()
+        for file in (folder / "model.pt", archive):
+            found = torch_file(file)
+            assert found.kind in ("script", "weights", "module", "unknown")
+            assert bool(found.classes) == (found.kind == "module")
+            try:
+                check_torch_script(file)
+            except ServingError as error:
+                assert error.message.startswith(file.name)  # noqa: PT017
+
+
+@target(
+    "sdk.signature_files",
+    seeds=["x:float32[?,8]", "a/b:int[-1, 2]", "t:str", "x:float32[9999999999]", "x:uint8[\u0662]"],
+    words=["[", "]", ",", "?", "-1", ":", "float32", "None", "\u00b2", "\n"],
+)  # fmt: skip
+def tensor_words(data: bytes) -> None:
+    """A word is refused, or what is written of it is what the model server reads."""
+    word = text(data)
+    try:
+        document = signature_document([word], ["y:float32[?]"])
+    except InvalidRequest as error:
+        assert error.field == "input"  # noqa: PT017
+        return
+    found = told.parse(document)["serving_default"]
+    assert [each.name for each in found.inputs] == [document["inputs"][0]["name"]]
 
 
 @target(

@@ -13,6 +13,7 @@ from cloud_ml.serving.independence import keras_layers
 from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
+from cloud_ml.serving.runtimes.load_advice import keras_refusal
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 
@@ -51,10 +52,12 @@ class KerasRuntime:
     def load(self, folder: Path, options: LoadOptions) -> KerasModel:
         try:
             import keras  # noqa: PLC0415 - seconds, only where such a model is served
-
+        except Exception as error:
+            raise ModelFailed(f"Keras cannot be imported: {type(error).__name__}: {error}"[:2000]) from error
+        try:
             model = keras.saving.load_model(folder / "model.keras", compile=False, safe_mode=not options.allow_code)
         except Exception as error:
-            raise ModelFailed(f"Keras cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+            raise keras_refusal(folder / "model.keras", str(keras.__version__), error) from error
         return KerasModel(model, told.read(folder) or {DEFAULT_SIGNATURE: _described(model)})
 
 

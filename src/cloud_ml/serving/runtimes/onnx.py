@@ -11,6 +11,7 @@ from cloud_ml.serving.errors import BadRequest, ModelFailed
 from cloud_ml.serving.independence import onnx_graph
 from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
+from cloud_ml.serving.runtimes.load_advice import cannot_load
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _TYPES = {
@@ -99,6 +100,8 @@ def session(source: bytes | Path) -> Any:
             source if isinstance(source, bytes) else str(source), options, providers=["CPUExecutionProvider"]
         )
     except Exception as error:
+        if isinstance(source, Path):
+            raise cannot_load(source, "onnxruntime", str(error)) from error
         raise ModelFailed(f"onnxruntime cannot load it: {error}"[:2000]) from error
 
 

@@ -20,6 +20,7 @@ from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.independence.evidence import BatchingDecision
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import Array, LoadOptions
+from cloud_ml.serving.runtimes.output_discovery import complete_outputs
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _loads = itertools.count(1)
@@ -60,7 +61,7 @@ class PythonRuntime:
         return (folder / "model.py").is_file()
 
     def load(self, folder: Path, options: LoadOptions) -> PythonModel:
-        signatures = told.needed(folder, "Python")
+        signatures = told.needed(folder, "Python code", "model.py")
         name = f"cloud_ml_model_{folder.parent.name}_{folder.name}_{next(_loads)}"
         spec = importlib.util.spec_from_file_location(name, folder / "model.py")
         assert spec is not None
@@ -71,12 +72,20 @@ class PythonRuntime:
             spec.loader.exec_module(module)
             instance = module.Model()
             instance.load(folder)
+            signatures = complete_outputs(
+                signatures, lambda signature, inputs: _named_outputs(instance, signature, inputs)
+            )
             return PythonModel(instance, signatures, name)
         except BaseException as error:
             _unload(name)
             if not isinstance(error, Exception) or isinstance(error, ModelFailed):
                 raise
             raise ModelFailed(f"model.py cannot be loaded: {type(error).__name__}: {error}"[:2000]) from error
+
+
+def _named_outputs(instance: Any, signature: Signature, inputs: Sequence[Array]) -> Mapping[str, Array]:
+    given = dict(zip([spec.name for spec in signature.inputs], inputs, strict=True))
+    return {str(name): np.asarray(value) for name, value in instance.predict(given).items()}
 
 
 def _with_batching(instance: Any, signatures: dict[str, Signature]) -> dict[str, Signature]:

@@ -11,6 +11,8 @@ from cloud_ml.serving.independence import torch_graph
 from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
+from cloud_ml.serving.runtimes.load_advice import cannot_load, check_torch_script
+from cloud_ml.serving.runtimes.output_discovery import complete_outputs
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 
@@ -59,7 +61,7 @@ class ExportedProgramRuntime:
         except ModelFailed:
             raise
         except Exception as error:
-            raise ModelFailed(f"PyTorch cannot load it: {type(error).__name__}: {error}"[:2000]) from error
+            raise cannot_load(folder / "model.pt2", "PyTorch", error) from error
         found = proven("graph", "every operator of the graph keeps rows apart", partial(torch_graph.check, program))
         model.evidence = dict.fromkeys(signatures, found)
         return model
@@ -75,15 +77,33 @@ class TorchScriptRuntime:
         return (folder / "model.pt").is_file()
 
     def load(self, folder: Path, options: LoadOptions) -> TorchModel:
-        signatures = told.needed(folder, "TorchScript")
+        check_torch_script(folder / "model.pt")
+        signatures = told.needed(folder, "TorchScript", "model.pt")
         try:
             import torch  # noqa: PLC0415
 
             torch.set_num_threads(1)
             module = torch.jit.load(folder / "model.pt", map_location="cpu").eval()
         except Exception as error:
-            raise ModelFailed(f"PyTorch cannot load it: {type(error).__name__}: {error}"[:2000]) from error
-        return TorchModel(module, signatures)
+            raise cannot_load(folder / "model.pt", "PyTorch", error) from error
+        return TorchModel(module, complete_outputs(signatures, module_outputs(module, torch)))
+
+
+def module_outputs(
+    module: Callable[..., Any], torch: Any
+) -> Callable[[Signature, Sequence[Array]], Mapping[str, Array]]:
+    """What calls a module with arrays and names its outputs: ``output``, or ``output_0`` and so on."""
+
+    def run(_signature: Signature, inputs: Sequence[Array]) -> Mapping[str, Array]:
+        with torch.inference_mode():
+            made = module(*[torch.from_numpy(each) for each in inputs])
+        if isinstance(made, dict):
+            return {str(name): value.detach().cpu().numpy() for name, value in made.items()}
+        if isinstance(made, list | tuple):
+            return {f"output_{place}": value.detach().cpu().numpy() for place, value in enumerate(made)}
+        return {"output": made.detach().cpu().numpy()}
+
+    return run
 
 
 def _described(program: Any) -> Signature:

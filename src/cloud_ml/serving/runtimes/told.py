@@ -2,7 +2,8 @@
 
 ``{"serving_default": {"inputs": [{"name": "x", "dtype": "float32", "shape": [-1, 4]}], "outputs": [...]}}``;
 the names of the types are numpy's, ``string`` for text and bytes, and -1 is any size. A signature may also have
-``"batching": true`` or ``false``: whether calls of several clients may run together.
+``"batching": true`` or ``false``: whether calls of several clients may run together. Where ``outputs`` are left out,
+they are found out by a run with zeros (see ``output_discovery``), for the formats that need this file.
 """
 
 import json
@@ -20,7 +21,19 @@ FILE = "signature.json"
 
 
 def read(folder: Path) -> dict[str, Signature] | None:
-    """The signatures that lie beside a model; None where there is no such file.
+    """The signatures that lie beside a model that tells of itself; None where there is no such file.
+
+    Raises:
+        ModelFailed: with the place of what is wrong in it, also where a signature has no outputs.
+    """
+    found = read_inputs(folder)
+    if missing := [name for name, each in (found or {}).items() if not each.outputs]:
+        raise ModelFailed(f"{FILE}: {missing[0]}: outputs are missing")
+    return found
+
+
+def read_inputs(folder: Path) -> dict[str, Signature] | None:
+    """As ``read``, of signatures that may lack outputs.
 
     Raises:
         ModelFailed: with the place of what is wrong in it.
@@ -42,15 +55,16 @@ def parse(document: Any) -> dict[str, Signature]:
     """
     if not isinstance(document, Mapping) or not document:
         raise ModelFailed(f"{FILE}: signatures by name are expected")
-    if set(document) - {"batching"} == {"inputs", "outputs"}:
+    if "inputs" in document and set(document) <= {"inputs", "outputs", "batching"}:
         document = {DEFAULT_SIGNATURE: document}
     return {str(name): _signature(str(name), each) for name, each in document.items()}
 
 
 def _signature(name: str, told: Any) -> Signature:
-    if not isinstance(told, Mapping) or set(told) - {"batching"} != {"inputs", "outputs"}:
-        raise ModelFailed(f"{FILE}: {name}: inputs and outputs, and if you like batching, are expected, nothing else")
-    inputs, outputs = (_tensors(f"{name}.{side}", told[side]) for side in ("inputs", "outputs"))
+    if not isinstance(told, Mapping) or not {"inputs"} <= set(told) <= {"inputs", "outputs", "batching"}:
+        raise ModelFailed(f"{FILE}: {name}: inputs, outputs and batching are known, inputs are required")
+    inputs = _tensors(f"{name}.inputs", told["inputs"])
+    outputs = _tensors(f"{name}.outputs", told["outputs"]) if "outputs" in told else ()
     made, batching = Signature(name, inputs, outputs), told.get("batching")
     if batching is None:
         return made
@@ -81,13 +95,16 @@ def _tensor(where: str, told: Any) -> TensorSpec:
     return TensorSpec(name, dtype, tuple(shape), inner=name)
 
 
-def needed(folder: Path, runtime: str) -> dict[str, Signature]:
-    """As ``read``, for a format that tells nothing of itself.
+def needed(folder: Path, runtime: str, file: str) -> dict[str, Signature]:
+    """As ``read``, for a format that tells nothing of itself. ``file`` is the model's.
 
     Raises:
         ModelFailed: also where the file is missing.
     """
-    found = read(folder)
+    found = read_inputs(folder)
     if found is None:
-        raise ModelFailed(f"{runtime} models do not tell what they take: put {FILE} beside the model")
+        raise ModelFailed(
+            f"{file} stores no input signature, as {runtime} never does: put {FILE} beside it, which this writes: "
+            f"cloudml models signature {file} --input x:float32[?,8] -o {FILE}"
+        )
     return found

@@ -1,0 +1,79 @@
+"""Why a model's file cannot be loaded, and the way out, as sentences for its owner."""
+
+import json
+import zipfile
+from pathlib import Path
+
+from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.runtimes.file_content import strange_content, torch_file
+
+_EXPORT = "torch.export.save(torch.export.export(model.eval(), (example,)), 'model.pt2')"
+_NO_PROTOBUF = "INVALID_PROTOBUF"
+_MOST_METADATA = 65_536
+
+
+def check_torch_script(file: Path) -> None:
+    """Refuse a file of PyTorch that holds no TorchScript program, with the way to a model that can be served.
+
+    Raises:
+        ModelFailed: It holds weights, or a pickled module, or is no file of PyTorch.
+    """
+    found = torch_file(file)
+    if found.kind == "weights":
+        raise ModelFailed(
+            f"{file.name} holds only weights (a state_dict), not a model: load them into your model and export that "
+            f"with {_EXPORT}"
+        )
+    if found.kind == "module":
+        needs = ", ".join(found.classes[:3])
+        raise ModelFailed(
+            f"{file.name} is a pickled module that needs its Python classes ({needs}): load it with torch.load and "
+            f"export it with {_EXPORT}"
+        )
+    if found.kind == "unknown":
+        raise ModelFailed(f"{file.name} is not a TorchScript file{_really(file)}: export the model with {_EXPORT}")
+
+
+def cannot_load(file: Path, loader: str, error: BaseException | str) -> ModelFailed:
+    """A loader's refusal of a file, with what the file is where its bytes tell."""
+    words = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    if what := strange_content(file):
+        return ModelFailed(f"{file.name} is not a valid model: it is {what} ({loader}: {words})"[:2000])
+    if _NO_PROTOBUF in words:
+        return ModelFailed(
+            f"{file.name} is not a valid ONNX file: export the model again, or upload the whole file ({loader}: "
+            f"{words})"[:2000]
+        )
+    return ModelFailed(f"{file.name} cannot be loaded ({loader}: {words})"[:2000])
+
+
+def _really(file: Path) -> str:
+    what = strange_content(file)
+    return f", it is {what}" if what else ""
+
+
+def keras_refusal(file: Path, installed: str, error: BaseException) -> ModelFailed:
+    """Keras's refusal of a file, with the versions of Keras where they differ."""
+    words = f"{type(error).__name__}: {error}"
+    saved_by = keras_version(file)
+    if saved_by and saved_by != installed:
+        return ModelFailed(
+            f"{file.name} was saved by Keras {saved_by} and this replica runs Keras {installed}: deploy it with "
+            f"--framework keras --framework_version {saved_by}, or save it with Keras {installed} ({words})"[:2000]
+        )
+    if not saved_by:
+        return cannot_load(file, "Keras", error)
+    return ModelFailed(f"Keras cannot load it: {words}"[:2000])
+
+
+def keras_version(file: Path) -> str:
+    """The version of Keras that saved a ``.keras`` file; empty where the file does not say so."""
+    try:
+        with zipfile.ZipFile(file) as archive, archive.open("metadata.json") as content:
+            document = json.loads(content.read(_MOST_METADATA))
+        version = document["keras_version"]
+    except (OSError, zipfile.BadZipFile, ValueError, LookupError, TypeError, RuntimeError, RecursionError):
+        return ""
+    except NotImplementedError:  # a compression that this Python does not know
+        return ""
+    return version[:40] if isinstance(version, str) and version.isprintable() else ""
