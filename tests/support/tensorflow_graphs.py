@@ -127,6 +127,26 @@ _COUNT = [
 ]
 
 MIXES: dict[str, bytes] = {
+    "rows beside four times as many": saved(
+        [
+            const("q", [-1, 1]),
+            node("Reshape", "r", "x", "q"),
+            node("Equal", "e", "x", "r", incompatible_shape_error=False),
+            node("Cast", "f", "e", DstT=1),
+            node("AddV2", "y", "x", "f"),
+        ]
+    ),
+    "the length of a shape that is too long to be remembered": saved(
+        [
+            const("axis", 0),
+            *_COUNT,
+            node("Pack", "v", *["n"] * 65),
+            const("a", [0]),
+            node("Max", "m", "v", "a"),
+            node("Cast", "f", "m", DstT=1),
+            node("Mul", "y", "x", "f"),
+        ]
+    ),
     "a product beyond 32 bits": saved(
         [
             const("c", 1 << 30),

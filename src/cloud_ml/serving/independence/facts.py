@@ -6,15 +6,18 @@ part depends on its own row only. Its first dimension is then a multiple of the 
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from math import prod
+from itertools import islice
 from typing import NamedTuple
 
 MOST_VALUES = 64
 """Integers of a constant that are remembered: enough for shapes, axes and paddings."""
-
+MOST_DIMENSIONS = 254
+"""Dimensions of a tensor that is looked at, as in TensorFlow; other frameworks have fewer."""
 
 LARGEST = (1 << 31) - 1
 """The largest number that is computed with: the same in integers of 32 and of 64 bits."""
+LARGEST_TENSOR = (1 << 63) - 1
+"""The largest number of entries of a tensor."""
 
 
 class Mixes(Exception):
@@ -105,14 +108,24 @@ CONSTANT = Fact(None)
 
 
 def constant(sizes: Sequence[int] | None, values: Iterable[int] | None = None) -> Fact:
-    """A constant of this shape; negative sizes are unknown ones."""
+    """A constant of this shape; negative sizes are unknown ones. Values are remembered where they are few."""
+    if sizes is not None and len(sizes) > MOST_DIMENSIONS:
+        return CONSTANT
     shape = None if sizes is None else tuple(Dim(size) if size >= 0 else UNKNOWN for size in sizes)
-    return Fact(shape, None if values is None else tuple(Dim(value) for value in values))
+    few = None if values is None else tuple(Dim(value) for value in islice(values, MOST_VALUES + 1))
+    return Fact(shape, few if few is None or len(few) <= MOST_VALUES else None)
 
 
 def vector(values: Sequence[Dim]) -> Fact:
-    """A vector of integers."""
-    return Fact((Dim(len(values)),), tuple(values) if len(values) <= MOST_VALUES else None)
+    """A vector of integers, which are remembered where they are few.
+
+    Raises:
+        Mixes: where there are many, and one depends on the number of rows.
+    """
+    few = len(values) <= MOST_VALUES
+    if not few and any(each.of_rows for each in values):
+        raise Mixes("it computes with the number of rows")
+    return Fact((Dim(len(values)),), tuple(values) if few else None)
 
 
 def rows_of(sizes: Sequence[int]) -> Fact:
@@ -124,8 +137,10 @@ def tensor(shape: Sequence[Dim]) -> Fact:
     """A tensor of this shape.
 
     Raises:
-        Mixes: where another dimension than the first depends on the number of rows.
+        Mixes: where another dimension than the first depends on the number of rows, or there are too many.
     """
+    if len(shape) > MOST_DIMENSIONS:
+        raise Mixes(f"a tensor has more than {MOST_DIMENSIONS} dimensions")
     if any(each.of_rows for each in shape[1:]):
         raise Mixes("the rows are not the first dimension")
     return Fact(tuple(shape))
@@ -135,13 +150,17 @@ def product(sizes: Iterable[Dim]) -> Dim:
     """The size of several dimensions together.
 
     Raises:
-        Mixes: where it grows faster than the number of rows.
+        Mixes: where it grows faster than the number of rows, or is larger than that of any tensor.
     """
     sizes = list(sizes)
     if sum(each.of_rows for each in sizes) > 1:
         raise Mixes("a size grows with the square of the number of rows")
-    factors = [each.factor for each in sizes if each.factor is not None]
-    return Dim(prod(factors) if len(factors) == len(sizes) else None, any(each.of_rows for each in sizes))
+    whole: int | None = 1
+    for size in sizes:
+        whole = None if whole is None or size.factor is None else whole * size.factor
+        if whole is not None and abs(whole) > LARGEST_TENSOR:
+            raise Mixes("a size is larger than that of any tensor")
+    return Dim(whole, any(each.of_rows for each in sizes))
 
 
 def names(text: str) -> frozenset[str]:

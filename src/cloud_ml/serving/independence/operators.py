@@ -19,6 +19,7 @@ from cloud_ml.serving.independence.facts import (
     constant,
     product,
     tensor,
+    vector,
 )
 
 
@@ -42,6 +43,8 @@ def plain(*facts: Fact) -> None:
 def _broadcast(one: Dim, two: Dim) -> Dim:
     if one.of_rows or two.of_rows:
         both = one.of_rows and two.of_rows
+        if both and None not in (one.factor, two.factor) and one != two:  # they fit where there is one row
+            raise Mixes("rows meet a multiple of the rows")
         return one if one.of_rows and (one.factor is not None or not both) else two
     if one.factor == 1 or two.factor is None:
         return two if one.factor in (1, None) else one
@@ -245,7 +248,7 @@ def concat(facts: Sequence[Fact], axis: int) -> Fact:
     """Tensors one after the other along an axis."""
     if all(fact.values is not None and fact.rank == 1 for fact in facts):
         values = tuple(value for fact in facts for value in fact.values or ())
-        return Fact((Dim(len(values)),), values)
+        return vector(values)
     plain(*facts)
     if not any(fact.rows for fact in facts):
         return CONSTANT

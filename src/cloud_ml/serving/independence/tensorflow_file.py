@@ -241,8 +241,10 @@ def tensor(data: Any, start: int, end: int) -> Fact:
 def _values(
     data: Any, dtype: int, sizes: list[int], listed: list[int], content: tuple[int, int] | None
 ) -> list[int] | None:
+    if dtype not in (_INT32, _INT64) or len(sizes) > 2:
+        return None
     count = prod(sizes)
-    if dtype not in (_INT32, _INT64) or count > MOST_VALUES or len(sizes) > 2:
+    if count > MOST_VALUES:
         return None
     if content is not None and content[1] > content[0]:
         width, letter = (4, "i") if dtype == _INT32 else (8, "q")

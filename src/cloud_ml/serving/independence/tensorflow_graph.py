@@ -10,7 +10,7 @@ from cloud_ml.serving.signatures import Signature
 
 _CALLS = ("PartitionedCall", "StatefulPartitionedCall")
 MOST_VISITS = 500_000
-"""Nodes that are looked at, however often a function is called."""
+"""Nodes and inputs of nodes that are looked at, however often a function is called."""
 DEEPEST = 50
 """Functions that call each other."""
 
@@ -63,9 +63,9 @@ class _Reader:
         Raises:
             Mixes: at once for what is not known, which may have effects that nobody reads.
         """
-        self._visits += 1
+        self._visits += 1 + len(node.inputs)
         if self._visits > MOST_VISITS:
-            raise Mixes(f"more than {MOST_VISITS} operations would have to be looked at")
+            raise Mixes(f"more than {MOST_VISITS} operations and inputs would have to be looked at")
         told = f"operation {node.kind} {node.name!r}"
         if node.kind not in HANDLERS and node.kind not in _CALLS:
             raise Mixes(f"{told} is not known to keep rows apart")

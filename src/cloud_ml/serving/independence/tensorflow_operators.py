@@ -34,6 +34,8 @@ ELEMENTWISE = names(
     """
 )
 _REDUCTIONS = names("All Any Max Mean Min Sum EuclideanNorm")
+MOST_OUTPUTS = 1 << 16
+"""Outputs of an operation that are looked at."""
 _SIZES = {"Add": "add", "AddV2": "add", "Sub": "sub", "Mul": "mul", "FloorDiv": "div"}
 
 
@@ -41,6 +43,13 @@ def _integer(node: Node, name: str, default: int = 0) -> int:
     value = node.attributes.get(name, default)
     if not isinstance(value, int):
         raise Mixes(f"attribute {name!r} is no number")
+    return value
+
+
+def _number_of_outputs(node: Node, name: str) -> int:
+    value = _integer(node, name)
+    if value > MOST_OUTPUTS:
+        raise Mixes(f"attribute {name!r} is {value}, which is more than {MOST_OUTPUTS} outputs")
     return value
 
 
@@ -183,11 +192,11 @@ def _pack(node: Node, facts: Sequence[Fact]) -> Fact:
 
 def _unpack(node: Node, facts: Sequence[Fact]) -> list[Fact]:
     axis = _integer(node, "axis")
-    return [op.squeeze(op.part(facts[0], axis, Dim(1)), [axis])] * _integer(node, "num")
+    return [op.squeeze(op.part(facts[0], axis, Dim(1)), [axis])] * _number_of_outputs(node, "num")
 
 
 def _split(node: Node, facts: Sequence[Fact]) -> list[Fact]:
-    return [op.part(facts[1], facts[0].integer())] * _integer(node, "num_split")
+    return [op.part(facts[1], facts[0].integer())] * _number_of_outputs(node, "num_split")
 
 
 def _split_sizes(_node: Node, facts: Sequence[Fact]) -> list[Fact]:
