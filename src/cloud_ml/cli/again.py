@@ -12,6 +12,7 @@ from cloud_ml.cli import exit_codes
 from cloud_ml.cli.completing import job_names
 from cloud_ml.cli.job_options import field_options, given_fields
 from cloud_ml.cli.output import echo_document, note, output_option
+from cloud_ml.cli.requirement_options import given_requirements, requirement_options
 from cloud_ml.cli.sending import send
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.words import SubmitCommand, environment_options, given_behind, given_pairs
@@ -29,6 +30,7 @@ _NUMBERED = re.compile(r"-[1-9][0-9]?$")
 @click.command(cls=SubmitCommand, epilog=exit_codes.HELP)
 @click.argument("job", shell_complete=job_names)
 @field_options
+@requirement_options
 @environment_options
 @click.option("-W", "--watch", is_flag=True, help="Follow the log, then exit as the job did.")
 @click.option("--dry-run", is_flag=True, help="Print the job; nothing is sent.")
@@ -39,6 +41,8 @@ def rerun(
     /,
     job: str,
     *,
+    requirement_files: tuple[Path, ...],
+    packages: tuple[str, ...],
     environment: tuple[str, ...],
     environment_files: tuple[Path, ...],
     labels: tuple[str, ...],
@@ -62,6 +66,7 @@ def rerun(
     given = given_fields(options)
     found = session.client.describe_train_job(job)
     fields = {**submitted_fields(found), "save_mode": False, **given}
+    fields |= given_requirements(fields, requirement_files, packages)
     fields |= given_pairs(fields, environment, labels, environment_files)
     if behind := given_behind():
         fields["job_args"] = behind

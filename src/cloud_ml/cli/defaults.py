@@ -11,7 +11,7 @@ from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import meant
 from cloud_ml.models.common import refuse
 
-_ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".whl", ".py")
+_ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".whl", ".py", ".ipynb", ".git")
 _VERSION = re.compile(r"-v?\d+(\.\w+)*([-+.].*)?$")
 _USUAL = ("main", "train", "task")
 _NOT_RUN = re.compile(r"(setup|conftest|noxfile|tasks|__init__|__main__|test_.*|.*_test)\.py")
@@ -69,12 +69,20 @@ def module_for(trainer_uri: str) -> str:
                 if plain else "Rename it, say to train.py.",
             )  # fmt: skip
         return place.stem
+    if place.suffix == ".ipynb":
+        from cloud_ml.sdk.packaging import refuse_notebook
+
+        raise refuse_notebook(place)
     if not place.is_dir():
         raise _unclear(f"which module of {place.name} is to run?", [])
     found = _candidates(place.resolve())
     if len(found) == 1:
         return found[0]
     if not found:
+        if notebook := next(iter(sorted(place.glob("*.ipynb"))), None):
+            from cloud_ml.sdk.packaging import refuse_notebook
+
+            raise refuse_notebook(notebook)
         raise _unclear(f"no module to run was found in {trainer_uri}", [])
     raise _unclear(f"{trainer_uri} holds several modules that could be run", found)
 

@@ -13,6 +13,7 @@ from cloud_ml.cli.completing import files
 from cloud_ml.cli.job_options import RESOURCES, field_options, given_fields
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.output import echo_document, note, output_option, without_secrets
+from cloud_ml.cli.requirement_options import given_requirements, requirement_options
 from cloud_ml.cli.sending import send
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.words import (
@@ -53,6 +54,7 @@ def _refuse_argo_mode(_ctx: click.Context, _parameter: click.Parameter, value: b
 @click.option(
     "-D", "--distributed", cls=Option, offered=False, is_flag=True, help="Ask for the roles of a distributed job."
 )
+@requirement_options
 @environment_options
 @click.option("-argo", "--argo_mode", is_flag=True, hidden=True, expose_value=False, callback=_refuse_argo_mode)
 @click.option(
@@ -81,6 +83,8 @@ def submit(
     filename: Path | None,
     cluster_spec: str | None,
     distributed: bool,
+    requirement_files: tuple[Path, ...],
+    packages: tuple[str, ...],
     environment: tuple[str, ...],
     environment_files: tuple[Path, ...],
     labels: tuple[str, ...],
@@ -109,6 +113,7 @@ def submit(
     fields = read_job_file(filename) if filename else {}
     fields |= given_fields(options)
     fields |= _roles(cluster_spec, distributed, fields)
+    fields |= given_requirements(fields, requirement_files, packages)
     fields |= given_pairs(fields, environment, labels, environment_files)
     fields = with_words(fields, words, given_behind())
     named = "job_name" in fields

@@ -71,13 +71,14 @@ class EnvironmentPlan:
     """What the processes need around them; the engine makes it or finds it made.
 
     Without a ``trainer`` the command runs in the bare runtime. ``framework`` ``None`` means: find
-    out from the code.
+    out from the code. ``requires`` is installed beside what the trainer requires.
     """
 
     trainer: TrainerSource | None = None
     framework: str | None = None
     framework_version: str | None = None
     module: str | None = None
+    requires: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -82,6 +82,21 @@ def check_text(field: str, value: Any, *, limit: int = 4096, allow_empty: bool =
     return value
 
 
+_MOST_REQUIREMENTS, _LONGEST_REQUIREMENT = 200, 500
+
+
+def check_requirements(field: str, values: Any) -> list[str]:
+    """Requirements of packages, one line each; what they mean is decided where they are installed."""
+    if not isinstance(values, list) or len(values) > _MOST_REQUIREMENTS:
+        raise refuse(field, values, f'a list of at most {_MOST_REQUIREMENTS} texts such as "numpy>=2"')
+    for number, value in enumerate(values):
+        one = f"{field}[{number}]"
+        text = check_text(one, value, limit=_LONGEST_REQUIREMENT)
+        if not text.isprintable() or not (text[0].isascii() and text[0].isalnum()):
+            raise refuse(one, value, "a package on one line, such as numpy or numpy>=2")
+    return values
+
+
 def is_unicode(text: str) -> bool:
     """Whether a text has no half of a surrogate pair: JSON lets them through, no file and no database holds them."""
     if text.isascii():

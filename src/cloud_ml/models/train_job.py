@@ -54,6 +54,7 @@ class TrainJob:
         gpu_limit: Number of GPUs.
         framework: ``tensorflow``, ``python`` and others; found out from the code when left out.
         framework_version: A release or its beginning, such as ``1`` for TensorFlow 1 code.
+        requirements: Packages to install beside those that the code requires, such as ``["numpy>=2"]``.
         max_retries: How often a failed attempt is repeated (0 to 100).
         wall_time_limit: The longest one attempt may run, such as ``"2h"``.
         grace_time: How long a stop waits between SIGTERM and SIGKILL, such as ``"2m"``; ``"0s"`` kills at once.
@@ -82,6 +83,7 @@ class TrainJob:
     framework_version: str | None = field(default=None, kw_only=True)
     docker_image: str | None = field(default=None, kw_only=True)
     docker_command: str | None = field(default=None, kw_only=True)
+    requirements: list[str] | None = field(default=None, kw_only=True)
     prepare_command: str | None = field(default=None, kw_only=True)
     finish_command: str | None = field(default=None, kw_only=True)
     environment: dict[str, str] | None = field(default=None, kw_only=True)
@@ -147,6 +149,8 @@ class TrainJob:
             common.check_environment("environment", self.environment)
         if self.labels is not None:
             common.check_labels("labels", self.labels)
+        if self.requirements is not None:
+            common.check_requirements("requirements", self.requirements)
         self._validate_roles()
         if self.fds_bucket:
             common.check_bucket("fds_bucket", self.fds_bucket)

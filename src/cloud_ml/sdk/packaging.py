@@ -6,7 +6,9 @@ what is given                          what is sent
 a folder with a project                its files, packed (``pyproject.toml`` or ``setup.py``)
 a package folder (``__init__.py``)     the folder itself, packed, so that it can be imported
 any other folder                       its files, packed; ``requirements.txt`` counts
-``.tar.gz .tgz .tar .zip .whl .py``    the file as it is
+``.tar.gz .tgz .tar .zip .whl``        the file as it is
+``.py``                                the script; packed with the modules beside it that it
+                                       imports and the files that say what it requires, if any
 =====================================  ========================================================
 
 Packing is deterministic: the same files give the same bytes on every machine, so that the server
@@ -19,6 +21,7 @@ import gzip
 import io
 import os
 import re
+import shlex
 import stat
 import tarfile
 import tempfile
@@ -32,6 +35,7 @@ from cloud_ml.errors import InvalidRequest, TooLarge
 from cloud_ml.models.common import format_memory, refuse
 from cloud_ml.models.ignoring import DEFAULT_PATTERNS, IGNORE_FILE, IgnoreRules
 from cloud_ml.sdk.messages import FileBody
+from cloud_ml.sdk.script_files import companions
 from cloud_ml.sdk.storage import file_body
 
 SIZE_LIMIT_BYTES = 512 * 2**20
@@ -69,21 +73,60 @@ def packed(source: Path, *, size_limit_bytes: int = SIZE_LIMIT_BYTES) -> Iterato
         TooLarge: More than ``size_limit_bytes``; names the biggest files.
     """
     if source.is_dir():
-        with tempfile.TemporaryDirectory(prefix="cloudml-") as work:
-            target = Path(work) / "package.tar.gz"
-            members = _members(source.resolve(), size_limit_bytes)
-            with target.open("wb") as file:
-                _write(members, file)
+        with _archive(_members(source.resolve(), size_limit_bytes)) as target:
             yield Package(_archive_name(source.resolve().name), file_body(target))
         return
     if not source.is_file():
         raise refuse("trainer_uri", str(source), "fds://bucket/path, or a file or folder that exists")
+    if source.name.endswith(".ipynb"):
+        raise refuse_notebook(source)
+    if source.name.endswith(".py") and (others := companions(source.absolute())):
+        with _archive(_script_members(source.absolute(), others, size_limit_bytes)) as target:
+            yield Package(_archive_name(source.stem), file_body(target))
+        return
     if not source.name.endswith(SUFFIXES):
         raise refuse("trainer_uri", str(source), "a folder, or a file that ends in " + ", ".join(SUFFIXES))
     body = file_body(source)
     if body.size > size_limit_bytes:
         raise _too_large(f"{source} has", body.size, size_limit_bytes)
     yield Package(source.name, body)
+
+
+def refuse_notebook(notebook: Path) -> InvalidRequest:
+    """The error for a notebook, with the way out."""
+    script = notebook.with_suffix(".py")
+    return InvalidRequest(
+        f"{notebook.name} is a notebook; running notebooks is planned, and not possible yet",
+        field="trainer_uri",
+        value=str(notebook),
+        allowed="a script, a folder or an archive",
+        hint=f"Convert it to a script: jupyter nbconvert --to script {shlex.quote(str(notebook))}, "
+        f"then submit {shlex.quote(str(script))}.",
+    )
+
+
+@contextmanager
+def _archive(members: list[_Member]) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="cloudml-") as work:
+        target = Path(work) / "package.tar.gz"
+        with target.open("wb") as file:
+            _write(members, file)
+        yield target
+
+
+def _script_members(script: Path, others: list[Path], size_limit_bytes: int) -> list[_Member]:
+    rules = IgnoreRules((*DEFAULT_PATTERNS, *_own_patterns(script.parent)))
+    members = []
+    for place in (script, *others):
+        if place.is_dir():
+            members += list(_walk(script.parent, f"{place.name}/", "", rules))
+        else:
+            facts = place.stat()
+            executable = bool(facts.st_mode & 0o100)
+            members.append(_Member(place.name, place, facts.st_size, executable=executable))
+    if (total := sum(member.size for member in members)) > size_limit_bytes:
+        raise _too_large(f"{script.name} and what it imports have", total, size_limit_bytes, members)
+    return sorted(members, key=lambda member: member.name)
 
 
 def _members(root: Path, size_limit_bytes: int) -> list[_Member]:

@@ -264,3 +264,40 @@ def test_pairs() -> None:
     assert read_pairs("--env", ["A=1", "HOME"], {"HOME": "/h"}) == {"A": "1", "HOME": "/h"}
     with pytest.raises(click.UsageError, match="'A'"):
         read_pairs("--label", ["A"])
+
+
+def test_requirements_of_files_and_of_options(run: Run, server: FakeServer, tmp_path: Path) -> None:
+    (tmp_path / "gpu.txt").write_text("torch==2.9 --hash=sha256:00\n# why\n-r base.txt\n")
+    (tmp_path / "base.txt").write_text("numpy>=2  # newer\n")
+    words = ["-r", str(tmp_path / "gpu.txt"), "--install", "tqdm", "--install", "rich[jupyter]>=13"]
+    assert run("jobs", "submit", "a", "trainer.task", URI, *words).exit_code == 0
+    assert _submitted(server)["requirements"] == ["torch==2.9", "numpy>=2", "tqdm", "rich[jupyter]>=13"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words", "told"),
+    [
+        ("--index-url https://h\n", [], "has the option --index-url, which is not taken"),
+        ("-r absent.txt\n", [], "absent.txt cannot be read: No such file"),
+        ("", ["--install", "-r"], "requirements[0] is '-r'"),
+        ("", ["--install", "./folder"], "requirements[0] is './folder'"),
+        ("", ["--install", "a==1\n-r /etc/shadow"], "a package on one line"),
+    ],
+)
+def test_requirements_that_are_not_taken(
+    run: Run, server: FakeServer, tmp_path: Path, text: str, words: list[str], told: str
+) -> None:
+    (tmp_path / "r.txt").write_text(text)
+    result = run("jobs", "submit", "a", "trainer.task", URI, "-r", str(tmp_path / "r.txt"), *words)
+    assert result.exit_code == (1 if words else 2)
+    assert told in result.output
+    assert not [seen for seen in server.seen if seen.method == "POST"]
+
+
+@pytest.mark.parametrize("place", ["train.ipynb", "."])
+def test_a_notebook_is_told_how_it_becomes_a_script(run: Run, tmp_path: Path, place: str) -> None:
+    (tmp_path / "train.ipynb").write_text("{}")
+    result = run("jobs", "submit", str(tmp_path / place))
+    assert result.exit_code == 1
+    assert "train.ipynb is a notebook; running notebooks is planned" in result.output
+    assert "jupyter nbconvert --to script" in result.output

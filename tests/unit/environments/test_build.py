@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -33,6 +34,8 @@ class Bench:
             module=module,
             framework=facts.get("framework"),
             framework_version=facts.get("version"),
+            requires=tuple(facts.get("requires", "").split()),
+            keras_backend=facts.get("keras_backend", ""),
         )
 
     def prepare(self, trainer: Path | None, module: str | None = "task", **facts: str) -> Prepared:
@@ -192,6 +195,44 @@ def test_tensorflow_is_found_out_and_stands_in_for_what_is_required(bench: Bench
     assert "tensorflow==" not in prepared.lock
     assert prepared.environment["TF_USE_LEGACY_KERAS"] == "1"
     assert prepared.base_memory > 2**30
+
+
+@pytest.mark.parametrize(
+    ("backend", "runtime"), [("jax", "keras 3-jax"), ("torch", "keras 3-torch"), ("tensorflow", "keras 3")]
+)
+@pytest.mark.parametrize("framework", ["keras", ""])
+def test_the_variable_of_keras_decides_its_backend(bench: Bench, backend: str, runtime: str, framework: str) -> None:
+    trainer = bench.tree(task__dot__py="import keras, torch\nprint(keras.backend)")
+    chosen = {"framework": framework} if framework else {}
+    assert bench.prepare(trainer, keras_backend=backend, **chosen).runtime == runtime
+
+
+def test_what_the_job_requires_is_added_to_what_the_code_requires(bench: Bench) -> None:
+    trainer = bench.tree(task__dot__py="", requirements__dot__txt="six")
+    assert "tqdm" not in bench.prepare(trainer).lock
+    lock = bench.prepare(trainer, requires="tqdm rich").lock
+    assert all(f"{name}==1.0" in lock for name in ("six", "tqdm", "rich"))
+
+
+def test_a_lock_made_beside_a_gpu_installs_the_cpu_build(bench: Bench) -> None:
+    trainer = bench.tree(
+        task__dot__py="import torch", requirements__dot__txt="torch==1.0\nnvidia-nccl-cu12==1.0\ntriton==1.0"
+    )
+    prepared = bench.prepare(trainer)
+    assert prepared.runtime.startswith("pytorch")
+    assert "nvidia" not in prepared.lock
+    assert any("the pin of nvidia-nccl-cu12 and 1 more is left out" in notice for notice in prepared.notices)
+
+
+def test_the_version_of_python_that_code_asks_for(bench: Bench) -> None:
+    minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
+    bench.catalog = Catalog.load(None, ("3.8",))
+    script = "# /// script\n# requires-python = '{}'\n# ///\n"
+    assert bench.prepare(bench.tree(task__dot__py=script.format(f">={minor}"))).notices == ()
+    absent = bench.prepare(bench.tree(task__dot__py=script.format(">=3.99")))
+    assert "task.py asks for Python >=3.99, and the job gets 3." in absent.notices[0]
+    with pytest.raises(EnvironmentFailed, match=r"Python 3\.8 "):  # which is not on this machine
+        bench.prepare(bench.tree(task__dot__py=script.format("<3.9")))
 
 
 def test_a_pin_that_the_runtime_does_not_meet_is_refused(bench: Bench) -> None:

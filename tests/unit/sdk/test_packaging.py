@@ -154,3 +154,44 @@ def test_names_that_are_hard_to_write_in_a_uri_are_made_plain(tmp_path: Path) ->
     (root / "a.py").write_text("")
     with packed(root) as package:
         assert package.name == "mein-Projekt-2.tar.gz"
+
+
+def test_a_script_is_sent_with_what_it_imports_and_requires(tmp_path: Path) -> None:
+    """And with nothing else: the folder may be somebody's home."""
+    for name, text in {
+        "train.py": "import os, utils\nfrom lib.data import load\nimport numpy\ndef f():\n    import late\n",
+        "utils.py": "import deeper\n",
+        "deeper.py": "import train\n",
+        "late.py": "print 'python 2'\n",
+        "lib/data.py": "from . import other\nimport further\n",
+        "lib/other.py": "",
+        "lib/__pycache__/x.pyc": "",
+        "further.py": "",
+        "numpy.txt": "",
+        "secrets.env": "x",
+        "requirements.txt": "numpy\n",
+        "pyproject.toml": "[build-system]\n",
+        "notes/more.py": "",
+    }.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    sent = [
+        "deeper.py",
+        "further.py",
+        "late.py",
+        "lib/data.py",
+        "lib/other.py",
+        "requirements.txt",
+        "train.py",
+        "utils.py",
+    ]
+    assert list(_members(tmp_path / "train.py")) == sent
+    with packed(tmp_path / "train.py") as package:
+        assert package.name == "train.tar.gz"
+
+
+def test_a_script_alone_is_sent_as_it_is(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("import numpy\n")
+    (tmp_path / "data.csv").write_text("1")
+    with packed(tmp_path / "train.py") as package:
+        assert (package.name, package.body.path) == ("train.py", tmp_path / "train.py")

@@ -187,6 +187,8 @@ class Stage:
                 module=plan.module,
                 framework=plan.framework,
                 framework_version=plan.framework_version,
+                requires=plan.requires,
+                keras_backend=self._gang.processes[0].environment.get("KERAS_BACKEND", ""),
             ),
             home=Path(self._config.environments_home),
             venv=self._venv,

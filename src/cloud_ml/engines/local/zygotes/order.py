@@ -79,7 +79,7 @@ def hint(gang: Gang) -> str:
     """The same for gangs that are likely to need the same, which is known before their environment is."""
     plan, first = gang.environment, gang.processes[0]
     name = plan.trainer.name if plan.trainer else ""
-    wanted = (plan.framework, plan.framework_version, plan.module, name)
+    wanted = (plan.framework, plan.framework_version, plan.module, name, plan.requires)
     return digest_of(gang.tenant, gang.network, wanted, first.cpu_millis)
 
 
