@@ -107,7 +107,7 @@ class Platform:
         self.uploads = Uploads(self.storage, self.store, self.objects, self.clock, self.storage_settings)
         self.batches = Batches(self.storage, self.objects, self.store, self.storage_settings)
         self.organisations = Organisations(self.store, self.identities, self.storage, self.clock)
-        self.users = Users(self.store, self.identities, self.clock)
+        self.users = Users(self.store, self.identities, self.clock, most=self.key_settings.users_per_org)
         self.keys = Keys(self.store, self.identities, self.users, self.clock, self.key_settings)
         self.audit = AuditLog(self.store, self.identities)
         self.quotas = Quotas(

@@ -15,7 +15,7 @@ from cloud_ml.doctor.findings import Area, Finding
 from cloud_ml.engines.local.kept_disk import AS_MUCH_AS_IS_FREE, NO_LIMIT
 from cloud_ml.engines.local.probe import default_disk_bytes, kept_disk_bytes
 from cloud_ml.models.common import format_memory
-from cloud_ml.settings import Settings
+from cloud_ml.settings import Settings, StorageSettings
 
 _AREA = Area("storage")
 _LEAST_BYTES = 5 * 2**30
@@ -44,6 +44,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield from _room(place)
     yield _default_limit(settings)
     yield _kept_limit(settings)
+    yield _object_limits(settings.storage)
     mount = _mount_of(place)
     yield _kind(mount)
     yield _project_quotas(mount)
@@ -77,6 +78,21 @@ def _kept_limit(settings: Settings) -> Finding:
         return _AREA.warning("ended jobs", says, "set engine.kept_disk to auto, or to a size such as 100G")
     most = "as much as is free" if limit == AS_MUCH_AS_IS_FREE else format_memory(limit)
     return _AREA.ok("ended jobs", f"those of one organisation may keep {most}")
+
+
+def _object_limits(settings: StorageSettings) -> Finding:
+    limits = {
+        "objects_per_org": (settings.objects_per_org, "objects and folders"),
+        "buckets_per_org": (settings.buckets_per_org, "buckets"),
+    }
+    if open_ones := [f"storage.{name}" for name, (most, _) in limits.items() if not most]:
+        says = f"one organisation may take all files of the disk: {' and '.join(open_ones)} is 0"
+        return _AREA.warning("objects", says, "set a limit, such as 1000000 objects and 1000 buckets")
+    if not settings.disk_reserve:
+        says = "uploads may fill the disk to its last byte: storage.disk_reserve is empty"
+        return _AREA.warning("objects", says, "set storage.disk_reserve, such as 1G")
+    told = ", ".join(f"{most} {what}" for most, what in limits.values())
+    return _AREA.ok("objects", f"one organisation may have {told}; uploads leave {settings.disk_reserve} free")
 
 
 def _kind(mount: _Mount) -> Finding:

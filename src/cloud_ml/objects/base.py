@@ -253,6 +253,17 @@ class ObjectStore(abc.ABC):
         ``stop`` is asked now and then; once it says so, the answer is what was counted so far.
         """
 
+    def names(self, bucket: str, *, stop: Callable[[], bool] = lambda: False) -> int:
+        """How many objects, folders and files of uploads under way there are, or what else the store counts.
+
+        ``stop`` is asked now and then; once it says so, the answer is what was counted so far.
+        """
+        return self.amount(bucket, stop=stop).objects
+
+    def free(self) -> tuple[float, float, float]:
+        """What is free for new objects: bytes, bytes in all, and the free part of all files that the store can hold."""
+        return float("inf"), float("inf"), 1.0
+
     @abc.abstractmethod
     def delete(self, bucket: str, key: str, *, etag: str | None = None) -> bool:
         """Remove the object, with ``etag`` only that version of it; returns whether there was one.

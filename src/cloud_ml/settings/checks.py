@@ -107,6 +107,8 @@ def check(settings: Settings) -> None:
             common.check_memory(f"engine.{name}", size)
     if settings.outputs.max_bytes:
         common.check_memory("outputs.max_bytes", settings.outputs.max_bytes)
+    if settings.storage.disk_reserve:
+        common.check_memory("storage.disk_reserve", settings.storage.disk_reserve)
     for name in ("zygote_memory", "tool_memory"):
         common.check_memory(f"engine.{name}", getattr(settings.engine, name))
     _check_network(settings.engine)

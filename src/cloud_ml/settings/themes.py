@@ -106,6 +106,8 @@ class KeySettings:
     """Longest overlap that a request may ask for."""
     per_user: int = 20
     """Most keys of one user."""
+    users_per_org: int = 1000
+    """Most users of one organisation; 0 for any number."""
 
 
 @dataclass(frozen=True)
@@ -282,6 +284,15 @@ class StorageSettings:
     """Most bytes of objects that one such request may send."""
     batch_object_bytes: int = MIB
     """Largest object that such a request reads; each is held in memory while it is read."""
+    buckets_per_org: int = 1000
+    """Most buckets of one organisation; 0 for any number. Each is mounted into every job of it."""
+    objects_per_org: int = 1_000_000
+    """Most objects and folders in all buckets of one organisation, and files of its unfinished uploads; 0 for any
+    number. Uploads beyond are refused; what jobs write counts and is not stopped. The count may be a minute old."""
+    disk_reserve: str = "1G"
+    """What must stay free on the disk of the objects for jobs and the database: uploads that would need it are refused,
+    also while they come. The same holds for the last 2 % of the files that the disk can hold. Of a small disk the
+    reserve is a twentieth at most. Empty: nothing."""
     usage_time_limit_s: float = 5.0
     """How long one count may take; after that the figure is a lower bound and says so."""
     bucket_wait_s: float = 10.0

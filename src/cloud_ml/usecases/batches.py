@@ -62,6 +62,7 @@ class BatchUpload(AbstractContextManager["BatchUpload"]):
             Unauthenticated: ``once`` was seen before.
             InvalidRequest: The body was cut off, is no batch, or has too much in it.
             NotFound: The bucket is not the organisation's any more.
+            QuotaExceeded: The organisation may not have so many objects.
             OutOfSpace: The disk is full.
         """
         self._check()
@@ -107,6 +108,8 @@ class BatchUpload(AbstractContextManager["BatchUpload"]):
                 raise common.refuse(
                     "body", f"more than {limits.batch_bytes} bytes", f"at most {limits.batch_bytes} bytes of objects"
                 )
+        if count > 1:  # one was taken into account when the batch began
+            self._storage.check_objects(self._org, count - 1)
 
     def _groups(self) -> Iterator[Sequence[tuple[batches.Entry, bytes]]]:
         """The objects, as many at a time as are placed together."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.tenancy import BUCKET, ORGANISATION, SYSTEM, BucketSpec, OrganisationSpec, StandingStatus
-from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, InvalidRequest, NotFound
+from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, InvalidRequest, NotFound, QuotaExceeded
 from cloud_ml.models import common
 from cloud_ml.models.storage import Bucket
 from cloud_ml.objects.base import LocalFolders, ObjectStore
@@ -32,7 +32,8 @@ class Buckets:
     never see or leave one without the other. What a killed server leaves is repaired at the next start.
     """
 
-    def __init__(self, store: StateStore, objects: ObjectStore, clock: Clock) -> None:
+    def __init__(self, store: StateStore, objects: ObjectStore, clock: Clock, *, most: int = 0) -> None:
+        self._most = most
         self._store = store
         self._objects = objects
         self._clock = clock
@@ -43,12 +44,27 @@ class Buckets:
         with self._objects.bucket_lock(name):
             record = self._store.find(BUCKET, SYSTEM, name)
             if record is None:
+                self._check_few(organisation.name)
                 return _bucket(self._make(organisation, name, owner, once))
             if once is not None:
                 self._store.remember(once)
             _check_free(record, organisation)
             self._objects.create_bucket(name, tenant=organisation.number)
             return _bucket(record)
+
+    def _check_few(self, org: str) -> None:
+        """Refuse one more bucket than an organisation may have: each is a record, and a folder that its jobs mount.
+
+        Raises:
+            QuotaExceeded: There are as many.
+        """
+        if self._most and len(self.all(org)) >= self._most:
+            raise QuotaExceeded(
+                f"{org} has {self._most} buckets; one more is refused",
+                field="bucket",
+                allowed=f"at most {self._most} buckets (the operator's setting storage.buckets_per_org)",
+                hint="remove buckets that are not needed any more",
+            )
 
     def delete(self, organisation: Organisation, name: str, *, once: Once | None = None) -> Bucket:
         """See ``Storage.delete_bucket``."""

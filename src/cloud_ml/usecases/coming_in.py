@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from collections.abc import Callable
 
 from cloud_ml.errors import QuotaExceeded
 from cloud_ml.models import common
@@ -22,10 +23,13 @@ class ComingIn:
         with self._lock:
             return self._under_way[org]
 
-    def begin(self, org: str, room: int | None) -> Share:
-        """One more upload; ``room`` is what the quota leaves beside all that is there and under way."""
+    def begin(self, org: str, room: int | None, check: Callable[[], None] = lambda: None) -> Share:
+        """One more upload; ``room`` is what the quota leaves beside all that is there and under way.
+
+        ``check`` is called for each piece of it, and may refuse it.
+        """
         with self._lock:
-            return Share(self, org, None if room is None else self._taken[org] + room)
+            return Share(self, org, None if room is None else self._taken[org] + room, check)
 
     def left(self, org: str, most: int | None) -> int:
         """What is left of the room that an upload was given with ``begin``."""
@@ -45,7 +49,8 @@ class ComingIn:
 class Share:
     """An upload's part of it. Whatever others of the organisation take meanwhile is not there for this one."""
 
-    def __init__(self, coming_in: ComingIn, org: str, most: int | None) -> None:
+    def __init__(self, coming_in: ComingIn, org: str, most: int | None, check: Callable[[], None]) -> None:
+        self._check = check
         self._coming_in = coming_in
         self._org = org
         self._most = most
@@ -56,7 +61,9 @@ class Share:
 
         Raises:
             QuotaExceeded: There is none.
+            OutOfSpace: The disk is nearly full.
         """
+        self._check()
         if not self._coming_in.move(self._org, size, size, self._most):
             raise no_room(self._coming_in.left(self._org, self._most) + self._size)
         self._size += size

@@ -9,7 +9,9 @@ from types import TracebackType
 from typing import Self
 
 from cloud_ml.domain.quotas import UNLIMITED, QuotaOf, QuotaSpec
-from cloud_ml.errors import NotFound, Unavailable
+from cloud_ml.errors import NotFound, OutOfSpace, Unavailable
+from cloud_ml.models import common
+from cloud_ml.models.common import memory_bytes
 from cloud_ml.models.storage import Bucket, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
 from cloud_ml.objects.base import ObjectInfo, ObjectStore, ObjectWriter
 from cloud_ml.settings import StorageSettings
@@ -19,6 +21,12 @@ from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.coming_in import ComingIn, Share, no_room
 from cloud_ml.usecases.counted import Counted
 from cloud_ml.usecases.identities import Organisation
+from cloud_ml.usecases.object_limit import ObjectLimit
+
+_LARGEST_RESERVE = 20
+"""The part of a small disk that the reserve takes at most."""
+_SCARCE_FILES = 0.02
+"""Twice what the engine leaves to everybody: uploads stop before jobs have to end."""
 
 
 class Upload(AbstractContextManager["Upload"]):
@@ -100,7 +108,9 @@ class Storage:
         self._objects = objects
         self._clock = clock
         self._settings = settings or StorageSettings()
-        self._buckets = Buckets(store, objects, clock)
+        self._buckets = Buckets(store, objects, clock, most=self._settings.buckets_per_org)
+        self._object_limit = ObjectLimit(objects, self._buckets_of, self._settings.objects_per_org, stop)
+        self._reserve = memory_bytes(self._settings.disk_reserve) if self._settings.disk_reserve else 0
         self._counted = Counted(objects, clock, self._settings)
         self._coming_in = ComingIn()
 
@@ -274,7 +284,7 @@ class Storage:
 
     def share(self, org: str) -> Share:
         """The room for one more upload, shared with those that are under way."""
-        return self._coming_in.begin(org, self.room(org))
+        return self._coming_in.begin(org, self.room(org), self._check_disk)
 
     def check_room(self, org: str, size: int, *, freed: int = 0) -> None:
         """Refuse ``size`` bytes that the quota has no room for; with none left, even an empty object.
@@ -282,13 +292,45 @@ class Storage:
         ``freed`` is what goes when they have come.
 
         Raises:
-            QuotaExceeded: It has not.
+            QuotaExceeded: It has not, or the organisation has as many objects as it may have.
+            OutOfSpace: The disk is nearly full.
         """
+        self._check_disk()
+        if not freed:
+            self.check_objects(org)
         room = self.room(org)
         if room is not None:
             room += freed
         if room is not None and size >= room and (size > room or not room):
             raise no_room(room)
+
+    def check_objects(self, org: str, more: int = 1) -> None:
+        """Take ``more`` objects into account, or refuse them.
+
+        Raises:
+            QuotaExceeded: The organisation has as many objects as it may have.
+        """
+        self._object_limit.check(org, more)
+
+    def _check_disk(self) -> None:
+        """Refuse bytes that jobs and the database will need.
+
+        Raises:
+            OutOfSpace: The disk is nearly full.
+        """
+        if not self._reserve:
+            return
+        free, whole, part = self._objects.free()
+        if free < min(self._reserve, whole / _LARGEST_RESERVE):
+            says = f"{common.format_memory(int(free))} are left on the server's disk (storage.disk_reserve)"
+        elif part < _SCARCE_FILES:
+            says = "the server's disk can hold hardly any more files"
+        else:
+            return
+        raise OutOfSpace(f"{says}: nothing is stored any more", hint="free space, or wait for the operator")
+
+    def _buckets_of(self, org: str) -> Sequence[str]:
+        return [bucket.name for bucket in self.buckets(org)]
 
     def check_own(self, org: str, bucket: str) -> None:
         """Refuse a bucket that is not the organisation's.

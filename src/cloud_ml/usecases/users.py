@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM, USER, Operation, Role, StandingStatus, UserSpec, permits
-from cloud_ml.errors import Conflict, Forbidden, NotFound
+from cloud_ml.errors import Conflict, Forbidden, NotFound, QuotaExceeded
 from cloud_ml.models import admin, common
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
@@ -26,7 +26,8 @@ class Users:
     for an owner. Nobody takes the last key to the platform, or his own last one to the organisation.
     """
 
-    def __init__(self, store: StateStore, identities: Identities, clock: Clock) -> None:
+    def __init__(self, store: StateStore, identities: Identities, clock: Clock, *, most: int = 0) -> None:
+        self._most = most
         self._store = store
         self._identities = identities
         self._clock = clock
@@ -67,6 +68,7 @@ class Users:
         role = _role(wish.role)
         check_rank(caller, role)
         common.check_text("mail", wish.mail, limit=254, allow_empty=True)
+        self._check_few(organisation)
         if self._store.find(USER, organisation.name, wish.name) is None:
             # A key that was made while its user was removed must not come to life with a namesake's role.
             self._remove_keys(organisation, wish.name)
@@ -81,6 +83,20 @@ class Users:
             once=once,
         )
         return _shown(record)
+
+    def _check_few(self, organisation: Organisation) -> None:
+        """Refuse one more user than an organisation may have.
+
+        Raises:
+            QuotaExceeded: There are as many.
+        """
+        if self._most and self._store.count(USER, org=organisation.name, most=self._most) >= self._most:
+            raise QuotaExceeded(
+                f"{organisation.name} has {self._most} users; one more is refused",
+                field="name",
+                allowed=f"at most {self._most} users (the operator's setting keys.users_per_org)",
+                hint="remove users that are not needed any more",
+            )
 
     def change(
         self, caller: Identity, name: str, change: admin.UserChange, org: str | None = None, *, once: Once | None = None

@@ -68,6 +68,7 @@ def test_storage_is_measured_and_nothing_is_left(settings: Callable[..., Setting
     assert "may keep" in found["limit"].says
     assert "a quarter of what is free" in found["limit"].says
     assert found["ended jobs"].says == "those of one organisation may keep as much as is free"
+    assert "1000000 objects and folders, 1000 buckets; uploads leave 1G free" in found["objects"].says
     assert {"data", "room", "file system", "speed"} <= set(found)
     assert "a flush takes" in found["speed"].says
     assert list(tmp_path.iterdir()) == []
@@ -86,6 +87,14 @@ def test_project_quotas_are_reported(
 ) -> None:
     monkeypatch.setattr(Path, "read_text", lambda *_: f"none / {mount} 0 0\n")
     assert named(storage.examine(settings()), "project quotas").says == says
+
+
+@pytest.mark.parametrize("setting", [{"objects_per_org": 0}, {"buckets_per_org": 0}, {"disk_reserve": ""}])
+def test_objects_that_may_fill_the_disk_are_a_warning(tmp_path: Path, setting: dict[str, object]) -> None:
+    options = {"server": {"data_dir": str(tmp_path / "data")}, "storage": setting}
+    found = named(storage.examine(load(None, {}, options)), "objects")
+    assert found.verdict is Verdict.WARNING
+    assert f"storage.{next(iter(setting))}" in found.says
 
 
 def test_jobs_that_may_fill_the_disk_together_are_a_warning(tmp_path: Path) -> None:

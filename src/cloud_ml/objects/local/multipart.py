@@ -19,6 +19,7 @@ from cloud_ml import failpoints
 from cloud_ml.errors import Conflict, NotFound, Unavailable
 from cloud_ml.objects.base import ObjectInfo, check_object_key
 from cloud_ml.objects.local import tree
+from cloud_ml.objects.local.counting import count_names
 from cloud_ml.objects.local.segments import LocalSegmentWriter, RunningDigests, SegmentFile
 from cloud_ml.objects.local.transfer import Content, LocalWriter
 from cloud_ml.objects.local.upload_folders import ABOUT, UploadFolders, about
@@ -110,6 +111,14 @@ class LocalMultipartUploads(MultipartUploads):
     def count(self, bucket: str) -> int:
         """How many there are, by their names alone."""
         return sum(1 for _ in self._folders.ids(bucket))
+
+    def names(self, bucket: str, stop: Callable[[], bool]) -> int:
+        """Files and folders of the uploads to a bucket."""
+        try:
+            with tree.opened_path(self._folders.place(bucket, "")) as folder:
+                return count_names(folder, stop)
+        except FileNotFoundError:
+            return 0
 
     def parts(self, bucket: str, upload: str) -> Sequence[Part]:
         """The parts that are kept."""

@@ -18,6 +18,7 @@ from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, NotFound
 from cloud_ml.models.common import check_bucket, refuse
 from cloud_ml.objects.base import Amount, Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
 from cloud_ml.objects.local import emptying, tree
+from cloud_ml.objects.local.counting import count_names
 from cloud_ml.objects.local.listing import walk
 from cloud_ml.objects.local.locks import BucketLocks
 from cloud_ml.objects.local.multipart import LocalMultipartUploads
@@ -185,6 +186,17 @@ class LocalObjectStore(ObjectStore):
                 objects += 1
                 size += status.st_size if status else 0
         return Amount(objects, size)
+
+    def names(self, bucket: str, *, stop: Callable[[], bool] = lambda: False) -> int:
+        """Names below the bucket's folder, and those of its uploads under way."""
+        with self._open(bucket) as folder:
+            return count_names(folder, stop) + self._multipart.names(bucket, stop)
+
+    def free(self) -> tuple[float, float, float]:
+        """As the file system says."""
+        facts = os.statvfs(self._root)
+        files = facts.f_favail / facts.f_files if facts.f_files else 1.0
+        return facts.f_bavail * facts.f_frsize, facts.f_blocks * facts.f_frsize, files
 
     def delete(self, bucket: str, key: str, *, etag: str | None = None) -> bool:
         """Remove the object, or only one version of it, and folders that become empty by it."""
