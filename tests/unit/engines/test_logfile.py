@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from cloud_ml.engines.local.failures.excerpt import TAIL_BYTES
 from cloud_ml.engines.local.logfile import LogReader, LogWriter
 
 LIMIT = 64 * 1024
@@ -233,3 +234,17 @@ def test_a_log_that_goes_while_it_is_looked_for_is_empty(tmp_path: Path, monkeyp
             patched.setattr("os.listdir", listed)
             assert not looks(LogReader(folder, "master-0"))
         assert not folder.exists()
+
+
+def test_the_end_of_what_was_written_is_at_hand(tmp_path: Path) -> None:
+    writer = LogWriter(tmp_path, "master-0", 1 << 20)
+    everything = b""
+    for number in range(3000):
+        data = b"line %d of the output, which is long\n" % number
+        writer.write(data)
+        everything += data
+        assert everything.endswith(writer.tail)
+    assert len(writer.tail) == TAIL_BYTES
+    writer.write(b"x" * 3 * TAIL_BYTES)
+    assert writer.tail == b"x" * TAIL_BYTES
+    writer.close()

@@ -31,10 +31,7 @@ _BLOCK_BYTES = 64 * 1024
 
 
 class LogWriter:
-    """Appends output, to what an earlier writer left. ``written`` counts every byte, dropped ones included.
-
-    ``tail`` is the end of what this writer was given.
-    """
+    """Appends output, to what an earlier writer left. ``written`` counts every byte, dropped ones included."""
 
     def __init__(self, folder: Path, name: str, limit_bytes: int) -> None:
         self._folder = folder
@@ -47,7 +44,7 @@ class LogWriter:
         self._file = _open(last.path)
         self._room = max(0, (self._tail_limit if self._tails else self._head_limit) - last.size)
         self.written = last.start + last.size
-        self.tail = b""
+        self._tail = bytearray()
         self._marks = folder / f"{name}.times"
         self._marked = len(read_marks(self._marks))
         self._first: float | None = None
@@ -55,7 +52,9 @@ class LogWriter:
 
     def write(self, data: bytes) -> None:
         """Add output. A full disk loses the chunk, never the process that writes."""
-        self.tail = (self.tail + data)[-TAIL_BYTES:]
+        self._tail += data[-TAIL_BYTES:]
+        if len(self._tail) > 2 * TAIL_BYTES:  # now and then: to keep exactly the end would copy it for each line
+            del self._tail[:-TAIL_BYTES]
         self._mark()
         view = memoryview(data)
         while view:
@@ -69,6 +68,11 @@ class LogWriter:
             self.written += done
             self._room -= done
             view = view[done:]
+
+    @property
+    def tail(self) -> bytes:
+        """The end of what this writer was given."""
+        return bytes(self._tail[-TAIL_BYTES:])
 
     def close(self) -> None:
         """Let go of the file."""

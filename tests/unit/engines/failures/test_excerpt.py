@@ -59,7 +59,18 @@ def sentence(tail: bytes) -> str:
             + b'  File "/x.py", line 1, in f\nOSError: handle is closed\n',
             "ValueError: the cause" + HERE,
         ),
-        (GROUP % SITE.encode(), "ExceptionGroup: two (1 sub-exception) (trainer/task.py, line 3)"),
+        (
+            GROUP % SITE.encode(),
+            "ExceptionGroup: two (1 sub-exception) (trainer/task.py, line 3); from: ValueError: one",
+        ),
+        (
+            b"Traceback (most recent call last):\n  File \"/x.py\", line 1\nKeyError: 'lr'\n"
+            + TRACEBACK % b"subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.",
+            f"subprocess.CalledProcessError: Command 'x' returned non-zero exit status 1.{HERE}; from: KeyError: 'lr'",
+        ),
+        pytest.param(
+            TRACEBACK % (b"ValueError: " + b"x" * 50_000), "ValueError: " + "x" * 261 + "…" + HERE, id="pages"
+        ),
         (b"cut off\nsome.lib.FooError: boom\nclosing\n", "some.lib.FooError: boom"),
         (b"/env/bin/python: No module named trainer.tsk\n", "No module named trainer.tsk"),
     ],
@@ -89,6 +100,10 @@ def test_the_error_of_python_with_the_place_in_the_users_code(tail: bytes, told:
         ),
         (
             b"FATAL Flags parsing error:\n  Unknown command line flag 'epoch'\nPass --helpshort to see help\n",
+            "Unknown command line flag 'epoch'",
+        ),
+        (
+            b"FATAL Flags parsing error: Unknown command line flag 'epoch'\nPass --helpshort to see help\n",
             "Unknown command line flag 'epoch'",
         ),
         (b"x\nFatal Python error: Segmentation fault\n\nCurrent thread:\n", "Fatal Python error: Segmentation fault"),

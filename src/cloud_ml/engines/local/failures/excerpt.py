@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from difflib import get_close_matches
 
-TAIL_BYTES = 16 * 1024
-"""How much of the end of an output is kept: a traceback through a framework has 60 frames and more."""
+TAIL_BYTES = 64 * 1024
+"""How much of the end of an output is kept: tracebacks have 60 frames and more, some messages are pages long."""
 LONGEST = 300
 _MOST_LINES = 600
 _NEAR_END = 60
@@ -28,6 +28,7 @@ _NAMED_AS_ERROR = re.compile(
 )
 _INTERPRETER = re.compile(r"\S*python[\d.]*: ((?:No module named|can't open file|Error while finding).*)")
 _USAGE_ERROR = re.compile(r"[^\s:][^:]{0,100}: error: (.+)")
+_ABSL = "FATAL Flags parsing error:"
 _UNKNOWN_OPTION = re.compile(r"(?:unrecognized arguments: |No such option: )(--[\w-]+)")
 _OPTION = re.compile(r"--[A-Za-z][\w-]*")
 _NATIVE = re.compile(r"(?:Fatal Python error: |terminate called |\S{0,60} ?(?:Assertion|assertion) .*failed)")
@@ -40,7 +41,8 @@ class Excerpt:
     """What a program said last.
 
     ``error`` and ``detail`` are the type and the message of a Python exception, ``file`` and ``line`` its place in
-    the user's code, ``source`` the text of that line. ``quoted`` says that the text is nothing but the last line.
+    the user's code, ``source`` the text of that line. ``inner`` is the error that this one stands for. ``quoted``
+    says that the text is nothing but the last line.
     """
 
     text: str = ""
@@ -49,6 +51,7 @@ class Excerpt:
     file: str = ""
     line: int = 0
     source: str = ""
+    inner: str = ""
     quoted: bool = False
 
     def sentence(self) -> str:
@@ -56,7 +59,8 @@ class Excerpt:
         if self.quoted:
             return cut(f"last output: {self.text}")
         place = f" ({self.file}, line {self.line}{self._bare_source()})" if self.file else ""
-        return cut(self.text, LONGEST - len(place)) + place if len(place) < LONGEST // 2 else cut(self.text)
+        told = cut(self.text, LONGEST - len(place)) + place if len(place) < LONGEST // 2 else cut(self.text)
+        return f"{told}; from: {self.inner}" if self.inner else told
 
     def _bare_source(self) -> str:
         """The line of an exception without a message: ``assert x > 0`` says more than ``AssertionError``."""
@@ -104,8 +108,20 @@ def _traceback(lines: Sequence[str], user_file: _UserFile) -> _Found:
         if end is None or (match := _EXCEPTION.fullmatch(lines[end].strip())) is None:
             continue
         excerpt = Excerpt(_whole(lines, end), match[1].rpartition(".")[2], match[2] or "")
+        excerpt = replace(excerpt, inner=_inner(excerpt.error, lines, start, end))
         return end, _with_place(excerpt, lines[start:end], user_file)
     return None
+
+
+def _inner(error: str, lines: Sequence[str], start: int, end: int) -> str:
+    """The error that another one stands for: that of a command, or the first one of a group."""
+    if error == "CalledProcessError":
+        before = _exception(lines[max(0, start - _NEAR_END) : start], lambda _path: "")
+        return before[1].text if before else ""
+    if error.endswith("ExceptionGroup"):
+        told = (line.strip().removeprefix("| ") for line in lines[end + 1 : end + _NEAR_END])
+        return next((line for line in told if _NAMED_AS_ERROR.fullmatch(line)), "")
+    return ""
 
 
 def _end_of_frames(lines: Sequence[str], start: int) -> int | None:
@@ -171,9 +187,9 @@ def _usage_error(lines: Sequence[str], _user_file: _UserFile) -> _Found:
         if usage is not None and usage <= number:
             if sentence := _sentence_on_usage(line):
                 return number, Excerpt(sentence + _near_option(sentence, lines[usage:number]))
-        elif line.startswith("FATAL Flags parsing error:"):
+        elif line.startswith(_ABSL):
             more = lines[number + 1].strip() if number + 1 < len(lines) else ""
-            return number, Excerpt(more or line)
+            return number, Excerpt(line.removeprefix(_ABSL).strip() or more or line)
     return None
 
 
@@ -220,5 +236,5 @@ _READERS = (_exception, _interpreter, _usage_error, _native_error, _told_error)
 def _printable(excerpt: Excerpt) -> Excerpt:
     return replace(
         excerpt, text=cut(excerpt.text), error=cut(excerpt.error, 100), detail=cut(excerpt.detail, 1000),
-        file=cut(excerpt.file, 100), source=cut(excerpt.source, 100),
+        file=cut(excerpt.file, 100), source=cut(excerpt.source, 100), inner=cut(excerpt.inner),
     )  # fmt: skip
