@@ -144,6 +144,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         trainer_settings=settings.trainers,
         storage_settings=settings.storage,
         kept_releases=settings.gateway.kept_releases,
+        longest_call_s=settings.gateway.timeout_s,
         service_figures=lambda: gateway.figures,
         services_host=settings.public_gateway_host,
         services_tls=bool(settings.gateway_tls[0]),

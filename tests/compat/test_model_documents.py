@@ -14,14 +14,17 @@ from typing import Any
 
 import pytest
 
+from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.records import Key, Record, Summary
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
-from cloud_ml.domain.services.spec import from_wire
-from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
+from cloud_ml.domain.services.spec import Release, from_wire, replica
+from cloud_ml.domain.services.status import ServicePhase, ServiceStatus, Wish
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ReplicaMetrics, ServiceMetrics
 from cloud_ml.usecases import service_views
 from cloud_ml.usecases.identities import Organisation
+from cloud_ml.usecases.replicas import Replicas
 
 GOLDEN = Path(__file__).with_name("golden")
 NOW = datetime(2026, 11, 20, 12, 0, 0, 987_654, tzinfo=UTC)
@@ -103,6 +106,53 @@ def test_no_column_of_the_list_is_null(phase: ServicePhase, port: int) -> None:
 def test_an_address_is_split_at_its_only_colon() -> None:
     host, port = service_views.model_document(RECORDS["running"], VISION, HOST)["address"].split(":")
     assert (host, int(port)) == (HOST, 8600)
+
+
+def test_it_is_running_when_as_many_replicas_answer_as_it_says() -> None:
+    after_an_update = record(ServiceStatus(ServicePhase.RUNNING, port=8600, ready=1), **FULL)
+    document = service_views.model_document(after_an_update, VISION, HOST)
+    assert (document["replicas"], document["state"]) == (2, "processing")
+    document = service_views.model_document(RECORDS["running"], VISION, HOST)
+    assert (document["replicas"], document["state"]) == (2, "running")
+
+
+def test_a_failed_service_has_no_address() -> None:
+    failed = record(ServiceStatus(ServicePhase.FAILED, port=8600, reason="ModelLoadFailed", message="it is junk"))
+    document = service_views.model_document(failed, VISION, HOST)
+    assert (document["state"], document["address"], document["http_address"]) == ("failed", "", "")
+    assert document["message"] == "ModelLoadFailed: it is junk"
+    row = service_views.model_row(_line(ServicePhase.FAILED), VISION, HOST, 8600)
+    assert (row["state"], row["address"]) == ("failed", "")
+
+
+def replica_of(number: int, phase: Phase) -> JobRecord:
+    spec = replica(f"{'0' * 32}-{number}", "0" * 32, Release(1, RECORDS["running"].spec.submitted))
+    key = Key("replica", "vision", spec.submitted.job_name, f"{number:032}")
+    return Record(key, "mei", 1, 42, NOW, NOW, spec, JobStatus(phase))
+
+
+@pytest.mark.parametrize(
+    ("phases", "ready", "phase"),
+    [
+        ((Phase.RUNNING, Phase.RUNNING), 2, "Running"),
+        ((Phase.RUNNING, Phase.RESTARTING), 1, "Degraded"),
+        ((Phase.STARTING, Phase.RESTARTING), 0, "Degraded"),
+    ],
+)
+def test_a_service_says_what_its_replicas_say(phases: tuple[Phase, ...], ready: int, phase: str) -> None:
+    """Also where a replica ended after the last look at its service."""
+    wishes = (Wish(1, 1), Wish(2, 1))
+    status = ServiceStatus(ServicePhase.RUNNING, port=8600, ready=2, wishes=wishes, answering=(1, 2))
+    rows = Replicas([replica_of(number, each) for number, each in enumerate(phases, 1)])
+    shown = service_views.service(record(status, **FULL), rows, HOST)
+    assert (shown.ready, shown.phase) == (ready, phase)
+    assert sum(one.ready for one in shown.replicas) == shown.ready
+
+
+def test_a_replica_whose_process_runs_answers_only_when_its_model_does() -> None:
+    status = ServiceStatus(ServicePhase.STARTING, wishes=(Wish(1, 1), Wish(2, 1)))
+    shown = service_views.service(record(status, **FULL), Replicas([replica_of(1, Phase.RUNNING)]), HOST)
+    assert (shown.ready, [one.ready for one in shown.replicas]) == (0, [False])
 
 
 def test_metrics_are_summed_over_replicas() -> None:

@@ -62,6 +62,7 @@ class Platform:
     key_settings: KeySettings = field(default_factory=KeySettings)
     quota_settings: QuotaSettings = field(default_factory=QuotaSettings)
     kept_releases: int = 5
+    longest_call_s: float = 300.0
     service_figures: Callable[[], Mapping[str, Figures]] = dict
     offload: Offload = field(default_factory=Offload)
     metrics: Metrics = field(default_factory=Metrics)
@@ -131,7 +132,8 @@ class Platform:
             grace_limit_s=self.settings.grace_limit_s,
         )
         self.services = ModelServices(
-            self.store, self.storage, self.clock, quota_of=limits, keep=self.kept_releases, records=records
+            self.store, self.storage, self.clock, quota_of=limits, keep=self.kept_releases, records=records,
+            longest_call_s=self.longest_call_s,
         )  # fmt: skip
         self.releasing = Releasing(self.store, self.services, self.clock, keep=self.kept_releases)
         self.read = ShortReads(self.store, self.offload, slow_ms=self.database_slow_ms)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from cloud_ml.cli.completing import framework_names
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, note, output_option
 from cloud_ml.cli.session import Session, pass_session
@@ -15,7 +16,8 @@ if TYPE_CHECKING:
 
     from cloud_ml.models.framework import Runtime
 
-_NAME = click.argument("name", metavar="NAME[==VERSION]")
+_NAME = click.argument("name", metavar="NAME", shell_complete=framework_names)
+_VERSION = click.argument("version", required=False)
 
 
 @click.group(cls=LazyGroup)
@@ -50,14 +52,19 @@ def list_frameworks(session: Session, output: str | None) -> None:
 
 @framework.command("describe")
 @_NAME
+@_VERSION
 @output_option()
 @pass_session
-def describe(session: Session, name: str, output: str | None) -> None:
+def describe(session: Session, name: str, version: str | None, output: str | None) -> None:
     """Show what a framework brings: interpreter, packages, variables.
 
-    Without a version the default one is shown, and the others are named.
+    \b
+    cloudml framework describe pytorch
+    cloudml framework describe pytorch 2.13
+
+    Without a version the default one is shown, and the others are named. NAME==VERSION is the same.
     """
-    wanted, version = _parts(name)
+    wanted, version = _parts(name, version)
     family = session.client.runtimes(wanted)
     one = _chosen(family, wanted, version)
     if echo_as(output, one, f"{one.name}=={one.version}"):
@@ -88,8 +95,9 @@ def describe(session: Session, name: str, output: str | None) -> None:
 
 @framework.command("prepare")
 @_NAME
+@_VERSION
 @pass_session
-def prepare(session: Session, name: str) -> None:
+def prepare(session: Session, name: str, version: str | None) -> None:
     """Install a framework on the server before a job asks for it. For administrators.
 
     Ctrl-C ends the output, not the preparation.
@@ -99,15 +107,16 @@ def prepare(session: Session, name: str) -> None:
     from cloud_ml.cli.states import installation
     from cloud_ml.errors import Unavailable
 
-    wanted, version = _parts(name)
+    wanted, version = _parts(name, version)
     last, installing = None, Installing()
-    with spinner(f"Preparing {name}") as say:
+    what = " ".join(filter(None, (wanted, version)))
+    with spinner(f"Preparing {what}") as say:
         for line in session.client.prepare_framework(wanted, version):
             last = line
             if line.message and line.runtime is None and line.error is None:
                 installing.feed(line.message.encode() + b"\n")
                 now = installing.now
-                say(f"Preparing {name}: {installation(now) if now else line.message}")
+                say(f"Preparing {what}: {installation(now) if now else line.message}")
                 note(line.message)
     if last is None or last.runtime is None:
         why = last.error if last is not None and last.error else "the connection ended before the preparation did"
@@ -118,23 +127,26 @@ def prepare(session: Session, name: str) -> None:
 
 @framework.command("remove")
 @_NAME
+@_VERSION
 @pass_session
-def remove(session: Session, name: str) -> None:
+def remove(session: Session, name: str, version: str | None) -> None:
     """Remove what is installed of a framework from the server. For administrators.
 
     What a job uses stays. The next job that needs the framework installs it again.
     """
-    wanted, version = _parts(name)
+    wanted, version = _parts(name, version)
     session.client.remove_framework(wanted, version)
-    echo(f"{name} is removed from the server's disk")
+    echo(f"{' '.join(filter(None, (wanted, version)))} is removed from the server's disk")
 
 
-def _parts(name: str) -> tuple[str, str | None]:
-    """``pytorch==2.13`` as name and version."""
-    wanted, _, version = name.partition("==")
-    if not wanted.strip() or (not version and "==" in name):
+def _parts(name: str, version: str | None) -> tuple[str, str | None]:
+    """``pytorch 2.13`` and ``pytorch==2.13`` as name and version."""
+    wanted, equals, after = (part.strip() for part in name.partition("=="))
+    if not wanted or (equals and not after):
         raise click.BadParameter(f"{name!r}; allowed: a framework, or framework==version", param_hint="NAME")
-    return wanted.strip(), version.strip() or None
+    if equals and version is not None:
+        raise click.BadParameter(f"{version!r}; {name} names a version already", param_hint="VERSION")
+    return wanted, version or after or None
 
 
 def _chosen(family: Sequence[Runtime], wanted: str, version: str | None) -> Runtime:

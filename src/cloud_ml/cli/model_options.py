@@ -46,6 +46,7 @@ CHANGED_LATER: tuple[Option, ...] = (
     _text("-r", "--replicas", metavar="N", help="How many processes answer."),
     _text("--max_replicas", metavar="N", help="Start more while requests pile up, up to so many."),
     _text("--idle_scale_down", metavar="TIME", help="Keep one replica after so long without a request, such as 30m."),
+    _text("--call_timeout", metavar="TIME", help="How long a call may take, such as 2m. Default: 30s over HTTP."),
     _text("-c", "--cpu_limit", metavar="CORES", help="Of each replica, such as 0.5."),
     _text("-M", "--memory_limit", metavar="SIZE", help="Of each replica, such as 500M."),
     _text("-g", "--gpu_limit", metavar="N", help="GPUs of each replica."),

@@ -15,7 +15,7 @@ from cloud_ml.domain.records import Record
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.routes import Backend, Route
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
-from cloud_ml.domain.services.spec import TEMPLATE_LABEL
+from cloud_ml.domain.services.spec import TEMPLATE_LABEL, call_timeout_s
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.engines.base import Doors
 
@@ -118,6 +118,7 @@ def route(service: ServiceRecord, backends: Collection[Backend] = (), *, port: i
         backends=tuple(sorted(backends, key=lambda each: each.uid)),
         candidate=tried.template if tried is not None else 0,
         share=_share(service, backends),
+        timeout_s=call_timeout_s(service.spec.submitted) or 0.0,
     )
 
 

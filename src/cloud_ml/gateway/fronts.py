@@ -17,11 +17,11 @@ from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.cors import PREFLIGHT, Cors
 from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.http2 import frames
+from cloud_ml.serving.http2.grpc_timeout import parse_timeout, wrong_timeout
 from cloud_ml.serving.http2.http_requests import HttpOverHttp2, HttpRequest, is_grpc
 from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Received, Sink
 
-_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 _RELEASE = HEADER.encode()
 _KEPT_BACK = {b"authorization", b"grpc-timeout", b":authority", b"host", b"content-length", _RELEASE}
 UNSAFE = (
@@ -104,11 +104,11 @@ class GrpcFront:
             if name == b"authorization":
                 head.token = bearer(value.decode("latin-1"))
             elif name == b"grpc-timeout":
-                unit = _UNITS.get(value[-1:], 0.0)
-                if not unit or not value[:-1].isdigit() or len(value) > 9:
-                    head.refusal = Refusal(3, 400, f"grpc-timeout is {value.decode('ascii', 'replace')!r}")
+                seconds = parse_timeout(value)
+                if seconds is None:
+                    head.refusal = Refusal(3, 400, wrong_timeout(value))
                     continue
-                head.timeout, head.timeout_s = value, int(value[:-1]) * unit
+                head.timeout, head.timeout_s = value, seconds
                 if head.timeout_s <= 0:
                     head.refusal = answers.TOO_LATE
             elif name == _RELEASE:
@@ -153,7 +153,7 @@ class GrpcFront:
         if head.streams:
             connection.listen(stream, body)
             return
-        deadline = self._loop.time() + (head.timeout_s or service.bounds.timeout_s)
+        deadline = self._loop.time() + (head.timeout_s or service.timeout_s)
         service.take(
             GrpcCall(
                 service, connection, stream, head.block, body,
@@ -252,7 +252,7 @@ class RestFront:
             refuse(call, refusal)
             return
         length = b"Content-Length: %d\r\n\r\n" % len(body) if body or meaning.has_body else b"\r\n"
-        deadline = self._loop.time() + service.bounds.timeout_s
+        deadline = self._loop.time() + service.timeout_s
         service.take(
             RestCall(
                 service, call, meaning.lines + length, body,

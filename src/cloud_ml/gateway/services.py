@@ -89,6 +89,7 @@ class Service:
     def change(self, route: Route) -> None:
         """The service is another one from now on: replicas that are not named take nothing new."""
         self.route = route
+        self.timeout_s = min(route.timeout_s or self.bounds.timeout_s, self.bounds.timeout_s)
         named = {each.uid: each for each in route.backends}
         for uid in [uid for uid in self._replicas if uid not in named]:
             leaving = self._replicas.pop(uid)

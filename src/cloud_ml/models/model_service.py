@@ -28,6 +28,7 @@ class ModelService:
         cpu_limit: Cores of each replica, such as ``"0.5"``.
         memory_limit: Of each replica, such as ``"500M"``; what the runtime itself needs is added by the platform.
         framework: ``tensorflow``, ``pytorch`` and others; found out from the files when left out.
+        call_timeout: How long a call may take that names no deadline, such as ``"2m"``; 30 s over HTTP when left out.
         access: ``key``: who calls needs a key of the organisation; ``open``: whoever reaches the port may call.
         save_mode: Keep it without running it.
 
@@ -66,6 +67,7 @@ class ModelService:
     run_class_name: str | None = field(default=None, kw_only=True)
     initial_delay_sec: str | None = field(default=None, kw_only=True)
     pod_replicas: str | None = field(default=None, kw_only=True)
+    call_timeout: str | int | None = field(default=None, kw_only=True)
     access: str = field(default="key", kw_only=True)
     enable_rank: int = field(default=0, kw_only=True)
     save_mode: bool = field(default=False, kw_only=True)
@@ -92,6 +94,8 @@ class ModelService:
                 raise common.refuse("max_replicas", self.max_replicas, f"replicas ({self.replicas}) or more")
         if self.idle_scale_down is not None:
             self.idle_scale_down = common.check_duration("idle_scale_down", self.idle_scale_down)
+        if self.call_timeout is not None:
+            self.call_timeout = common.check_duration("call_timeout", self.call_timeout)
         if self.cpu_limit is not None:
             self.cpu_limit = common.check_cpu("cpu_limit", self.cpu_limit)
         if self.memory_limit is not None:

@@ -310,6 +310,7 @@ class ServiceUpdate:
     replicas: int | str | None = None
     max_replicas: int | str | None = None
     idle_scale_down: str | int | None = None
+    call_timeout: str | int | None = None
     cpu_limit: str | float | None = None
     memory_limit: str | None = None
     gpu_limit: int | str | None = None

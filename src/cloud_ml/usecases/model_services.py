@@ -58,7 +58,9 @@ class ModelServices:
         quota_of: QuotaOf = lambda _: QuotaSpec(),
         keep: int = 5,
         records: RecordLimits | None = None,
+        longest_call_s: float = 300.0,
     ) -> None:
+        self._longest_call_s = longest_call_s
         self._records = records or RecordLimits(store, clock, 0)
         self._keep = keep
         self._quota_of = quota_of
@@ -292,6 +294,9 @@ class ModelServices:
                     field=field, value=value if isinstance(value, str) else None, allowed="leave it out",
                 )  # fmt: skip
         admission.check_reserved_labels(service.labels)
+        if (specs.call_timeout_s(service) or 0.0) > self._longest_call_s:
+            allowed = f"at most {self._longest_call_s:g}s, the gateway.timeout_s of this server"
+            raise common.refuse("call_timeout", service.call_timeout, allowed)
         uri = common.parse_object_uri("model_uri", service.model_uri)
         buckets = [("model_uri", service.model_uri, uri.bucket)]
         if service.fds_bucket:

@@ -44,6 +44,16 @@ def test_what_is_not_offered_is_said(run: Run) -> None:
     assert "allowed: a framework, or framework==version" in run("framework", "describe", "==3").stderr
 
 
+def test_name_and_version_are_two_words_as_in_every_other_command(run: Run) -> None:
+    both = [run("framework", "describe", *words).stdout for words in (("tensorflow", "1.15"), ("tensorflow==1.15",))]
+    assert both[0] == both[1]
+    assert "TF_USE_LEGACY_KERAS=1" in both[0]
+    twice = run("framework", "describe", "tensorflow==1.15", "2.16")
+    assert (twice.exit_code, "tensorflow==1.15 names a version already" in twice.stderr) == (2, True)
+    missing = run("framework", "describe", "tensorflow", "0.1")
+    assert (missing.exit_code, "tensorflow 0.1 is not offered; there is 2.16, 1.15" in missing.stderr) == (1, True)
+
+
 def test_prepare_tells_how_it_goes_and_how_it_ended(run: Run, api: FakeApi) -> None:
     ready = Runtime(name="tensorflow", version="2.16", python="3.11.7", packages=["a==1", "b==1"], size_bytes=2**30)
     api.preparation = [
@@ -51,7 +61,7 @@ def test_prepare_tells_how_it_goes_and_how_it_ended(run: Run, api: FakeApi) -> N
         PreparationLine(),
         PreparationLine(message="ready", runtime=ready),
     ]
-    done = run("framework", "prepare", "tensorflow==2")
+    done = run("framework", "prepare", "tensorflow", "2")
     assert done.stdout == "tensorflow 2.16 is ready: 2 packages, 1.0 GiB, Python 3.11.7\n"
     assert "Downloading a (1GiB)" in done.stderr
 
@@ -65,4 +75,4 @@ def test_a_preparation_that_fails_or_breaks_off_is_an_error(run: Run, api: FakeA
 
 
 def test_remove(run: Run) -> None:
-    assert run("framework", "remove", "python==3.11").stdout == "python==3.11 is removed from the server's disk\n"
+    assert run("framework", "remove", "python==3.11").stdout == "python 3.11 is removed from the server's disk\n"

@@ -263,3 +263,15 @@ def test_whatever_happens_both_sides_end_as_they_are_wanted(steps: list[tuple[st
         wanted += [spec.candidate.template] * candidates_of(spec, world.status)
     assert templates(world) == sorted(wanted)
     assert len({each.template for each in spec.earlier} | {spec.template}) == len(spec.earlier) + 1
+
+
+def test_the_time_of_a_call_is_that_of_the_service_and_makes_a_release() -> None:
+    model = replace(service_of(1), call_timeout="2m", model_args="--x=1")
+    spec = specs.replica("r-1", "r", specs.Release(1, model))
+    assert "--rest_api_timeout_in_ms=120000" in spec.arguments
+    assert spec.arguments[-1] == "--x=1", "flags of the user's own come last"
+    assert specs.call_timeout_s(model) == 120.0
+    assert specs.call_timeout_s(service_of(1)) is None
+    assert changed(specs.from_wire(service_of(1)), {"call_timeout": "2m"}).template == 2
+    with pytest.raises(InvalidRequest, match="call_timeout"):
+        replace(service_of(1), call_timeout="soon")

@@ -125,3 +125,12 @@ async def test_an_answer_that_begins_and_pauses(tmp_path: Path) -> None:
             for second in range(int(limits.stalled_s) + limits.head_s):
                 here.service.tick(float(second - 1_000))
             assert await call.found == 502
+
+
+async def test_the_time_of_a_call_is_that_of_its_service_within_the_gateways(tmp_path: Path) -> None:
+    async with world(tmp_path, timeout_s=10.0) as here:
+        found = []
+        for seconds in (0.0, 0.2, 99.0):
+            here.route("a", timeout_s=seconds)
+            found.append(here.service.timeout_s)
+        assert found == [10.0, 0.2, 10.0]

@@ -17,6 +17,7 @@ from cloud_ml.api.routes import Here
 from cloud_ml.api.routes.replicas import find
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services.kind import ServiceRecord
+from cloud_ml.domain.services.scale import replicas_of
 from cloud_ml.models import codec, common
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ServiceUpdate
@@ -127,8 +128,11 @@ async def logs(
         )
     number: int | None = None
     if (place := request.query_params.get("replica")) is not None:
-        index = common.check_count("replica", place, least=0, most=max(len(found.heard) - 1, 0))
-        number = replicas.number_of(found.heard[index]) if found.heard else 0
+        most = max(len(found.heard), replicas_of(service.spec, service.status), 1) - 1
+        index = common.check_count("replica", place, least=0, most=most)
+        if index >= len(found.heard):  # it is wanted, and made in a moment
+            return documents.answer({"logs": ""})
+        number = replicas.number_of(found.heard[index])
     elif not found.heard:
         return documents.answer({"logs": ""})
     chunks = here.logs.read(replicas.chosen(service, found, number), Selection())

@@ -28,7 +28,8 @@ class Route:
 
     ``open`` services ask for no token; the others for one of a key of ``org``. With ``wanted`` false nobody is to
     answer, and callers are told at once. ``share`` percent of calls go to the release ``candidate``, 0 where there is
-    none, and the others to whatever else is there.
+    none, and the others to whatever else is there. A call without a deadline ends after ``timeout_s``; 0 leaves that to
+    the gateway.
     """
 
     port: int
@@ -39,6 +40,7 @@ class Route:
     backends: tuple[Backend, ...] = ()
     candidate: int = 0
     share: int = 0
+    timeout_s: float = 0.0
 
 
 @dataclass(frozen=True)

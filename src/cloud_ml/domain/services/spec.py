@@ -21,6 +21,7 @@ _ENDLESS = 1_000_000_000
 OF_THE_TEMPLATE = (
     "model_uri", "model_args", "cpu_limit", "memory_limit", "gpu_limit", "framework", "framework_version",
     "prepare_command", "finish_command", "environment", "fds_bucket",
+    "call_timeout",
 )  # fmt: skip
 """Fields that make replicas differ."""
 
@@ -98,12 +99,22 @@ class LoadRetries:
 DEFAULT_RETRIES = LoadRetries()
 
 
+def call_timeout_s(model: ModelService) -> float | None:
+    """Seconds that a call of a service may take; ``None`` where the service does not say."""
+    return None if model.call_timeout is None else float(common.duration_seconds(str(model.call_timeout)))
+
+
+def _call_arguments(model: ModelService) -> list[str]:
+    seconds = call_timeout_s(model)
+    return [] if seconds is None else [f"--rest_api_timeout_in_ms={round(seconds * 1000)}"]
+
+
 def replica(name: str, service_uid: str, release: Release, loading: LoadRetries = DEFAULT_RETRIES) -> JobSpec:
     """The job that is a replica: the model server, run as any other program of the tenant, and again when it ends."""
     model = release.submitted
     arguments = [
         f"--model_name={model.model_name}", f"--model_base_path={model.model_uri}", f"--unix_socket={SOCKET}",
-        "--allow_models_that_run_code", *loading.arguments(), *model.arguments(),
+        "--allow_models_that_run_code", *loading.arguments(), *_call_arguments(model), *model.arguments(),
     ]  # fmt: skip
     job = TrainJob(
         name,

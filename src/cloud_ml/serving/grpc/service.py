@@ -10,6 +10,7 @@ from cloud_ml.serving.errors import BadRequest, ServingError, TooLate, Unsupport
 from cloud_ml.serving.grpc.calls import PREFIX, GrpcCall, status_block
 from cloud_ml.serving.grpc.streams import GrpcStream, StreamMethod
 from cloud_ml.serving.http2.frames import literal
+from cloud_ml.serving.http2.grpc_timeout import parse_timeout, wrong_timeout
 from cloud_ml.serving.http2.http_requests import HttpOverHttp2, HttpRequest, is_grpc
 from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Received
@@ -19,8 +20,6 @@ Method = Callable[[GrpcCall, Received], None]
 """Answers a call now or later. The message begins at byte 5 of what it is given."""
 
 log = logging.getLogger(__name__)
-
-_UNITS = {b"H": 3600.0, b"M": 60.0, b"S": 1.0, b"m": 1e-3, b"u": 1e-6, b"n": 1e-9}
 
 
 class Head:
@@ -74,11 +73,11 @@ class GrpcService:
             head.refusal = _refusal(Unsupported(f"there is no method {path.decode('ascii', 'replace')[:200]}"))
         timeout = told.get(b"grpc-timeout")
         if timeout is not None:
-            seconds = _UNITS.get(timeout[-1:], 0.0)
-            if not seconds or not timeout[:-1].isdigit() or len(timeout) > 9:
-                head.refusal = _refusal(BadRequest(f"grpc-timeout is {timeout.decode('ascii', 'replace')!r}"))
+            seconds = parse_timeout(timeout)
+            if seconds is None:
+                head.refusal = _refusal(BadRequest(wrong_timeout(timeout)))
             else:
-                head.timeout = int(timeout[:-1]) * seconds
+                head.timeout = seconds
                 if head.timeout <= 0:
                     head.refusal = _refusal(TooLate("the deadline had passed when the request was sent"))
         head.encoding = told.get(b"grpc-encoding", b"identity")
