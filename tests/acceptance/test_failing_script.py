@@ -135,3 +135,12 @@ def test_a_place_that_does_not_exist_is_refused_before_the_job_runs(server: Real
     assert "wrong-place" not in server.cli("jobs", "list", "-o", "name").out.split()
     ran = submit(server, folder, "wrong-place", "--data=fds://cloudm/churn.csv", "--no-check-uris")
     assert "cloudml storage ls fds://cloudm/" in ran.err
+
+
+def test_what_tensorflow_does_not_have_any_more_is_named_before_anything_is_installed(
+    server: RealServer, folder: Path
+) -> None:
+    (folder / "train.py").write_text("import tensorflow as tf\nimport tensorflow.contrib.slim as slim\ntf.Session()\n")
+    ran = submit(server, folder, "wrong-slim", "")
+    assert ran.code == 3
+    assert "TrainerInvalid: train.py:2 imports tf.contrib.slim, which is not offered: use tf.layers" in ran.err

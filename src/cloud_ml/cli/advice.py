@@ -20,8 +20,8 @@ _BY_REASON = {
     "StartTimeout": _RUN_AGAIN,
     "StartFailed": _RUN_AGAIN + "; if it fails again, `cloudml doctor` on the server's machine says what is missing",
     "TrainerNotFound": "See what is there: cloudml storage ls -r {folder}, then submit it with the right URI",
-    "TrainerInvalid": "Mend the package; its words are in: cloudml jobs logs {name}",
-    "EnvironmentFailed": "Mend what it names and submit again; what was tried is in: cloudml jobs logs {name}",
+    "TrainerInvalid": "Fix the code and resubmit it. The log says more: cloudml jobs logs {name}",
+    "EnvironmentFailed": "Fix this and resubmit. The log has the output of the installer: cloudml jobs logs {name}",
     "Cancelled": _RUN_AGAIN,
 }
 _BY_PHASE = {

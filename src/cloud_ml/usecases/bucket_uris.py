@@ -5,7 +5,7 @@ A job that writes to a bucket that is not there fails with its last line, after 
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import pairwise
@@ -54,7 +54,7 @@ def find_unknown_bucket(storage: Storage, org: str, job: TrainJob) -> InvalidReq
         if one.bucket in known:
             continue
         if not storage.owns(org, one.bucket):
-            return _refusal(one, [bucket.name for bucket in storage.buckets(org)])
+            return _refusal(one, suggest_buckets(storage, org, one.bucket))
         known.add(one.bucket)
     return None
 
@@ -66,20 +66,24 @@ def _found(field: str, name: str, text: str) -> Iterator[BucketUri]:
         yield BucketUri(field, name, uri, bucket)
 
 
-def _refusal(one: BucketUri, own: Sequence[str]) -> InvalidRequest:
+def _refusal(one: BucketUri, ways: str) -> InvalidRequest:
     bucket = one.bucket[:63]
-    near = get_close_matches(bucket, own, n=3)
-    ways = [f"Did you mean {' or '.join(near)}?"] if near else []
-    if _can_be_made(bucket):
-        ways.append(f"Make it: cloudml storage mb {bucket}.")
-    ways.append("To submit anyway: --no-check-uris (check_uris=False).")
     return InvalidRequest(
         f"{one.name} is {one.uri[:300]}, but there is no bucket {bucket}",
         field=one.field,
         value=one.uri[:1000],
         allowed="a bucket of your organisation",
-        hint=" ".join(ways),
+        hint=f"{ways} To submit anyway: --no-check-uris (check_uris=False).".lstrip(),
     )
+
+
+def suggest_buckets(storage: Storage, org: str, bucket: str) -> str:
+    """What helps against an unknown bucket: similar names among the organisation's own, and how to make it."""
+    near = get_close_matches(bucket[:63], [one.name for one in storage.buckets(org)], n=3)
+    ways = [f"Did you mean {' or '.join(near)}?"] if near else []
+    if _can_be_made(bucket):
+        ways.append(f"Make it: cloudml storage mb {bucket}.")
+    return " ".join(ways)
 
 
 def _can_be_made(bucket: str) -> bool:

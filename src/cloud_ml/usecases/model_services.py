@@ -26,6 +26,7 @@ from cloud_ml.models.service import ServiceUpdate
 from cloud_ml.state.base import Once, Page, StateStore
 from cloud_ml.state.matching import Match
 from cloud_ml.usecases import admission, usage
+from cloud_ml.usecases.bucket_uris import suggest_buckets
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.permissions import permit
@@ -306,6 +307,7 @@ class ModelServices:
                 raise InvalidRequest(
                     f"{field} is {value!r}; there is no bucket {bucket!r}",
                     field=field, value=value, allowed="a bucket of the organisation",
+                    hint=suggest_buckets(self._storage, org, bucket) or None,
                 )  # fmt: skip
 
     def _taken(self, org: str, service: ModelService) -> AlreadyExists:

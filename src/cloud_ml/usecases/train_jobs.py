@@ -21,7 +21,7 @@ from cloud_ml.models.train_job import TrainJob
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.state.base import Once, Page, StateStore
 from cloud_ml.usecases import admission
-from cloud_ml.usecases.bucket_uris import find_unknown_bucket
+from cloud_ml.usecases.bucket_uris import find_unknown_bucket, suggest_buckets
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.deploying import service_of
@@ -291,6 +291,7 @@ class TrainJobs:
                 field="fds_bucket",
                 value=bucket,
                 allowed="a bucket of the organisation",
+                hint=suggest_buckets(self._storage, org, bucket) or None,
             )
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.train_job import TrainJob
 from support.platform import TRAINER, Served
 
@@ -83,3 +84,13 @@ def test_a_request_of_the_original_wire_gets_an_event(buckets: Served) -> None:
 def test_code_that_opens_another_object_store_itself_is_not_checked(buckets: Served) -> None:
     said = submit(buckets, job_args=["fds://nowhere/x"], rewrite_uris=False, fds_endpoint="https://fds.example.com")
     assert said == ["Submitted"]
+
+
+def test_the_bucket_of_a_job_or_a_service_gets_similar_names_too(buckets: Served) -> None:
+    with pytest.raises(InvalidRequest) as refused:
+        submit(buckets, fds_bucket="mnist-dat")
+    assert refused.value.hint == "Did you mean mnist-data? Make it: cloudml storage mb mnist-dat."
+    service = ModelService("mnist", "v1", "fds://mnist-dat/model")
+    with pytest.raises(InvalidRequest) as refused:
+        buckets.platform.services.create(buckets.member.identity, service)
+    assert "Did you mean mnist-data?" in (refused.value.hint or "")
