@@ -9,10 +9,11 @@ import numpy as np
 
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.codecs import wire
+from cloud_ml.serving.codecs.infer_parameters import check_parameters, values_of
 from cloud_ml.serving.codecs.layouts import Spans
 from cloud_ml.serving.codecs.tensor_proto import LARGEST
 from cloud_ml.serving.dtypes import DType
-from cloud_ml.serving.errors import BadRequest, Unsupported
+from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.runtimes.base import Array
 from cloud_ml.serving.signatures import Signature
@@ -24,23 +25,7 @@ FIELDS = {
 }  # fmt: skip
 """Which list has the values of a type; the others have a raw form only."""
 
-NOT_OFFERED = ("sequence_id", "sequence_start", "sequence_end", "shared_memory_region", "classification")
-"""Parameters of a request, an input or an output that would change the answer: refused over gRPC and HTTP."""
-
 _SIZE = struct.Struct("<L")
-
-
-def check_parameters(where: str, parameters: Any) -> None:
-    """Refuse what would change the answer and is not offered here.
-
-    Raises:
-        Unsupported: with the name of the parameter.
-    """
-    for name in NOT_OFFERED:
-        if name in parameters:
-            told = parameters[name]
-            if getattr(told, told.WhichOneof("parameter_choice") or "int64_param"):
-                raise Unsupported(f"parameter {name!r} of {where} is not offered by this server")
 
 
 def arrays_of(signature: Signature, asked: Any) -> list[Array]:
@@ -70,7 +55,8 @@ def _arrays_of(signature: Signature, asked: Any) -> list[Array]:
         if any(size < 0 for size in shape):
             raise BadRequest(f"input {spec.name!r} has shape {list(shape)}: sizes are 0 or more")
         signature.check_tensor(spec, dtype, shape)
-        check_parameters(f"input {spec.name!r}", proto.parameters)
+        if proto.parameters:
+            check_parameters(f"input {spec.name!r}", values_of(proto.parameters))
         if prod(shape) * max(dtype.size, 1) > LARGEST:
             raise BadRequest(f"input {spec.name!r} of shape {list(shape)} is larger than {LARGEST} bytes")
         if raws and proto.HasField("contents"):

@@ -2,7 +2,14 @@
 
 from cloud_ml.serving.batching import Form, Outcome, Request
 from cloud_ml.serving.codecs.infer_answer import InferAnswer
-from cloud_ml.serving.codecs.infer_request import arrays_of, check_parameters, infer_spans
+from cloud_ml.serving.codecs.infer_parameters import (
+    check_parameters,
+    earlier,
+    signature_name_of,
+    timeout_of,
+    values_of,
+)
+from cloud_ml.serving.codecs.infer_request import arrays_of, infer_spans
 from cloud_ml.serving.codecs.layouts import Layouts
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.grpc.calls import MessageCall
@@ -16,15 +23,23 @@ from cloud_ml.serving.table import ModelTable
 class InferPlan:
     """What a request means, without its values and its id."""
 
-    __slots__ = ("answer", "rows", "submit", "tails")
+    __slots__ = ("answer", "rows", "submit", "tails", "timeout_s")
 
     def __init__(
-        self, version: LoadedVersion, signature: Signature, rows: int, tails: tuple[Shape, ...], answer: InferAnswer
+        self,
+        version: LoadedVersion,
+        signature: Signature,
+        rows: int,
+        tails: tuple[Shape, ...],
+        answer: InferAnswer,
+        *,
+        timeout_s: float,
     ) -> None:
         self.submit = version.batcher(signature).submit
         self.rows = rows
         self.tails = tails
         self.answer = answer
+        self.timeout_s = timeout_s
 
     def send(self, call: MessageCall, outcome: Outcome, first: int, rows: int) -> None:
         """See ``batching.Form``."""
@@ -72,29 +87,32 @@ class Infer:
                 self._read(call, body)
                 return
             form = _Named(plan, told)
-        plan.submit(Request(call, form, tensors, plan.rows, call.deadline), plan.tails)
+        deadline = earlier(call.deadline, plan.timeout_s) if plan.timeout_s else call.deadline
+        plan.submit(Request(call, form, tensors, plan.rows, deadline), plan.tails)
 
     def _read(self, call: MessageCall, body: Received) -> None:
         """A request that looks like none before."""
         asked = parsed("inference.ModelInferRequest", body[5:])
         version = find(self._table, asked.model_name, asked.model_version)
-        check_parameters("the request", asked.parameters)
+        told = values_of(asked.parameters)
+        check_parameters("the request", told)
+        timeout_s = timeout_of(told)
         for output in asked.outputs:
-            check_parameters(f"output {output.name!r}", output.parameters)
-        named = "signature_name" in asked.parameters
-        signature = version.signature(asked.parameters["signature_name"].string_param if named else "")
+            check_parameters(f"output {output.name!r}", values_of(output.parameters))
+        signature = version.signature(signature_name_of(told))
         outputs = [output.name for output in asked.outputs]
         signature = signature.naming(outputs)
         wanted = signature.wanted(outputs)
         arrays = arrays_of(signature, asked)
         signature, rows, tails = version.arrange(signature, [array.shape for array in arrays])
         answer = InferAnswer(signature, wanted, version.name, version.number, raw=bool(asked.raw_input_contents))
-        plan = InferPlan(version, signature, rows, tails, answer)
+        plan = InferPlan(version, signature, rows, tails, answer, timeout_s=timeout_s)
         spans = infer_spans(body, 5, signature, asked)
         if spans is not None:
             self._layouts.learn(body, spans, plan)
         form: Form = _Named(plan, asked.id.encode()) if asked.id else plan
-        plan.submit(Request(call, form, arrays, rows, call.deadline), tails)
+        deadline = earlier(call.deadline, timeout_s) if timeout_s else call.deadline
+        plan.submit(Request(call, form, arrays, rows, deadline), tails)
 
 
 def find(table: ModelTable, name: str, version: str) -> LoadedVersion:

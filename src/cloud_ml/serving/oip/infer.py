@@ -6,7 +6,7 @@ import orjson
 
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.batching import Outcome, Request
-from cloud_ml.serving.codecs import json_answers, raw_tensors
+from cloud_ml.serving.codecs import infer_parameters, json_answers, raw_tensors
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.http1.calls import JSON, HttpCall
 from cloud_ml.serving.loaded import LoadedVersion
@@ -118,14 +118,12 @@ class Infer:
         asked_id, told = asked.document.get("id", ""), requests.parameters_of(asked.document)
         if type(asked_id) is not str:
             raise BadRequest("'id' is no string")
-        if told:
-            requests.check_parameters("the request", told)
-        signature = version.signature(str(told.get("signature_name", "")))
+        infer_parameters.check_parameters("the request", told)
+        call_s = infer_parameters.timeout_of(told)
+        signature = version.signature(infer_parameters.signature_name_of(told))
         signature, wanted = requests.outputs(signature, asked)
         shapes, tensors = requests.tensors(signature, asked)
         signature, rows, tails = version.arrange(signature, shapes)
-        timeout = told.get("timeout")
-        call_s = timeout / 1e6 if type(timeout) is int and timeout > 0 else 0.0
         if call_s:
             call.within(call_s)
         answer = InferAnswer(version, signature, wanted)

@@ -5,9 +5,9 @@ from typing import Any, NamedTuple
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.batching import Values
 from cloud_ml.serving.codecs import json_documents, raw_tensors
-from cloud_ml.serving.codecs.infer_request import NOT_OFFERED
+from cloud_ml.serving.codecs.infer_parameters import check_parameters
 from cloud_ml.serving.codecs.json_numbers import WORTH, Numbers
-from cloud_ml.serving.errors import BadRequest, Unsupported
+from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.signatures import Shape, Signature, TensorSpec
 
 _DATA = b'"data"'
@@ -175,17 +175,6 @@ def parameters_of(each: dict[str, Any]) -> dict[str, Any]:
     if type(told) is not dict:
         raise BadRequest("'parameters' is no object")
     return told
-
-
-def check_parameters(where: str, parameters: dict[str, Any]) -> None:
-    """Refuse what would change the answer and is not offered here, as over gRPC.
-
-    Raises:
-        Unsupported: with the name of the parameter.
-    """
-    for name in NOT_OFFERED:
-        if parameters.get(name):
-            raise Unsupported(f"parameter {name!r} of {where} is not offered by this server")
 
 
 def outputs(signature: Signature, asked: Asked) -> tuple[Signature, list[Wanted]]:
