@@ -27,7 +27,7 @@ from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord
 from cloud_ml.domain.services.spec import SERVICE_LABEL, LoadRetries
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, USER
-from cloud_ml.engines.base import Capacity, Doors, Engine
+from cloud_ml.engines.base import Doors, Engine
 from cloud_ml.errors import TryAgain
 from cloud_ml.settings import ControllerSettings, GatewaySettings
 from cloud_ml.settings.themes import ports_of
@@ -109,9 +109,8 @@ class Services:
             self._gateway, services.add, target=self._serving.target_in_flight, down_s=self._serving.scale_down_s
         )
         keys = Repeating(self._learn, self._settings.poll_s)
-        slots = self._slots = Slots(
-            _MOST_REPLICAS, Capacity(0, 1 << 62), replicas.add, quota_of, kind="model", beside=lines
-        )
+        capacity = await self._engine.capacity()
+        slots = self._slots = Slots(_MOST_REPLICAS, capacity, replicas.add, quota_of, kind="model", beside=lines)
         await fill(slots, self._store, REPLICA, self._offload)
         of_replica: dict[str, str] = {}
 
@@ -137,7 +136,7 @@ class Services:
                 keep_ended=self._serving.kept_replicas,
                 quota_wait_s=self._serving.quota_wait_s,
                 loading=LoadRetries(self._serving.load_tries, self._serving.load_retry_s, self._serving.load_outage_s),
-                default_disk_bytes=(await self._engine.capacity()).default_disk_bytes,
+                default_disk_bytes=capacity.default_disk_bytes,
             ),
         )
         on_replicas = crew(

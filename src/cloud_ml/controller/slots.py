@@ -7,9 +7,11 @@ import logging
 from collections.abc import Callable, Sequence
 from datetime import datetime
 
+from cloud_ml.controller.capacity import shortage
 from cloud_ml.domain import quotas
-from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.decide import JobRecord, WaitsFor
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.quotas import Amounts, QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Kind, Summary
@@ -35,11 +37,12 @@ class Slots:
 
     Args:
         most: How many jobs may hold a place.
-        capacity: Their memory limits together stay within it.
+        capacity: What the machine has. It is shared with the queues of other kinds, see ``beside``.
         wake: Called with the uid of the job whose turn it is.
         quota_of: The quota of an organisation, as it is now.
         kind: Which of its limits count: ``train``, or ``model`` for replicas of model services.
-        beside: The lines of other kinds, with which the limits of all work together are shared; this one joins them.
+        beside: The lines of other kinds, which share the machine and the limits of all work together; this one joins
+            them.
         opened: Whether places are given out; otherwise not before ``open``.
     """
 
@@ -57,7 +60,7 @@ class Slots:
         self._of_all_kinds = [] if beside is None else beside
         self._of_all_kinds.append(self)
         self._most = most
-        self._memory = capacity.memory_bytes
+        self._capacity = capacity
         self._wake = wake
         self._quota_of = quota_of
         self._kind = kind
@@ -104,15 +107,19 @@ class Slots:
         self._wake_first()
         return True
 
-    def waits_for(self, job: JobRecord) -> str:
-        """What of the organisation's quota a queued job waits for, in a sentence; empty if it does not."""
-        org = job.key.org
-        if excess := self._excess(org, quotas.asked(job.spec)):
-            return "; ".join(one.sentence() for one in excess)
+    def waits_for(self, job: JobRecord) -> WaitsFor | None:
+        """What a queued job waits for although it is its turn, or the turn of its organisation."""
+        org, uid = job.key.org, job.key.uid
+        wanted = quotas.asked(job.spec)
+        if excess := self._excess(org, wanted):
+            return WaitsFor(Reason.QUOTA_EXCEEDED, "; ".join(one.sentence() for one in excess))
         head = self._head(org)
-        if head is None or head[2] == job.key.uid or not self._excess(org, self._waiting[head[2]]):
-            return ""
-        return "jobs of the organisation that were queued before wait for its quota"
+        if head is not None and head[2] != uid and self._excess(org, self._waiting[head[2]]):
+            message = "jobs of the organisation that were queued before wait for its quota"
+            return WaitsFor(Reason.QUOTA_EXCEEDED, message)
+        if self._first() == uid and (short := self._shortage(wanted)):
+            return WaitsFor(Reason.INSUFFICIENT_CAPACITY, short)
+        return None
 
     def forget(self, uid: str) -> None:
         """The job wants no place any more."""
@@ -180,8 +187,13 @@ class Slots:
         return self._sums[org]
 
     def _fits(self, wanted: Amounts) -> bool:
-        taken = sum(amounts.memory_bytes or 0 for amounts in self._held.values())
-        return len(self._held) < self._most and (not self._held or taken + (wanted.memory_bytes or 0) <= self._memory)
+        return len(self._held) < self._most and not self._shortage(wanted)
+
+    def _shortage(self, wanted: Amounts) -> str:
+        """What the machine has too little of, beside everything that runs on it."""
+        held = [amounts for line in self._of_all_kinds for amounts in line._held.values()]
+        who = "replica" if self._kind == "model" else "job"
+        return shortage(self._capacity, wanted, quotas.together(held), who)
 
 
 async def fill(

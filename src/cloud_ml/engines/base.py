@@ -136,13 +136,15 @@ class Gang:
 class Capacity:
     """What the engine has in all. ``gpus`` counts devices.
 
-    ``default_disk_bytes`` is the disk limit of work that names none; 0 for no limit.
+    ``default_disk_bytes`` is the disk limit of work that names none; 0 for no limit. The processors may be promised
+    ``cpu_overcommit`` times by limits; 0 for any number of times.
     """
 
     cpu_millis: int
     memory_bytes: int
     gpus: int = 0
     default_disk_bytes: int = 0
+    cpu_overcommit: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -220,6 +220,9 @@ class EngineSettings:
     """As root, jobs of organisation n run as user ``tenant_uid_base + n``, and the gateway as ``tenant_uid_base``."""
     default_memory: str = ""
     """Memory limit of jobs that name none; empty means none."""
+    cpu_overcommit: float = 0.0
+    """How many times the machine's processors may be promised to jobs and replicas by their limits; 0: any number of
+    times. Memory is never promised twice."""
     default_disk: str = "auto"
     """Disk limit of jobs that name none, such as ``20G``. ``auto``: a quarter of what is free when the server starts,
     for jobs and replicas made from then on; ``none`` or empty: no limit. ``cloudml doctor`` prints it."""

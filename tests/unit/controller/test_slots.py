@@ -10,6 +10,7 @@ import pytest
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.phases import ACTIVE, TERMINAL, Phase
+from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.quotas import Limits, QuotaSpec
 from cloud_ml.engines.base import Capacity
 from support.jobs import NOW, job_in
@@ -30,6 +31,11 @@ def slots(woken: list[str]) -> Slots:
 def queued(uid: str, after_s: float = 0, *, rank: int = 0, memory: str | None = None):  # type: ignore[no-untyped-def]
     fields = {"enable_rank": rank, "memory_limit": memory}
     return job_in(Phase.QUEUED, uid=uid, queued_at=NOW + timedelta(seconds=after_s), fields=fields)
+
+
+def message(slots: Slots, job: JobRecord) -> str:
+    waits_for = slots.waits_for(job)
+    return "" if waits_for is None else waits_for.message
 
 
 def test_no_more_than_so_many(slots: Slots, woken: list[str]) -> None:
@@ -195,9 +201,9 @@ def test_a_job_over_its_quota_waits_says_why_and_lets_others_pass(shared: Slots,
         shared.sync(job)
     assert shared.take(first)
     assert not shared.take(second)
-    assert shared.waits_for(second) == "the quota of jobs at once for train jobs: 1 of 1 are running"
+    assert message(shared, second) == "the quota of jobs at once for train jobs: 1 of 1 are running"
     assert shared.take(other), "it waits for nobody else's quota"
-    assert shared.waits_for(other) == ""
+    assert shared.waits_for(other) is None
     shared.forget("a")
     assert woken[-1] == "b"
     assert shared.take(second)
@@ -213,7 +219,7 @@ def test_within_an_organisation_nobody_overtakes(shared: Slots, quotas: dict[str
         shared.sync(job)
     assert shared.take(running)
     assert not shared.take(small)
-    assert "before wait for its quota" in shared.waits_for(small)
+    assert "before wait for its quota" in message(shared, small)
     shared.forget("a")
     assert shared.take(big)
 
@@ -226,7 +232,7 @@ def test_a_raised_quota_wakes_who_waits(shared: Slots, woken: list[str], quotas:
     quotas["red"] = QuotaSpec()
     shared.quota_changed("red")
     assert woken[-1] == "b"
-    assert shared.waits_for(second) == ""
+    assert shared.waits_for(second) is None
     assert shared.take(second)
 
 
@@ -244,7 +250,7 @@ def test_replicas_of_services_go_by_the_limits_of_models(woken: list[str]) -> No
     for job in jobs:
         places.sync(job)
     assert [places.take(job) for job in jobs] == [True, False]
-    assert places.waits_for(jobs[1]) == (
+    assert message(places, jobs[1]) == (
         "the quota of memory for model services: 2G of 3G are used, the replica asks for 2G"
     )
 
@@ -260,7 +266,7 @@ def test_jobs_and_replicas_share_the_limits_of_all_work(woken: list[str]) -> Non
     replicas.sync(replica)
     assert jobs.take(job)
     assert not replicas.take(replica)
-    assert replicas.waits_for(replica) == (
+    assert message(replicas, replica) == (
         "the quota of memory for all work together: 2G of 3G are used, the replica asks for 2G"
     )
     jobs.forget("job")
@@ -271,3 +277,36 @@ def test_jobs_and_replicas_share_the_limits_of_all_work(woken: list[str]) -> Non
     replicas.forget("replica")
     assert woken[-1] == "another"
     assert jobs.take(another)
+
+
+def test_jobs_and_replicas_share_the_memory_of_the_machine(woken: list[str]) -> None:
+    """Each kind had a book of its own, so that both together promised more memory than there is."""
+    lines: list[Slots] = []
+    capacity = Capacity(cpu_millis=4000, memory_bytes=4 * GIB)
+    jobs, replicas = (Slots(9, capacity, woken.append, kind=kind, beside=lines) for kind in ("train", "model"))
+    job, replica = queued("job", memory="3G"), queued("replica", memory="2G")
+    jobs.sync(job)
+    replicas.sync(replica)
+    assert jobs.take(job)
+    assert not replicas.take(replica)
+    waits_for = replicas.waits_for(replica)
+    assert waits_for is not None
+    assert waits_for.reason is Reason.INSUFFICIENT_CAPACITY
+    assert waits_for.message == "memory of this machine: 3G of 4G are used, the replica asks for 2G"
+    woken.clear()
+    jobs.forget("job")
+    assert woken == ["replica"]
+    assert replicas.take(replica)
+
+
+@pytest.mark.parametrize(("overcommit", "both"), [(0.0, True), (1.0, False), (1.5, True)])
+def test_processors_are_promised_as_often_as_the_operator_says(overcommit: float, both: bool) -> None:
+    capacity = Capacity(cpu_millis=4000, memory_bytes=4 * GIB, cpu_overcommit=overcommit)
+    slots = Slots(9, capacity, lambda _: None)
+    first, second = (job_in(Phase.QUEUED, uid=uid, queued_at=NOW, fields={"cpu_limit": "3"}) for uid in "ab")
+    slots.sync(first)
+    slots.sync(second)
+    assert slots.take(first)
+    assert slots.take(second) is both
+    sentence = "processors of this machine: 3 cores of 4 cores are used, the job asks for 3 cores"
+    assert message(slots, second) == ("" if both else sentence)

@@ -49,7 +49,8 @@ class FullWorld(World):
                 active += 1
                 self.replicas[number] = replace(each, phase=Phase.STARTING, reason="", message="")
             else:
-                self.replicas[number] = replace(each, reason=Reason.QUOTA_EXCEEDED, message=FULL)
+                reason = (Reason.QUOTA_EXCEEDED, Reason.INSUFFICIENT_CAPACITY)[number % 2]
+                self.replicas[number] = replace(each, reason=reason, message=FULL)
 
 
 def _rolled(count: int, room: int) -> tuple[FullWorld, list[int]]:

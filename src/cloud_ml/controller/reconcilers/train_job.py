@@ -94,7 +94,7 @@ class TrainJobReconciler:
     async def _step(self, job: JobRecord, observed: Sequence[ObservedGang]) -> _Committed | datetime | None:
         queued = job.status.phase is Phase.QUEUED
         has_slot = queued and self._slots.take(job)
-        waits_for = self._slots.waits_for(job) if queued and not has_slot else ""
+        waits_for = self._slots.waits_for(job) if queued and not has_slot else None
         decision = decide(job, observed, self._clock(), has_slot=has_slot, rules=self._rules, waits_for=waits_for)
         if decision.status is not None and decision.status.phase.terminal:
             decision = await self._with_outputs(job, decision, decision.status)

@@ -12,7 +12,7 @@ from datetime import datetime, timedelta
 
 from cloud_ml.domain.jobs import restart
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
-from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.jobs.reasons import WAITS, Reason
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.records import Decision, EnsureGang, Event, EventType, Forget, Record, StopGang
@@ -35,6 +35,14 @@ class Rules:
         return self.stop_grace_s if spec.grace_s is None else spec.grace_s
 
 
+@dataclass(frozen=True)
+class WaitsFor:
+    """Why a queued job does not start although it is its turn: one of ``WAITS``, and a sentence."""
+
+    reason: Reason
+    message: str
+
+
 def decide(
     job: JobRecord,
     observed: Sequence[ObservedGang],
@@ -42,7 +50,7 @@ def decide(
     *,
     has_slot: bool,
     rules: Rules,
-    waits_for: str = "",
+    waits_for: WaitsFor | None = None,
 ) -> JobDecision:
     """Decide the next step of a job.
 
@@ -52,7 +60,7 @@ def decide(
         now: The time of the look.
         has_slot: Whether a queued job may start; ignored in every other phase.
         rules: The operator's limits.
-        waits_for: What of its quota a queued job waits for, in a sentence; empty if it does not.
+        waits_for: What keeps a queued job from starting although it is its turn.
     """
     gangs = {gang.attempt: gang for gang in observed}
     status = job.status
@@ -89,7 +97,7 @@ def _saved(job: JobRecord, now: datetime) -> JobDecision:
     )
 
 
-def _queued(status: JobStatus, now: datetime, has_slot: bool, waits_for: str) -> JobDecision:
+def _queued(status: JobStatus, now: datetime, has_slot: bool, waits_for: WaitsFor | None) -> JobDecision:
     if not has_slot:  # the slot that becomes free wakes the queue
         return _waiting(status, now, waits_for)
     return Decision(
@@ -98,15 +106,16 @@ def _queued(status: JobStatus, now: datetime, has_slot: bool, waits_for: str) ->
     )
 
 
-def _waiting(status: JobStatus, now: datetime, waits_for: str) -> JobDecision:
-    """Say once that a job waits for its quota; figures in the sentence are of the last look, which are few."""
-    waited = status.reason == Reason.QUOTA_EXCEEDED
-    if waits_for and status.message != waits_for:
-        said = [] if waited else [Event(now, Reason.QUOTA_EXCEEDED, waits_for, EventType.WARNING)]
-        return Decision(replace(status, reason=Reason.QUOTA_EXCEEDED, message=waits_for), events=said)
-    if waited and not waits_for:
-        return Decision(replace(status, reason=Reason.SUBMITTED, message=""))
-    return Decision()
+def _waiting(status: JobStatus, now: datetime, waits_for: WaitsFor | None) -> JobDecision:
+    """Say once for each reason that a job waits; figures in the sentence are of the last look, which are few."""
+    if waits_for is None:
+        waited = status.reason in WAITS
+        return Decision(replace(status, reason=Reason.SUBMITTED, message="")) if waited else Decision()
+    reason, message = waits_for.reason, waits_for.message
+    if (status.reason, status.message) == (reason, message):
+        return Decision()
+    said = [] if status.reason == reason else [Event(now, reason, message, EventType.WARNING)]
+    return Decision(replace(status, reason=reason, message=message), events=said)
 
 
 def _restarting(status: JobStatus, now: datetime) -> JobDecision:

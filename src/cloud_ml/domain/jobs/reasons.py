@@ -21,6 +21,7 @@ class Reason(StrEnum):
     FIELD_IGNORED = "FieldIgnored"
     UNKNOWN_BUCKET = "UnknownBucket"
     QUOTA_EXCEEDED = "QuotaExceeded"
+    INSUFFICIENT_CAPACITY = "InsufficientCapacity"
     REPLACED_IN_PLACE = "ReplacedInPlace"
     RECONCILE_FAILED = "ReconcileFailed"
 
@@ -48,6 +49,9 @@ class Reason(StrEnum):
     OUTPUTS_SAVED = "OutputsSaved"
     OUTPUTS_NOT_SAVED = "OutputsNotSaved"
 
+
+WAITS = frozenset({Reason.QUOTA_EXCEEDED, Reason.INSUFFICIENT_CAPACITY})
+"""Why a job stays in the queue although it is its turn: its organisation's quota, or the machine, has no room."""
 
 CRASHES = frozenset(
     {

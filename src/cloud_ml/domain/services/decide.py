@@ -20,7 +20,7 @@ from cloud_ml.domain.services.failures import answered_releases, failed_releases
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.status import CandidateStatus, SeenReplica, ServicePhase, ServiceStatus, Wish
-from cloud_ml.domain.services.wishes import blocked_by_quota, stable_numbers, wishes
+from cloud_ml.domain.services.wishes import blocked_by_room, stable_numbers, wishes
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
@@ -80,14 +80,14 @@ def decide(
         replicas: Every replica that carries its label.
         now: The time of the look.
         keep_ended: How many replicas that have ended are kept for what they said, the latest.
-        quota_wait_s: How long a roll-out waits for room in the quota before it replaces in place.
+        quota_wait_s: How long a roll-out waits for room in the quota, or on the machine, before it replaces in place.
         load_tries: How often a replica that crashes is started before its release has failed.
     """
     committed = service.status
     service = _judged(service, replicas, load_tries)
     status, deleting = service.status, service.delete_requested_at is not None
     alive = [replica for replica in replicas if not replica.ended]
-    blocked = None if deleting else blocked_by_quota(service.spec, status, alive)
+    blocked = None if deleting else blocked_by_room(service.spec, status, alive)
     since = None if blocked is None else status.blocked_since or now
     place_at = None if since is None else since + timedelta(seconds=quota_wait_s)
     in_place = status.blocked_since is not None and place_at is not None and place_at <= now

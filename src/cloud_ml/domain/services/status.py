@@ -8,7 +8,7 @@ from datetime import datetime
 from enum import StrEnum
 
 from cloud_ml.domain.jobs.phases import Phase
-from cloud_ml.domain.jobs.reasons import CRASHES, NEVER_RETRIED, Reason
+from cloud_ml.domain.jobs.reasons import CRASHES, NEVER_RETRIED, WAITS
 
 
 class ServicePhase(StrEnum):
@@ -77,7 +77,7 @@ class ServiceStatus:
     of which a replica has ever answered since the service was started, ``failed`` those that cannot be served.
     ``port`` is where the gateway answers for the service, 0 while it has none; ``scale`` is how many replicas were
     decided on by what is asked of it, 0 for as many as the service says. ``blocked_since``: when a roll-out began to
-    wait for the quota, and for nothing else.
+    wait for room in the quota or on the machine, and for nothing else.
     """
 
     phase: ServicePhase = ServicePhase.STARTING
@@ -124,9 +124,9 @@ class SeenReplica:
     load_failed: bool = False
 
     @property
-    def waits_for_quota(self) -> bool:
-        """Whether the organisation's quota has no room for it at present."""
-        return self.phase is Phase.QUEUED and self.reason == Reason.QUOTA_EXCEEDED
+    def waits_for_room(self) -> bool:
+        """Whether the organisation's quota, or the machine, has no room for it at present."""
+        return self.phase is Phase.QUEUED and self.reason in WAITS
 
     @property
     def ended(self) -> bool:

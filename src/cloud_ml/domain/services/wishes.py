@@ -33,8 +33,8 @@ def wishes(
         status: What was decided before.
         replicas: Those that have not ended.
         deleting: Whether none is to be there.
-        in_place: Whether a new replica that waits for the quota takes the place of an old one; see
-            ``blocked_by_quota``.
+        in_place: Whether a new replica that waits for room takes the place of an old one; see
+            ``blocked_by_room``.
     """
     count = 0 if deleting else replicas_of(spec, status)
     if count == 0:
@@ -58,8 +58,8 @@ def wishes(
     return tuple(sorted([*stable, *tried], key=lambda wish: wish.number))
 
 
-def blocked_by_quota(spec: ServiceSpec, status: ServiceStatus, replicas: Sequence[SeenReplica]) -> SeenReplica | None:
-    """The new replica for which a roll-out waits, since the quota has no room beside the old ones.
+def blocked_by_room(spec: ServiceSpec, status: ServiceStatus, replicas: Sequence[SeenReplica]) -> SeenReplica | None:
+    """The new replica for which a roll-out waits: the quota or the machine has no room beside the old ones.
 
     ``None`` while something else may still make room: a replica that is ending, or a new one that does not answer
     yet and is followed by the end of an old one.
@@ -67,8 +67,8 @@ def blocked_by_quota(spec: ServiceSpec, status: ServiceStatus, replicas: Sequenc
     seen = {replica.number: replica for replica in replicas}
     stable = [wish for wish in status.wishes if not wish.trial]
     new = [seen[wish.number] for wish in stable if wish.template == spec.template and wish.number in seen]
-    waiting = [replica for replica in new if replica.waits_for_quota]
-    pending = any(not replica.ready and not replica.waits_for_quota for replica in new)
+    waiting = [replica for replica in new if replica.waits_for_room]
+    pending = any(not replica.ready and not replica.waits_for_room for replica in new)
     old = any(wish.template != spec.template and wish.number in seen for wish in stable)
     wished = {wish.number for wish in status.wishes}
     ending = any(replica.leaving or replica.number not in wished for replica in replicas)

@@ -66,6 +66,7 @@ class LocalEngine(Engine):
         self._config = findings.config
         self._missing = findings.missing
         self._default_disk_bytes = findings.default_disk_bytes
+        self._cpu_overcommit = findings.cpu_overcommit
         self._runtimes = LocalRuntimes(findings.config, limit_bytes=layers_limit_bytes, tidy_s=tidy_s)
         self._root = Path(findings.config.root)
         self._ledger = Ledger(self._root)
@@ -257,6 +258,7 @@ class LocalEngine(Engine):
             cpu_millis=1000 * len(os.sched_getaffinity(0)),
             memory_bytes=pages * page,
             default_disk_bytes=self._default_disk_bytes,
+            cpu_overcommit=self._cpu_overcommit,
         )
 
     # ---- private

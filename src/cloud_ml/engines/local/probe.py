@@ -47,6 +47,7 @@ class Findings:
     default_disk_bytes: int = 0
     """The disk limit of new jobs that name none, where it depends on what is free; not in the configuration, since
     a spawner whose configuration changes is replaced."""
+    cpu_overcommit: float = 0.0
 
 
 def probe(
@@ -138,7 +139,7 @@ def probe(
     if settings.zygotes and not config.zygotes_fit:
         missing.append(_NO_ZYGOTES)
         config = replace(config, zygotes=replace(config.zygotes, most=0))
-    return Findings(config, missing, default_disk_bytes(settings, root))
+    return Findings(config, missing, default_disk_bytes(settings, root), settings.cpu_overcommit)
 
 
 def default_disk_bytes(settings: EngineSettings, folder: Path) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import timedelta
 
 import pytest
 
-from cloud_ml.domain.jobs.decide import JobDecision, JobRecord, Rules, decide
+from cloud_ml.domain.jobs.decide import JobDecision, JobRecord, Rules, WaitsFor, decide
 from cloud_ml.domain.jobs.phases import ACTIVE, TERMINAL, Phase
 from cloud_ml.domain.jobs.reasons import NEVER_RETRIED, Reason
 from cloud_ml.domain.jobs.spec import Desired
@@ -159,6 +160,23 @@ def test_a_failed_attempt_is_followed_by_another_after_a_delay() -> None:
     assert again.events[0].message == "master-0 exited with code 3; attempt 2 of 3 in 1 s"
     assert (again.status.started_at, again.status.exit_code, again.status.signal) == (None, None, None)
     assert again.status.stages == {}
+
+
+def test_a_job_says_once_for_each_reason_that_it_waits() -> None:
+    job = job_in(Phase.QUEUED)
+    waits = [
+        (WaitsFor(Reason.QUOTA_EXCEEDED, "2 of 2 are running"), 1),
+        (WaitsFor(Reason.QUOTA_EXCEEDED, "3 of 2 are running"), 0),
+        (WaitsFor(Reason.INSUFFICIENT_CAPACITY, "memory of this machine"), 1),
+        (None, 0),
+    ]
+    for waits_for, events in waits:
+        decision = decide(job, [], NOW, has_slot=False, rules=RULES, waits_for=waits_for)
+        assert len(decision.events) == events
+        job = replace(job, status=decision.status or job.status)
+        again = decide(job, [], NOW, has_slot=False, rules=RULES, waits_for=waits_for)
+        assert again.status is None
+    assert (job.status.reason, job.status.message) == (Reason.SUBMITTED, "")
 
 
 def test_an_attempt_waits_for_its_time() -> None:
