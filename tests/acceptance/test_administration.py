@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.errors import NotFound, QuotaExceeded, Unauthenticated
+from cloud_ml.errors import InvalidRequest, NotFound, QuotaExceeded, Unauthenticated
 from cloud_ml.models.quota import LimitsChange
 from cloud_ml.models.train_job import TrainJob
 from support.server import RealServer, eventually
@@ -160,6 +161,33 @@ def test_the_audit_log_tells_who_did_it_and_what_was_refused(server: RealServer,
     }
     assert "eve@vision" in server.cli("admin", "audit", "--operation", "admin.").good().out
     assert all(line.org == "vision" for line in olga.admin.audit(limit=20))
+
+
+def test_the_audit_log_tells_from_what_to_what(server: RealServer, olga: CloudMlClient) -> None:
+    del olga  # it has made the organisation
+    server.cli("admin", "users", "create", "ida", "--org", "vision").good()
+    server.cli("admin", "users", "update", "ida", "--role", "owner", "--org", "vision").good()
+    server.cli("admin", "quota", "set", "vision", "--type", "models", "--cpus", "3").good()
+    server.cli("admin", "quota", "set", "vision", "-t", "model", "-c", "default").good()
+    found = server.cli("admin", "audit", "--operation", "quota.update", "--limit", "2", "-o", "json").good().json()
+    assert [one["change"] for one in found] == ["model.cpu: 3 → not set", "model.cpu: not set → 3"]
+    assert "role: member → owner" in server.cli("admin", "audit", "--target", "ida").good().out
+
+
+def test_one_value_of_an_application_may_be_given_alone(server: RealServer, olga: CloudMlClient) -> None:
+    server.cli("admin", "quota", "set", "vision", "--type", "jobs", "--cpu", "2", "--memory", "8G").good()
+    made = olga.quota.apply("jobs", memory="16G")
+    assert (made.cpu, made.memory, made.gpu) == (None, 16 << 30, None)
+    server.cli("admin", "quota", "approve", made.id).good()
+    line = next(one for one in olga.quota.show()[0].items if one.kind == "train")
+    assert (line.cpu_limit, line.memory_limit) == (2.0, 16 << 30)
+    with pytest.raises(InvalidRequest, match="no limit is given"):
+        olga.quota.apply("jobs")
+    nothing = server.cli("quota", "update", "-t", "models")
+    assert (nothing.code, "--cpu, --memory or --gpu" in nothing.err) == (2, True)
+    listed = server.cli("quota", "list").good().out
+    assert re.search(r"^KIND .*\njobs .*\nmodels .*\ndev .*\ntotal ", listed)
+    server.cli("admin", "quota", "set", "vision", "-c", "default", "-M", "default").good()
 
 
 @pytest.mark.parametrize(

@@ -80,7 +80,7 @@ PAGES = [
         "docs/howto/quotas.md",
         before=(
             "cloudml admin orgs create vision || cloudml admin orgs enable vision",
-            "cloudml quota update --type jobs --cpu_limit 3",
+            "cloudml quota update --type jobs --cpu 3",
         ),
         skip=r"cloudml quota list|.* decline",
         known={"5f1c2ab39d04": r"\b[0-9a-f]{12}\b"},

@@ -6,6 +6,7 @@ import click
 
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.output import echo, echo_as, note, output_option
+from cloud_ml.cli.quota_options import amount_options, kind_option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.models.quota import SERVICES
 
@@ -29,20 +30,20 @@ def list_quota(session: Session, output: str | None) -> None:
 
 
 @quota.command()
-@click.option("-t", "--type", "service", type=click.Choice(SERVICES), required=True, help="What it is for.")
-@click.option("-c", "--cpu_limit", required=True, metavar="CORES", help="Cores together, such as 16.")
-@click.option("-M", "--memory_limit", required=True, metavar="SIZE", help="Memory together, such as 64G.")
-@click.option("-g", "--gpu_limit", required=True, metavar="COUNT", help="GPUs together.")
+@kind_option(*SERVICES)
+@amount_options
 @output_option()
 @pass_session
 def update(
-    session: Session, *, service: str, cpu_limit: str, memory_limit: str, gpu_limit: str, output: str | None
+    session: Session, *, kind: str, cpu: str | None, memory: str | None, gpu: str | None, output: str | None
 ) -> None:
-    """Apply for other limits. Nothing changes until an administrator approves."""
-    made = session.client.quota.apply(service, cpu=cpu_limit, memory=memory_limit, gpu=gpu_limit)
+    """Apply for other limits. What is not given stays; nothing changes until an administrator approves."""
+    if (cpu, memory, gpu) == (None, None, None):
+        raise click.UsageError("nothing to apply for: give --cpu, --memory or --gpu")
+    made = session.client.quota.apply(kind, cpu=cpu, memory=memory, gpu=gpu)
     if not echo_as(output, made, made.id):
         echo(f"application {made.id} is {made.state}")
-        note("An administrator decides; `cloudml quota applications` tells.")
+        note("An administrator decides; `cloudml quota applications` shows the decision.")
 
 
 @quota.command()

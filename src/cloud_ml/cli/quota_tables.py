@@ -11,24 +11,20 @@ from cloud_ml.models.common import format_memory
 if TYPE_CHECKING:
     from cloud_ml.models.quota import Application, OrgQuota, QuotaLine
 
-_TITLES = {
-    "train": "Train jobs",
-    "model": "Model services",
-    "dev": "Dev environments",
-    "total": "All together",
-}
+_KINDS = {"train": "jobs", "model": "models"}
+"""What a kind of ``/api/v1`` is called in commands."""
 
 
 def show(quota: OrgQuota) -> None:
     """Print a quota as a table, used / limit."""
-    echo_table(("", "CPU", "MEMORY", "GPU", "COUNT"), [_row(line) for line in quota.items])
+    echo_table(("KIND", "CPU", "MEMORY", "GPU", "COUNT"), [_row(line) for line in quota.items])
     if quota.storage_used is not None:
         echo(f"Storage: {_pair(_size(quota.storage_used), quota.storage_limit and _size(quota.storage_limit))}")
 
 
 def _row(line: QuotaLine) -> tuple[str, ...]:
     return (
-        _TITLES.get(line.kind, line.kind),
+        _KINDS.get(line.kind, line.kind),
         _pair(f"{line.cpu_used:g}", None if line.cpu_limit is None else f"{line.cpu_limit:g}"),
         _pair(_size(line.memory_used), None if line.memory_limit is None else _size(line.memory_limit)),
         _pair(str(line.gpu_used), None if line.gpu_limit is None else str(line.gpu_limit)),
@@ -53,12 +49,12 @@ def echo_applications(found: Sequence[Application], output: str | None) -> None:
                 one.org,
                 one.user,
                 one.service,
-                f"{one.cpu:g}",
-                format_memory(one.memory),
-                str(one.gpu),
+                "-" if one.cpu is None else f"{one.cpu:g}",
+                "-" if one.memory is None else format_memory(one.memory),
+                "-" if one.gpu is None else str(one.gpu),
                 one.state,
                 local_time(one.created_at),
             )
             for one in found
         ]
-        echo_table(("ID", "ORG", "USER", "FOR", "CPU", "MEMORY", "GPU", "STATE", "CREATED"), rows)
+        echo_table(("ID", "ORG", "USER", "KIND", "CPU", "MEMORY", "GPU", "STATE", "CREATED"), rows)

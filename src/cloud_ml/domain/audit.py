@@ -17,7 +17,8 @@ class AuditEntry:
     """One request that changes something, or was refused when it tried. Holds no secret.
 
     ``org``, ``user`` and ``key`` are the caller's; ``operation`` is such as ``jobs.submit``; ``target`` is
-    what it was about, by name; ``request`` is the id that the answer carried.
+    what it was about, by name; ``request`` is the id that the answer carried. ``change`` says from what to what a
+    record was changed (see ``spec_changes``).
     """
 
     at: datetime
@@ -30,6 +31,7 @@ class AuditEntry:
     target: str = ""
     outcome: str = DONE
     id: int = 0
+    change: str = ""
 
     def about(self, name: str) -> AuditEntry:
         """The entry with its target, if none but an organisation (``@org``) is known yet."""

@@ -201,12 +201,12 @@ class Decision(StrEnum):
 
 @dataclass(frozen=True)
 class ApplicationSpec:
-    """Somebody asks for other limits. The record's organisation is the one that asks."""
+    """Somebody asks for other limits. The record's organisation is the one that asks. ``None`` stays as it is."""
 
     service: str
-    cpu_millis: int
-    memory_bytes: int
-    gpus: int
+    cpu_millis: int | None
+    memory_bytes: int | None
+    gpus: int | None
     user: str
     mail: str = ""
     decision: Decision = Decision.OPEN

@@ -142,7 +142,10 @@ class Rotation:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditLine:
-    """Who did what, when and from where. ``outcome`` is ``done``, or the code of the error that refused it."""
+    """Who did what, when and from where. ``outcome`` is ``done``, or the code of the error that refused it.
+
+    ``change`` says from what to what, such as ``role: member → owner``; it is empty where nothing was changed.
+    """
 
     id: int
     at: datetime
@@ -154,6 +157,7 @@ class AuditLine:
     operation: str
     target: str
     outcome: str
+    change: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -80,26 +80,29 @@ class QuotaChange:
 
 @dataclass(frozen=True, kw_only=True)
 class NewApplication:
-    """An organisation asks for other limits for a kind of work (``jobs``, ``models`` or ``dev``)."""
+    """An organisation asks for other limits for a kind of work (``jobs``, ``models`` or ``dev``).
+
+    What is left out stays; at least one amount is given.
+    """
 
     service: str
-    cpu: str
-    memory: str
-    gpu: str = "0"
+    cpu: str | None = None
+    memory: str | None = None
+    gpu: str | None = None
     mail: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Application:
-    """An application and what became of it: ``open``, ``approved`` or ``declined``."""
+    """An application and what became of it: ``open``, ``approved`` or ``declined``. Amounts that are null stay."""
 
     id: str
     org: str
     user: str
     service: str
-    cpu: float
-    memory: int
-    gpu: int
+    cpu: float | None
+    memory: int | None
+    gpu: int | None
     mail: str
     state: str
     created_at: datetime

@@ -56,10 +56,25 @@ class Quota:
             return self.show(org=org)[0]
 
     def apply(
-        self, service: str, *, cpu: str, memory: str, gpu: str = "0", mail: str = "", org: str | None = None
+        self,
+        service: str,
+        *,
+        cpu: str | None = None,
+        memory: str | None = None,
+        gpu: str | None = None,
+        mail: str = "",
+        org: str | None = None,
     ) -> Application:
-        """Ask for other limits for ``jobs``, ``models`` or ``dev``. Nothing changes until an admin approves."""
-        document = {"service": service, "cpu": cpu, "memory": memory, "gpu": gpu, "mail": mail}
+        """Ask for other limits for ``jobs``, ``models`` or ``dev``. Nothing changes until an admin approves.
+
+        What is left out stays.
+        """
+        amounts = {"cpu": cpu, "memory": memory, "gpu": gpu}
+        document = {
+            "service": service,
+            "mail": mail,
+            **{name: text for name, text in amounts.items() if text is not None},
+        }
         return self._ask(Application, "POST", "/applications", document, query={"org": org})
 
     def applications(self, *, org: str | None = None) -> list[Application]:

@@ -178,7 +178,7 @@ class MemoryStateStore(StateStore):
                 rules.check_names(kind.spec_tags(changed))
                 tags = row.tags.difference(kind.spec_tags(spec)).union(kind.spec_tags(changed))
                 row = self._update(row, now, events, spec=text, generation=row.generation + 1, tags=tags)
-            self._use_up(once, row.summary.key.name)
+            self._use_up(rules.with_change(once, spec, changed), row.summary.key.name)
         self._wakeups.notify()
         return _record(kind, row)
 

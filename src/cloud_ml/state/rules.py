@@ -12,10 +12,11 @@ from typing import Any, TypeVar, cast
 
 from cloud_ml.domain.audit import MOST_CHARACTERS, AuditEntry
 from cloud_ml.domain.records import Kind
+from cloud_ml.domain.spec_changes import describe_change
 from cloud_ml.errors import AlreadyExists, Conflict, FenceLost, InvalidRequest, NotFound, SeenBefore, StaleRevision
 from cloud_ml.models import codec
 from cloud_ml.models.common import is_unicode, refuse
-from cloud_ml.state.base import Fence, Lease
+from cloud_ml.state.base import Fence, Lease, Once
 
 S = TypeVar("S")
 V = TypeVar("V")
@@ -142,6 +143,13 @@ def audited(entry: AuditEntry) -> AuditEntry:
         name: printable(text)[:MOST_CHARACTERS] for name, text in values.items() if isinstance(text, str)
     }
     return replace(entry, **texts)
+
+
+def with_change(once: Once | None, before: object, after: object) -> Once | None:
+    """The mark of a request, whose entry in the audit log says what the request changes."""
+    if once is None or once.entry is None:
+        return once
+    return replace(once, entry=replace(once.entry, change=describe_change(before, after)))
 
 
 def next_lease(current: Lease | None, name: str, holder: str, *, ttl_s: float, now: datetime) -> Lease | None:

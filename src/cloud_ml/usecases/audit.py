@@ -48,4 +48,5 @@ def _line(entry: AuditEntry) -> AuditLine:
         operation=entry.operation,
         target=entry.target,
         outcome=entry.outcome,
+        change=entry.change,
     )

@@ -18,9 +18,10 @@ from cloud_ml.domain.quotas import (
 )
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.tenancy import SYSTEM, Operation, StandingStatus
-from cloud_ml.errors import AlreadyExists, Conflict, NotFound
+from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import common, quota
 from cloud_ml.state.base import Once, StateStore
+from cloud_ml.state.rules import with_change
 from cloud_ml.usecases import usage
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identities, Identity, Organisation, everything
@@ -85,16 +86,17 @@ class Quotas:
         """Replace what was set for an organisation by ``change`` of it."""
         record = self._store.find(QUOTA, SYSTEM, org)
         if record is None:
+            unset, first = QuotaSpec(), change(QuotaSpec())
             try:
                 return self._store.create(
                     QUOTA,
                     org=SYSTEM,
                     name=org,
                     owner=org,
-                    spec=change(QuotaSpec()),
+                    spec=first,
                     status=StandingStatus(),
                     now=self._clock(),
-                    once=once,
+                    once=with_change(once, unset, first),
                 ).spec
             except AlreadyExists:  # another server was faster
                 if (record := self._store.find(QUOTA, SYSTEM, org)) is None:
@@ -116,6 +118,8 @@ class Quotas:
         organisation = self._identities.named(caller, org)
         if wish.service not in quota.SERVICES:
             raise common.refuse("service", wish.service, "one of " + ", ".join(quota.SERVICES))
+        if (wish.cpu, wish.memory, wish.gpu) == (None, None, None):
+            raise InvalidRequest("no limit is given", field="cpu", allowed="cpu, memory or gpu")
         common.check_text("mail", wish.mail, limit=254, allow_empty=True)
         spec = ApplicationSpec(
             service=wish.service,
@@ -234,11 +238,14 @@ def _changed(spec: QuotaSpec, change: quota.QuotaChange) -> QuotaSpec:
 def _granted(spec: QuotaSpec, wish: ApplicationSpec) -> QuotaSpec:
     kind = _KIND_OF[wish.service]
     limits: Limits = getattr(spec, kind)
-    granted: Any = replace(limits, cpu_millis=wish.cpu_millis, memory_bytes=wish.memory_bytes, gpus=wish.gpus)
+    amounts = {"cpu_millis": wish.cpu_millis, "memory_bytes": wish.memory_bytes, "gpus": wish.gpus}
+    granted: Any = replace(limits, **{name: amount for name, amount in amounts.items() if amount is not None})
     return replace(spec, **{kind: granted})
 
 
-def _amount(field: str, text: str) -> int:
+def _amount(field: str, text: str | None) -> int | None:
+    if text is None:
+        return None
     amount = quota.limit_of(field, field, text)
     if amount is None or amount == UNLIMITED:
         raise common.refuse(field, text, "an amount")
@@ -271,7 +278,7 @@ def _application(record: ApplicationRecord) -> quota.Application:
         org=record.key.org,
         user=spec.user,
         service=spec.service,
-        cpu=spec.cpu_millis / 1000,
+        cpu=None if spec.cpu_millis is None else spec.cpu_millis / 1000,
         memory=spec.memory_bytes,
         gpu=spec.gpus,
         mail=spec.mail,

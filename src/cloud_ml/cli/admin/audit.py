@@ -39,7 +39,10 @@ def audit(
     limit: int,
     output: str | None,
 ) -> None:
-    """Show who changed what, when and from where, newest first; also what was refused."""
+    """Show who changed what, when and from where, newest first; also what was refused.
+
+    CHANGE says from what to what. Secrets and variables of jobs are never shown there.
+    """
     found = session.client.admin.audit(
         org=org,
         user=user,
@@ -62,11 +65,21 @@ def audit(
                 line.target,
                 line.outcome,
                 line.address,
+                line.change,
                 *((line.key, line.request) if wide else ()),
             )
             for line in shown
         ]
-        header = ("TIME", "WHO", "OPERATION", "TARGET", "OUTCOME", "FROM", *(("KEY", "REQUEST") if wide else ()))
+        header = (
+            "TIME",
+            "WHO",
+            "OPERATION",
+            "TARGET",
+            "OUTCOME",
+            "FROM",
+            "CHANGE",
+            *(("KEY", "REQUEST") if wide else ()),
+        )
         echo_table(header, rows)
     if next(found, None) is not None:
         note(f"There are more than {limit}; --limit 0 shows them all.")

@@ -6,8 +6,8 @@ import click
 
 from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.output import echo, echo_as, output_option
+from cloud_ml.cli.quota_options import KINDS, WIRE_KINDS, amount_options, kind_option
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.models.quota import KINDS
 
 
 @click.group(cls=LazyGroup)
@@ -32,12 +32,8 @@ def list_quotas(session: Session, org: str, output: str | None) -> None:
 
 @quota.command("set")
 @click.argument("org")
-@click.option(
-    "-t", "--type", "kind", type=click.Choice(KINDS), default="train", show_default=True, help="Kind of work."
-)
-@click.option("-c", "--cpu", metavar="CORES", help="Cores together.")
-@click.option("-M", "--memory", metavar="SIZE", help="Memory together, such as 64G.")
-@click.option("-g", "--gpu", metavar="COUNT", help="GPUs together.")
+@kind_option(*KINDS)
+@amount_options
 @click.option("-n", "--count", metavar="COUNT", help="So many at once.")
 @click.option("--storage", metavar="SIZE", help="Bytes in all buckets together, such as 500G.")
 @output_option()
@@ -61,7 +57,7 @@ def set_quota(
     if all(value is None for value in (cpu, memory, gpu, count, storage)):
         raise click.UsageError("nothing to change: give --cpu, --memory, --gpu, --count or --storage")
     limits = LimitsChange(cpu=cpu, memory=memory, gpu=gpu, count=count)
-    changed = session.client.quota.set(org, **{kind: limits}, storage=storage)
+    changed = session.client.quota.set(org, **{WIRE_KINDS[kind]: limits}, storage=storage)
     if not echo_as(output, changed, changed.org):
         show(changed)
 

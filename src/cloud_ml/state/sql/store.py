@@ -217,9 +217,10 @@ class SqlStateStore(StateStore):
 
         def work(connection: Connection) -> Row:
             leases.check_fence(connection, fence)
-            row = _mutable(connection, kind, uid, once)
+            row = _existing(connection, kind, uid, once)
             spec = records.decode_spec(kind, row)
             changed = change(spec)
+            _use_up(connection, rules.with_change(once, spec, changed), row.name)
             if changed == spec:
                 return row
             position = counters.advance(connection, revisions=1, events=len(events))
@@ -423,11 +424,22 @@ def _mutable(connection: Connection, kind: Kind[Any, Any], uid: str, once: Once 
         Unauthenticated: The token was seen before.
         NotFound: No such record.
     """
+    row = _existing(connection, kind, uid, once)
+    _use_up(connection, once, row.name)
+    return row
+
+
+def _existing(connection: Connection, kind: Kind[Any, Any], uid: str, once: Once | None) -> Row:
+    """The row a request wants to change, if its token is new.
+
+    Raises:
+        Unauthenticated: The token was seen before.
+        NotFound: No such record.
+    """
     marks.check_unseen(connection, once)
     row = records.get(connection, kind, uid)
     if row is None:
         raise rules.not_found(kind, uid)
-    _use_up(connection, once, row.name)
     return row
 
 

@@ -173,6 +173,7 @@ audit = Table(
     Column("operation", Text, nullable=False),
     Column("target", Text, nullable=False),
     Column("outcome", Text, nullable=False),
+    Column("change", Text, nullable=False, server_default=text("''")),
     Index("audit_by_time", "at"),
     Index("audit_by_org", "org", "id"),
     Index("audit_by_target", "target", "id"),

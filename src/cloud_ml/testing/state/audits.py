@@ -41,7 +41,8 @@ class AuditContract:
         MUTATIONS[name](store, made.key.uid, noted())
         (entry,) = store.audit(ANY).items
         about = {"create": "two", "remember": ""}.get(name, "one")
-        assert entry == replace(ENTRY, target=about, id=entry.id)
+        change = f"text: {made.spec.text} → else" if name == "change_spec" else ""
+        assert entry == replace(ENTRY, target=about, id=entry.id, change=change)
 
     def test_a_target_that_is_known_is_kept(self, store: StateStore) -> None:
         make(store, once=noted(entry=replace(ENTRY, target="bucket/key")))
