@@ -26,7 +26,7 @@ def told(error: str, context: FailureContext | None = None) -> str:
 )  # fmt: skip
 def test_a_missing_module_names_the_line_to_add(module: str, line: str) -> None:
     message = told(f"ModuleNotFoundError: No module named '{module}'")
-    assert message.endswith(f'; add the line "{line}" to requirements.txt')
+    assert message.endswith(f'; add the line "{line}" to requirements.txt, or submit with --install {line}')
 
 
 def test_the_table_of_distributions_is_one_to_rely_on() -> None:

@@ -6,6 +6,7 @@ Only well-known names are in the table: for any other, the distribution of the s
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 
 from cloud_ml.environments import python2
@@ -64,7 +65,8 @@ def advice(detail: str) -> str:
     if module.startswith(("tensorflow.contrib", "tensorflow.examples")):
         return "this is TensorFlow 1 code: submit it with --framework tensorflow --framework_version 1"
     if distribution := DISTRIBUTIONS.get(module) or ("" if module != top else DISTRIBUTIONS.get(top, "")):
-        return f'add the line "{distribution}" to requirements.txt'
+        package = shlex.quote(distribution)
+        return f'add the line "{distribution}" to requirements.txt, or submit with --install {package}'
     if module != top:
         return f"the installed {top} does not have it: require a version of it that does"
     return _of_python(module) or (
