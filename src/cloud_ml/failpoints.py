@@ -78,6 +78,7 @@ POINTS: Mapping[str, str] = {
     "objects.part.after": "it is among the others; nobody was told",
     "objects.join.before": "the parts were copied together; there is no object",
     "objects.join.after": "the object is there; so are its parts",
+    "objects.remove.after": "a bucket with objects has lost its name; its content and its record are there",
     "objects.delete.before": "an object is about to go",
     "objects.delete.after": "it is gone; nobody was told",
 }

@@ -145,6 +145,24 @@ def test_the_output_path_reaches_code_that_has_the_flag(run: Callable[..., tuple
     assert "arguments []" in plain
 
 
+def test_a_bucket_with_names_that_no_key_can_have_is_removed(
+    server: RealServer, run: Callable[..., tuple[Job, str]]
+) -> None:
+    server.cli("storage", "mb", "odd-names").good()
+    source = """
+import os
+bucket = os.environ["CLOUDML_STORAGE"] + "/odd-names/"
+for name in (b"bad\\xff", b"new\\nline", b"back\\\\slash"):
+    open(bucket.encode() + name, "w").close()
+"""
+    job, log = run("writes-odd-names", source)
+    assert job.succeeded, log
+    kept = server.cli("storage", "rb", "odd-names")
+    assert (kept.code, "rb --force odd-names" in kept.err) == (1, True)
+    server.cli("storage", "rb", "--force", "--yes", "odd-names").good()
+    assert "odd-names" not in server.cli("storage", "ls").good().out
+
+
 HOSTILE = r"""
 import os, socket
 os.makedirs("inner")

@@ -154,6 +154,7 @@ class Day:
         file = pack(trainer(self._folder / "code", invariants.WITNESS), self._folder / "witness-1.0.tar.gz")
         uri = f"fds://cloudml/{self._name}/witness-1.0.tar.gz"
         insist(lambda: storage.upload(file, uri))
+        insist(self._remove_bucket)
         plain = self._submit("plain", uri)
         retried = self._submit("retried", uri, "fail")
         endless = self._submit("endless", uri, "forever")
@@ -205,6 +206,15 @@ class Day:
         with contextlib.suppress(NotFound):  # the answer to an earlier try was lost
             self._client.storage.delete(self._object(key))
         self._kept.pop(key, None)
+
+    def _remove_bucket(self) -> None:
+        """Make a bucket with an object and remove both; repeated it does the same."""
+        storage, bucket = self._client.storage, f"removed-{self._name}"
+        storage.create_bucket(bucket)
+        storage.upload(b"content", f"fds://{bucket}/key")
+        storage.delete_bucket(bucket, force=True)
+        if self._server.bucket().with_name(bucket).exists():
+            self.wrong.append(f"the bucket {bucket} was removed and its folder is there")
 
     def _stop(self, job: JobHandle) -> None:
         with contextlib.suppress(Conflict):  # it has ended

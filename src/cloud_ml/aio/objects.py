@@ -58,15 +58,16 @@ class AsyncObjects:
         request = Request("PUT", path, same_twice=True)  # at worst an empty bucket that was removed comes back
         return codec.decode(Bucket, await self._transport.json(request), ignore_unknown=True)
 
-    async def delete_bucket(self, name: str) -> None:
-        """Remove an empty bucket.
+    async def delete_bucket(self, name: str, *, force: bool = False) -> None:
+        """Remove an empty bucket; with ``force`` with everything in it, at once.
 
         Raises:
-            Conflict: There are objects in it.
+            Conflict: There are objects in it, and ``force`` is not given.
         """
         path = f"{PATH}/{segment(check_bucket('bucket', name))}"
         try:
-            async with await self._transport.send(Request("DELETE", path)) as answer:
+            request = Request("DELETE", path, query={"force": force}, read_timeout_s=UPLOAD_TIMEOUT_S)
+            async with await self._transport.send(request) as answer:
                 await answer.read()
         except GoneByNow:
             if any(bucket.name == name for bucket in await self.list_buckets()):

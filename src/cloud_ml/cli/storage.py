@@ -151,7 +151,7 @@ def mb(session: Session, names: tuple[str, ...]) -> None:
 
 @storage.command()
 @click.argument("names", nargs=-1, required=True, metavar="BUCKET...")
-@click.option("--force", is_flag=True, help="Remove what is in them first.")
+@click.option("--force", is_flag=True, help="Remove them with everything in them.")
 @_YES
 @pass_session
 def rb(session: Session, names: tuple[str, ...], force: bool, yes: bool) -> None:
@@ -160,11 +160,8 @@ def rb(session: Session, names: tuple[str, ...], force: bool, yes: bool) -> None
     if force:
         _confirm(f"Remove {', '.join(names)} with everything in {'it' if len(names) == 1 else 'them'}?", yes)
     for name in map(_bucket, names):
-        if force:
-            for one in store.list_objects(f"{SCHEME}{name}"):
-                store.delete(one.uri)
         try:
-            store.delete_bucket(name)
+            store.delete_bucket(name, force=force)
         except CloudMlError as error:
             if "holds" in error.message and error.hint is None:
                 error.hint = f"`cloudml storage rb --force {name}` removes what is in it, too."

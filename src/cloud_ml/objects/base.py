@@ -166,12 +166,18 @@ class ObjectStore(abc.ABC):
         """
 
     @abc.abstractmethod
-    def delete_bucket(self, bucket: str) -> None:
+    def delete_bucket(self, bucket: str, *, force: bool = False) -> None:
         """Remove an empty bucket, and the uploads in parts that were under way; one that is gone is success.
 
+        With ``force`` everything in it goes too, also what is no object: files that no key can name, folders that are
+        too deep, links. The name is free at once, whatever a job does in the bucket meanwhile.
+
         Raises:
-            Conflict: There are objects in it.
+            Conflict: There are objects in it, and ``force`` is not given.
         """
+
+    def reclaim(self) -> None:
+        """Free the space of buckets that were removed with ``force``. May take long; repeating it is harmless."""
 
     @abc.abstractmethod
     def buckets(self) -> Sequence[str]:

@@ -75,10 +75,10 @@ class MemoryObjectStore(ObjectStore):
         self._drop_uploads(bucket)
         return "nowhere" if found else ""
 
-    def delete_bucket(self, bucket: str) -> None:
-        """Remove an empty bucket."""
+    def delete_bucket(self, bucket: str, *, force: bool = False) -> None:
+        """Remove an empty bucket, with ``force`` any."""
         with self._lock:
-            if self._buckets.get(bucket):
+            if self._buckets.get(bucket) and not force:
                 raise Conflict(f"the bucket {bucket} holds objects", field="bucket", value=bucket)
             self._buckets.pop(bucket, None)
         self._drop_uploads(bucket)

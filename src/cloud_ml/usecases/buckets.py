@@ -66,10 +66,16 @@ class Buckets:
                 hint="remove buckets that are not needed any more",
             )
 
-    def delete(self, organisation: Organisation, name: str, *, once: Once | None = None) -> Bucket:
+    def delete(self, organisation: Organisation, name: str, *, force: bool = False, once: Once | None = None) -> Bucket:
         """See ``Storage.delete_bucket``."""
         if not self.owns(organisation.name, name):
             raise no_bucket(name)
+        gone = self._delete(organisation, name, once, force=force)
+        if force:
+            self._objects.reclaim()
+        return gone
+
+    def _delete(self, organisation: Organisation, name: str, once: Once | None, *, force: bool) -> Bucket:
         with self._objects.bucket_lock(name):
             record = self._store.find(BUCKET, SYSTEM, name)
             if record is None or record.spec.org != organisation.name:
@@ -82,7 +88,7 @@ class Buckets:
                 )
             if once is not None:
                 self._store.remember(once)
-            self._objects.delete_bucket(name)
+            self._objects.delete_bucket(name, force=force)
             try:
                 self._store.delete(BUCKET, record.key.uid, fence=None)
             except Exception:
@@ -153,6 +159,7 @@ class Buckets:
         A record without a place gets an empty one. An empty place without a record goes. One with content stays where
         it is, and is set aside when somebody makes a bucket of its name.
         """
+        self._objects.reclaim()
         there = set(self._objects.buckets())
         owners = {bucket.name: bucket.org for bucket in self.all(None)}
         for name in sorted(owners.keys() - there):

@@ -161,14 +161,18 @@ class Storage:
             objects=[stored_object(info) for info in listing.objects], folders=list(listing.folders), next=listing.next
         )
 
-    def delete_bucket(self, organisation: Organisation, name: str, *, once: Once | None = None) -> Bucket:
+    def delete_bucket(
+        self, organisation: Organisation, name: str, *, force: bool = False, once: Once | None = None
+    ) -> Bucket:
         """Remove an empty bucket, with the uploads to it that are under way; its name is free again.
+
+        With ``force`` everything in it goes too.
 
         Raises:
             NotFound: No such bucket for this organisation.
             Conflict: There are objects in it, or it is where the organisation's trainers go.
         """
-        return self._buckets.delete(organisation, name, once=once)
+        return self._buckets.delete(organisation, name, force=force, once=once)
 
     def copy(self, org: str, wanted: CopyObject, *, once: Once | None = None) -> StoredObject:
         """Copy an object within the server, to a key of a bucket of the same organisation. Appears as a whole.

@@ -300,6 +300,48 @@ def test_rubbish_does_not_keep_a_bucket_and_links_are_not_followed(
     assert (outside / "secret").exists()
 
 
+def plant_what_no_key_names(bucket: Path) -> None:
+    for name in (b"line\nfeed", b"bad\xff", b"back\\slash"):
+        (bucket / os.fsdecode(name)).write_bytes(b"somebody's work")
+    (bucket / "closed").mkdir()
+    (bucket / "closed" / "file").touch()
+    (bucket / "closed").chmod(0)
+    here = os.open(bucket, os.O_RDONLY)
+    for _ in range(1500):
+        os.mkdir("d", dir_fd=here)
+        below = os.open("d", os.O_RDONLY, dir_fd=here)
+        os.close(here)
+        here = below
+    os.close(here)
+
+
+def test_nothing_that_a_job_leaves_keeps_a_bucket_that_is_removed_with_force(
+    store: LocalObjectStore, bucket: Path, outside: Path
+) -> None:
+    plant_rubbish(bucket, outside)
+    plant_what_no_key_names(bucket)
+    store.delete_bucket(BUCKET, force=True)
+    assert not bucket.exists()
+    store.reclaim()
+    assert list((bucket.parent / ".removed").iterdir()) == []
+    assert (outside / "secret").exists()
+
+
+def test_a_job_that_writes_on_keeps_nothing_either(store: LocalObjectStore, bucket: Path) -> None:
+    with subprocess.Popen(
+        ["sh", "-c", "i=0; while mkdir -p $i/x && touch $i/y; do i=$((i+1)); done 2>/dev/null"], cwd=bucket
+    ) as writer:
+        try:
+            while not (bucket / "5").exists():
+                assert writer.poll() is None
+            store.delete_bucket(BUCKET, force=True)
+            assert not bucket.exists()
+        finally:
+            writer.kill()
+    store.reclaim()
+    assert list((bucket.parent / ".removed").iterdir()) == []
+
+
 def test_a_file_that_no_key_can_name_keeps_its_bucket(store: LocalObjectStore, bucket: Path) -> None:
     (bucket / "line\nfeed").write_bytes(b"somebody's work")
     with pytest.raises(Conflict, match="holds a file"):

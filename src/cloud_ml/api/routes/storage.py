@@ -89,10 +89,10 @@ async def create_bucket(here: Here, call: Signed, bucket: str) -> Response:
 
 
 @router.delete("/{bucket}", responses=answers(Bucket))
-async def delete_bucket(here: Here, call: Signed, bucket: str) -> Response:
-    """Remove an empty bucket; 409 while there are objects in it."""
+async def delete_bucket(here: Here, call: Signed, bucket: str, force: bool = False) -> Response:
+    """Remove an empty bucket; 409 while there are objects in it. With ``force``, everything in it goes too."""
     gone = await here.offload.long(
-        call.org, here.storage.delete_bucket, call.caller.organisation, bucket, once=call.once
+        call.org, here.storage.delete_bucket, call.caller.organisation, bucket, force=force, once=call.once
     )
     return documents.answer(gone)
 

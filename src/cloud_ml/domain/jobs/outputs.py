@@ -10,6 +10,7 @@ import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from cloud_ml.models.escaping import escaped
 from cloud_ml.models.ignoring import IGNORE_FILE, IgnoreRules
 
 FOLDER = ".outputs"
@@ -24,7 +25,6 @@ SKIPPED_FOLDERS = frozenset(
 ENVIRONMENT_MARKS = (b"pyvenv.cfg", b"conda-meta")
 """A folder that holds one of these is an environment, and no output."""
 _NAMED = 5
-_LONGEST_NAME = 100
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class OmittedFiles:
 
     def names(self) -> Sequence[tuple[int, str]]:
         """Size and readable name of the largest, largest first."""
-        return [(size, readable(path)) for size, path in sorted(self.largest, reverse=True)]
+        return [(size, escaped(path)) for size, path in sorted(self.largest, reverse=True)]
 
 
 class Selection:
@@ -137,17 +137,3 @@ class OutputFilter:
 def folder_of(job_name: str, uid: str) -> str:
     """The key prefix of a job's outputs, with a '/' at its end. No two jobs share one."""
     return f"{FOLDER}/{job_name}-{uid}/"
-
-
-def readable(path: bytes) -> str:
-    r"""A path for people: what is no text or no printable sign is escaped, such as ``a\xff`` and ``a\n``."""
-    text = "".join(_escaped(each) for each in path.decode("utf-8", "surrogateescape"))
-    return text if len(text) <= _LONGEST_NAME else f"…{text[-_LONGEST_NAME:]}"
-
-
-def _escaped(sign: str) -> str:
-    if "\udc80" <= sign <= "\udcff":
-        return f"\\x{ord(sign) - 0xDC00:02x}"
-    if sign == "\\":
-        return "\\\\"
-    return sign if sign.isprintable() else sign.encode("unicode_escape").decode("ascii")

@@ -12,6 +12,7 @@ import stat
 from collections.abc import Iterator, Sequence
 
 from cloud_ml.errors import Conflict
+from cloud_ml.models.escaping import escaped
 from cloud_ml.objects.local import tree
 
 _DEPTH = 1024
@@ -59,9 +60,7 @@ def _clear_level(folder: int, bucket: str) -> bytes | None:
                 if stat.S_ISDIR(mode):
                     return name
                 if stat.S_ISREG(mode):
-                    raise Conflict(
-                        f"the bucket {bucket} holds a file", field="bucket", value=bucket, hint="delete its content"
-                    )
+                    raise Conflict(f"the bucket {bucket} holds a file: {escaped(name)}", field="bucket", value=bucket)
                 os.unlink(name, dir_fd=folder)
             except FileNotFoundError:
                 continue

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO
 
 from cloud_ml import failpoints
+from cloud_ml.environments.removing import remove
 from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, NotFound
 from cloud_ml.models.common import check_bucket, refuse
 from cloud_ml.objects.base import Amount, Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
@@ -27,6 +28,9 @@ from cloud_ml.objects.local.transfer import Chunks, Content, LocalWriter, commit
 from cloud_ml.objects.local.uploads import Uploads
 from cloud_ml.objects.local.versions import remove_version
 from cloud_ml.objects.multipart import MultipartUploads
+
+_REMOVED = ".removed"
+"""The folder of buckets that were removed with their content, until that is gone, too."""
 
 
 class LocalObjectStore(ObjectStore):
@@ -97,8 +101,14 @@ class LocalObjectStore(ObjectStore):
         self._multipart.drop_bucket(bucket)  # a crash may have left some of a bucket whose folder is gone
         return ""
 
-    def delete_bucket(self, bucket: str) -> None:
-        """Remove a bucket without objects, with empty folders and links that jobs have left there."""
+    def delete_bucket(self, bucket: str, *, force: bool = False) -> None:
+        """Remove a bucket without objects, with empty folders and links that jobs have left there.
+
+        With ``force`` its folder is moved to where no job can see it; ``reclaim`` removes what is in it.
+        """
+        if force:
+            self._move_out_of_sight(bucket)
+            return
         with contextlib.suppress(NotFound), tree.translated(bucket), self._open(bucket) as folder:
             if self._page(folder, bucket, limit=1).objects:
                 raise Conflict(f"the bucket {bucket} holds objects", field="bucket", value=bucket)
@@ -107,6 +117,23 @@ class LocalObjectStore(ObjectStore):
                 os.rmdir(bucket, dir_fd=root)
                 os.fsync(root)
             self._multipart.drop_bucket(bucket)
+
+    def _move_out_of_sight(self, bucket: str) -> None:
+        with contextlib.suppress(NotFound), tree.translated(bucket), self._open(bucket):
+            removed = self._root / _REMOVED
+            removed.mkdir(mode=0o700, exist_ok=True)
+            with contextlib.suppress(FileNotFoundError):  # somebody else was first
+                (self._root / bucket).rename(removed / f"{bucket}-{secrets.token_hex(8)}")
+            for folder in (removed, self._root):
+                tree.sync(folder)
+            failpoints.here("objects.remove.after")
+        self._multipart.drop_bucket(bucket)
+
+    def reclaim(self) -> None:
+        """Remove what is in buckets that are gone, whatever jobs have left in them."""
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._root / _REMOVED) as entries:
+            for entry in entries:
+                remove(Path(entry.path))
 
     def buckets(self) -> Sequence[str]:
         """Every bucket's name, sorted."""

@@ -38,6 +38,15 @@ class BucketContract:
             store.delete_bucket(BUCKET)
         assert store.get(BUCKET, "folder/a") == b"folder/a"
 
+    def test_a_bucket_with_objects_goes_with_force_and_its_name_is_free(self, store: ObjectStore) -> None:
+        fill(store, "folder/a", "b")
+        for _ in range(2):
+            store.delete_bucket(BUCKET, force=True)
+            store.reclaim()
+            assert list(store.buckets()) == []
+        store.create_bucket(BUCKET)
+        assert keys(store.list(BUCKET)) == []
+
     def test_deleting_a_bucket_twice_is_success(self, store: ObjectStore) -> None:
         store.delete_bucket(BUCKET)
         store.delete_bucket(BUCKET)

@@ -1,8 +1,6 @@
 from __future__ import annotations
 
-import pytest
-
-from cloud_ml.domain.jobs.outputs import Bounds, JobFile, OutputFilter, Selection, folder_of, readable
+from cloud_ml.domain.jobs.outputs import Bounds, JobFile, OutputFilter, Selection, folder_of
 
 
 def selected(bounds: Bounds, *files: JobFile) -> tuple[list[bytes], list[tuple[int, str]]]:
@@ -34,21 +32,6 @@ def test_only_the_largest_are_named_and_all_are_counted() -> None:
         selection.add(JobFile(b"%d" % number, number))
     assert selection.beyond.files == 20
     assert [name for _, name in selection.beyond.names()] == ["20", "19", "18", "17", "16"]
-
-
-@pytest.mark.parametrize(
-    ("path", "shown"),
-    [
-        (b"plain/file.txt", "plain/file.txt"),
-        ("größe.txt".encode(), "größe.txt"),
-        (b"bad\xff.txt", r"bad\xff.txt"),
-        (b"a\nb\x1b[31m", r"a\nb\x1b[31m"),
-        (b"a\\b", r"a\\b"),
-        ("right\u202eleft".encode(), r"right\u202eleft"),
-    ],
-)  # fmt: skip
-def test_names_are_told_so_that_they_cannot_harm(path: bytes, shown: str) -> None:
-    assert readable(path) == shown
 
 
 def test_without_patterns_all_is_kept_but_what_is_ignored() -> None:
