@@ -23,6 +23,7 @@ from cloud_ml.models.ignoring import IGNORE_FILE
 from cloud_ml.objects.base import ObjectInfo, ObjectStore, ObjectWriter, check_object_key
 from cloud_ml.settings import OutputSettings
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.coming_in import Share
 from cloud_ml.usecases.outputs import Outputs, interrupted
 from cloud_ml.usecases.storage import Storage
 
@@ -146,6 +147,10 @@ class OutputCollection:
     def _place(self, batch: _Batch, group: Sequence[JobFile]) -> tuple[list[JobFile], OmittedFiles | None]:
         """Store a few files together; returns those that are there now, and why others are not."""
         self._storage.check_own(batch.org, batch.bucket)
+        try:
+            self._storage.check_objects(batch.org, len(group))
+        except QuotaExceeded:
+            return [], batch.omitted.objects
         share = self._storage.share(batch.org)
         writers: list[tuple[JobFile, ObjectWriter]] = []
         reason: OmittedFiles | None = None
@@ -153,7 +158,7 @@ class OutputCollection:
             for file in group:
                 try:
                     share.take(file.size)
-                    writer = self._copy(batch, file)
+                    writer = self._copy(batch, file, share)
                 except QuotaExceeded:
                     reason = batch.omitted.quota
                     break
@@ -173,7 +178,7 @@ class OutputCollection:
         failpoints.here("outputs.place.after")
         return self._note_placed(batch, writers, found), reason
 
-    def _copy(self, batch: _Batch, file: JobFile) -> ObjectWriter | None:
+    def _copy(self, batch: _Batch, file: JobFile, share: Share) -> ObjectWriter | None:
         """An upload that holds the file's bytes; ``None`` if something else is in its place."""
         try:
             writer = self._objects.writer(batch.bucket, batch.prefix + file.path.decode())
@@ -185,6 +190,7 @@ class OutputCollection:
         with contextlib.ExitStack() as unfinished:
             unfinished.callback(writer.abort)
             for chunk in batch.directory.read(file):
+                share.take(0)  # the disk may fill up meanwhile
                 writer.write(chunk)
                 if batch.stop():
                     raise interrupted()
@@ -227,6 +233,7 @@ class _Omitted:
         self.unnameable = OmittedFiles()
         self.foreign = OmittedFiles()
         self.quota = OmittedFiles()
+        self.objects = OmittedFiles()
         self.disk = OmittedFiles()
         self.no_bucket = OmittedFiles()
         self.obstructed = OmittedFiles()
@@ -250,6 +257,7 @@ class _Omitted:
             ("names that cannot be keys of objects", self.unnameable),
             ("owned by another user", self.foreign),
             ("storage quota exceeded", self.quota),
+            ("as many objects as the organisation may have", self.objects),
             ("disk full", self.disk),
             ("the organisation has no default bucket", self.no_bucket),
             ("something else has their place in the bucket", self.obstructed),

@@ -11,7 +11,7 @@ from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.quotas import QuotaSpec
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.engines.base import Capacity, WorkingDirectory
-from cloud_ml.errors import CloudMlError, NotFound, OutOfSpace, Unavailable
+from cloud_ml.errors import CloudMlError, NotFound, OutOfSpace, QuotaExceeded, Unavailable
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.objects.base import ObjectInfo, ObjectWriter
 from cloud_ml.settings import OutputSettings
@@ -161,6 +161,30 @@ def test_outputs_count_to_the_quota_of_others(served: Served, tmp_path: Path) ->
     left.objects.put("cloudml", "there", bytes(950))
     write(left.folder, a=100)
     assert reasons(left.collect()) == ["OutputsNotSaved"]
+
+
+def test_as_many_objects_as_there_may_be(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(org: str, more: int = 1) -> None:
+        raise QuotaExceeded("too many")
+
+    write(left.folder, a=100)
+    monkeypatch.setattr(left.storage, "check_objects", refuse)
+    said = left.collect().events[-1].message
+    assert said == "1 file not saved as outputs, as many objects as the organisation may have: a (100B)"
+
+
+def test_a_disk_that_fills_up_while_a_large_file_is_copied(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The reserve of the disk is looked at with each piece, and a file that would use it up leaves no half."""
+    looks = iter(range(1000))
+
+    def check() -> None:
+        if next(looks) > 3:
+            raise OutOfSpace("nearly full")
+
+    monkeypatch.setattr(left.storage, "_check_disk", check)
+    write(left.folder, big=2_000_000)
+    assert left.collect().events[-1].message == "1 file not saved as outputs, disk full: big (1.91M)"
+    assert left.stored() == {}
 
 
 class FullDisk:
