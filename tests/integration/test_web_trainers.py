@@ -9,6 +9,7 @@ import pytest
 
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.packaging import packed
+from support.git_server import serving_git
 from support.server import RealServer, serving, trainer
 from support.web import Web, serving_web
 
@@ -36,6 +37,16 @@ def test_a_job_runs_code_from_the_web(server: RealServer, web: Web, tmp_path: Pa
     ended = handle.wait(60)
     assert ended.succeeded, ended.message
     assert b"from the web" in b"".join(handle.logs())
+
+
+def test_a_job_runs_code_of_a_repository(server: RealServer, tmp_path: Path) -> None:
+    """Submitted as people type it: the name comes from the repository."""
+    with serving_git(tmp_path) as repositories:
+        files = {"train.py": "print(open('data.txt').read())", "data.txt": "from a repository"}
+        repositories.commit("examples", {f"mnist/{name}": text for name, text in files.items()}, tag="v1")
+        uri = f"git+{repositories.url('/examples/.git')}@v1#subdirectory=mnist"
+        ran = server.cli("jobs", "submit", uri, "-n", "cloned", "-m", "train", "-W").good()
+    assert "from a repository\n" in ran.out
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ def name_for(trainer_uri: str) -> str:
         InvalidRequest: Nothing is left of it.
     """
     if "://" in trainer_uri:
-        last = trainer_uri.rstrip("/").rpartition("/")[2]
+        last = _without_ref(trainer_uri).rstrip("/").rpartition("/")[2]
     else:
         last = Path(trainer_uri).expanduser().resolve().name
     bare = next((last.removesuffix(ending) for ending in _ARCHIVES if last.endswith(ending)), last)
@@ -42,6 +42,15 @@ def name_for(trainer_uri: str) -> str:
             f"no name for the job can be made of {last!r}", field="job_name", hint="Give one: --job_name NAME."
         )
     return name
+
+
+def _without_ref(uri: str) -> str:
+    """A URI without the commit of a repository; its folder, if it names one, instead of the repository."""
+    if not uri.startswith("git+"):
+        return uri
+    address, _, folder = uri.partition("#subdirectory=")
+    base, _, ref = address.rpartition("@")
+    return folder or (base if "://" in base and "/" in base.partition("://")[2] and ref else address)
 
 
 def module_for(trainer_uri: str) -> str:

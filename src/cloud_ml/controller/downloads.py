@@ -12,15 +12,18 @@ import hashlib
 import json
 import logging
 import os
+import shutil
+import signal
 import sys
 import tempfile
+from collections.abc import Mapping
 from dataclasses import asdict
 from pathlib import Path
 from weakref import WeakValueDictionary
 
 import cloud_ml
 from cloud_ml.engines.base import TrainerSource
-from cloud_ml.fetching.program import Task
+from cloud_ml.fetching.task import Task
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.trainer_uris import WebTrainer
@@ -79,7 +82,7 @@ class Downloads:
         async with share, self._room:
             descriptor, draft = await self._offload(self._draft)
             try:
-                problem = await self._run(trainer, descriptor)
+                problem = await self._tried(trainer, descriptor)
                 if not problem:
                     return await self._offload(self._keep, uid, trainer, Path(draft))
                 return TrainerSource("", trainer.name, f"the trainer {trainer.url.partition('?')[0]}: {problem}")
@@ -87,9 +90,22 @@ class Downloads:
                 os.close(descriptor)
                 await asyncio.shield(self._offload(Path(draft).unlink, missing_ok=True))
 
-    async def _run(self, trainer: WebTrainer, descriptor: int) -> str:
-        """Let the program write to the draft; returns what went wrong, if anything did."""
+    async def _tried(self, trainer: WebTrainer, descriptor: int) -> str:
+        """Fetch, again where the network failed; returns what went wrong, if anything did."""
+        tries = max(1, self._settings.url_tries)
+        for number in range(1, tries + 1):
+            report = await self._run(trainer, descriptor)
+            problem = str(report.get("problem", ""))
+            if not problem or not report.get("passing") or number == tries:
+                return f"{problem} (tried {number} times)" if problem and number > 1 else problem
+            await asyncio.sleep(self._settings.url_retry_s * 2 ** (number - 1))
+            await self._offload(_rewind, descriptor)
+        raise AssertionError
+
+    async def _run(self, trainer: WebTrainer, descriptor: int) -> Mapping[str, object]:
+        """Let the program write to the draft; returns its report."""
         settings = self._settings
+        folder = await self._offload(self._private_folder) if trainer.git else ""
         task = Task(
             url=trainer.url,
             allow=tuple(settings.url_allow.split(",")),
@@ -97,7 +113,18 @@ class Downloads:
             timeout_s=settings.url_timeout_s,
             redirects=settings.url_redirects,
             user=self._user,
+            folder=folder,
+            ref=trainer.ref,
+            subdirectory=trainer.subdirectory,
+            name=trainer.name.partition(".")[0] or "trainer",
         )
+        try:
+            return await self._program(task, descriptor)
+        finally:
+            if folder:
+                await asyncio.shield(self._offload(shutil.rmtree, folder, ignore_errors=True))
+
+    async def _program(self, task: Task, descriptor: int) -> Mapping[str, object]:
         process = await asyncio.create_subprocess_exec(
             sys.executable, "-I", "-S", "-B", "-c", _PROGRAM, _SOURCES,
             stdin=asyncio.subprocess.PIPE, stdout=descriptor, stderr=asyncio.subprocess.PIPE,
@@ -105,21 +132,30 @@ class Downloads:
             cwd="/", start_new_session=True,
         )  # fmt: skip
         try:
-            async with asyncio.timeout(settings.url_timeout_s + _MARGIN_S):
+            async with asyncio.timeout(task.timeout_s + _MARGIN_S):
                 _, said = await process.communicate(json.dumps(asdict(task)).encode())
         except TimeoutError:
-            return f"it did not arrive within {settings.url_timeout_s:g} s"
+            return {"problem": f"it did not arrive within {task.timeout_s:g} s"}
         finally:
+            with contextlib.suppress(ProcessLookupError):  # and with it the git that it has started
+                os.killpg(process.pid, signal.SIGKILL)
             if process.returncode is None:
-                with contextlib.suppress(ProcessLookupError):
-                    process.kill()
                 await asyncio.shield(process.wait())
         try:
             report = json.loads(said[-_REPORT:])
         except ValueError:
+            report = None
+        if not isinstance(report, dict):
             logger.warning("the program that fetches trainers failed: %s", said[-2000:].decode(errors="replace"))
-            return f"fetching it failed (exit code {process.returncode})"
-        return str(report.get("problem", ""))
+            return {"problem": f"fetching it failed (exit code {process.returncode})"}
+        return report
+
+    def _private_folder(self) -> str:
+        """A folder outside of the data folder, which the user of the program may not enter."""
+        folder = tempfile.mkdtemp(prefix="cloudml-fetch-")
+        if self._user:
+            os.chown(folder, self._user, self._user)
+        return folder
 
     def _draft(self) -> tuple[int, str]:
         self._folder.mkdir(parents=True, exist_ok=True)
@@ -155,5 +191,11 @@ class Downloads:
         return TrainerSource(str(target), trainer.name)
 
     def _note(self, uid: str, trainer: WebTrainer) -> Path:
-        name = hashlib.sha256(f"{uid}\n{trainer.url}".encode()).hexdigest()[:32]
+        place = f"{trainer.url}\n{trainer.ref}\n{trainer.subdirectory}" if trainer.git else trainer.url
+        name = hashlib.sha256(f"{uid}\n{place}".encode()).hexdigest()[:32]
         return self._folder / "fetched" / name
+
+
+def _rewind(descriptor: int) -> None:
+    os.ftruncate(descriptor, 0)
+    os.lseek(descriptor, 0, os.SEEK_SET)

@@ -1,10 +1,12 @@
 """The program: one URL to standard output, a report to standard error. See the package for why it is one.
 
-Standard input is a JSON document of ``Task``; the report is one of ``{"problem": …}``, empty if all is well.
+Standard input is a JSON document of ``Task``; the report is one of ``{"problem": …, "passing": …}``, empty if all is
+well. A problem is passing if another try may succeed.
 """
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
 import os
@@ -13,12 +15,13 @@ import signal
 import socket
 import ssl
 import sys
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 from typing import Any, BinaryIO
 from urllib.parse import urljoin, urlsplit
 
+from cloud_ml.fetching import git
 from cloud_ml.fetching.addresses import Allowed, is_named, refusal
+from cloud_ml.fetching.task import Problem, Task, shown
 
 Resolve = Callable[[str, int], "list[tuple[Any, Any, Any, Any, Any]]"]
 
@@ -26,23 +29,9 @@ _BLOCK = 64 * 1024
 _SILENCE_S = 30.0
 _REDIRECTS = frozenset({301, 302, 303, 307, 308})
 _MEMORY = 1 << 30
+_PROCESSES = 512
+"""Of the user in all, which git needs a few of."""
 _USUAL_PORTS = {"http": 80, "https": 443}
-
-
-@dataclass(frozen=True)
-class Task:
-    """What to fetch, and the bounds. ``user`` is the user and group id to become, as root; 0 stays."""
-
-    url: str
-    allow: tuple[str, ...] = ()
-    size_limit: int = 512 * 2**20
-    timeout_s: float = 300.0
-    redirects: int = 5
-    user: int = 0
-
-
-class Problem(Exception):
-    """Why it cannot be fetched: a sentence for the owner of the job, without what only the operator may know."""
 
 
 def resolve(host: str, port: int) -> list[tuple[Any, Any, Any, Any, Any]]:
@@ -59,34 +48,55 @@ def fetch(task: Task, out: BinaryIO, *, context: ssl.SSLContext | None = None, r
     Raises:
         Problem: It cannot be had, or must not be.
     """
-    allowed, url = Allowed.parse(task.allow), task.url
+    if task.folder:
+        return git.fetch(task, out, locate=lambda url: _located(url, task, context, resolve))
+    with _followed(task.url, task, context, resolve) as (_, response, _):
+        return _body(response, out, task.size_limit)
+
+
+def _located(url: str, task: Task, context: ssl.SSLContext | None, resolve: Resolve) -> tuple[str, str, str]:
+    with _followed(url, task, context, resolve) as (place, response, address):
+        if response.status in (401, 403, 404, 410):
+            raise Problem(f"{shown(task.url)} does not exist, or not everybody may read it")
+        _check_status(response)
+        return place, response.headers.get("Content-Type", ""), address
+
+
+@contextlib.contextmanager
+def _followed(
+    url: str, task: Task, context: ssl.SSLContext | None, resolve: Resolve
+) -> Iterator[tuple[str, http.client.HTTPResponse, str]]:
+    """Where a URL leads to in the end, the answer there, and the address that gave it."""
+    allowed = Allowed.parse(task.allow)
     for _ in range(task.redirects + 1):
-        response, connection = _ask(url, allowed, context, resolve)
+        response, connection, address = _ask(url, allowed, context, resolve)
         with connection, response:
             if response.status not in _REDIRECTS:
-                return _body(response, out, task.size_limit)
+                yield url, response, address
+                return
             location = response.headers.get("Location")
         if not location:
-            raise Problem(f"{_shown(url)} answered {response.status} without saying where to go")
+            raise Problem(f"{shown(url)} answered {response.status} without saying where to go")
         following = urljoin(url, location)
         if url.startswith("https:") and not following.lower().startswith("https:"):
-            raise Problem(f"{_shown(url)} leads on to another scheme than https")
+            raise Problem(f"{shown(url)} leads on to another scheme than https")
         url = following
-    raise Problem(f"{_shown(task.url)} leads on more than {task.redirects} times")
+    raise Problem(f"{shown(task.url)} leads on more than {task.redirects} times")
 
 
 def _ask(
     url: str, allowed: Allowed, context: ssl.SSLContext | None, resolve: Resolve
-) -> tuple[http.client.HTTPResponse, socket.socket]:
+) -> tuple[http.client.HTTPResponse, socket.socket, str]:
     try:
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise Problem(f"{_shown(url)} is no URL") from None
+        raise Problem(f"{shown(url)} is no URL") from None
     if parts.scheme not in _USUAL_PORTS or not parts.hostname or parts.username is not None:
-        raise Problem(f"{_shown(url)} leads to something else than http or https")
+        raise Problem(f"{shown(url)} leads to something else than http or https")
     host = parts.hostname
     connection = _connect(host, port or _USUAL_PORTS[parts.scheme], allowed, resolve)
+    address = str(connection.getpeername()[0])
     try:
         if parts.scheme == "https":
             context = context or ssl.create_default_context()
@@ -95,21 +105,22 @@ def _ask(
         client.sock = connection
         target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         client.request("GET", target, headers={"User-Agent": "cloudml-fetch", "Accept": "*/*", "Connection": "close"})
-        return client.getresponse(), connection
+        return client.getresponse(), connection, address
     except ssl.SSLError as error:
         connection.close()
         why = getattr(error, "verify_message", "") or error.reason
         raise Problem(f"the certificate of {host} is not trusted: {why}") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         connection.close()
-        raise Problem(f"{host} does not answer as a web server does: {_words(error)}") from None
+        raise Problem(f"{host} does not answer as a web server does: {_words(error)}", passing=True) from None
 
 
 def _connect(host: str, port: int, allowed: Allowed, resolve: Resolve) -> socket.socket:
     try:
         found = resolve(host, port)
-    except (OSError, UnicodeError):
-        raise Problem(f"there is no host {host}") from None
+    except (OSError, UnicodeError) as error:
+        known = isinstance(error, socket.gaierror) and error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
+        raise Problem(f"there is no host {host}", passing=isinstance(error, OSError) and not known) from None
     for *_, place in found:
         if (why := refusal(host, str(place[0]), allowed)) is not None:
             raise Problem(f"{host} leads to an address that {why}: the operator has to allow it")
@@ -128,7 +139,7 @@ def _connect(host: str, port: int, allowed: Allowed, resolve: Resolve) -> socket
             raise
         else:
             return connection
-    raise Problem(f"{host} cannot be reached: {_words(failure)}")
+    raise Problem(f"{host} cannot be reached: {_words(failure)}", passing=True)
 
 
 def _check_not_self(connection: socket.socket, host: str, address: str, allowed: Allowed) -> None:
@@ -141,11 +152,16 @@ def _check_not_self(connection: socket.socket, host: str, address: str, allowed:
         raise Problem(f"{host} leads to the server's own machine: the operator has to allow it")
 
 
-def _body(response: http.client.HTTPResponse, out: BinaryIO, limit: int) -> int:
+def _check_status(response: http.client.HTTPResponse) -> None:
     if response.status in (404, 410):
         raise Problem("it does not exist: the server answered 404")
     if response.status != 200:
-        raise Problem(f"the server answered {response.status}")
+        passing = response.status >= 500 or response.status in (408, 429)
+        raise Problem(f"the server answered {response.status}", passing=passing)
+
+
+def _body(response: http.client.HTTPResponse, out: BinaryIO, limit: int) -> int:
+    _check_status(response)
     if response.headers.get("Content-Encoding", "identity") != "identity":
         raise Problem("the server sends it in an encoding that was not asked for")
     if response.length is not None and response.length > limit:
@@ -158,15 +174,10 @@ def _body(response: http.client.HTTPResponse, out: BinaryIO, limit: int) -> int:
                 raise Problem(f"it has more than {limit} bytes")
             out.write(chunk)
     except (OSError, http.client.HTTPException) as error:
-        raise Problem(f"the connection broke after {size} bytes: {_words(error)}") from None
+        raise Problem(f"the connection broke after {size} bytes: {_words(error)}", passing=True) from None
     if response.length:
-        raise Problem(f"the connection ended {response.length} bytes too early")
+        raise Problem(f"the connection ended {response.length} bytes too early", passing=True)
     return size
-
-
-def _shown(url: str) -> str:
-    """A URL without what may be a secret in it."""
-    return "".join(char if char.isprintable() else "?" for char in url.partition("?")[0])[:200]
 
 
 def _words(error: BaseException | None) -> str:
@@ -194,7 +205,7 @@ def main() -> int:
             fetch(task, out, context=context)
             out.flush()
     except Problem as problem:
-        sys.stderr.write(json.dumps({"problem": str(problem)}))
+        sys.stderr.write(json.dumps({"problem": str(problem), "passing": problem.passing}))
         return 1
     except OSError as error:  # of our own disk
         sys.stderr.write(json.dumps({"problem": f"it cannot be kept: {_words(error)}"}))
@@ -210,7 +221,7 @@ def _give_up(task: Task) -> None:
         (resource.RLIMIT_FSIZE, task.size_limit + _BLOCK),
         (resource.RLIMIT_AS, _MEMORY),
         (resource.RLIMIT_CORE, 0),
-        (resource.RLIMIT_NPROC, 0),
+        (resource.RLIMIT_NPROC, _PROCESSES if task.folder else 0),
     ):
         resource.setrlimit(what, (most, most))
     if task.user and os.geteuid() == 0:

@@ -332,6 +332,10 @@ class TrainerSettings:
     """How long fetching one may take in all."""
     url_redirects: int = 5
     """How often a URL may lead on to another one."""
+    url_tries: int = 3
+    """How often one is fetched where the network fails: a name service, a broken connection, an answer of 5xx."""
+    url_retry_s: float = 2.0
+    """The pause before the second try; each later one is twice as long."""
     url_parallel: int = 4
     """Trainers fetched at once; others wait for their turn."""
     folders: str = ""

@@ -1,4 +1,4 @@
-"""Where trainers may come from: ``fds://``, ``http(s)://`` and, if the operator says so, ``file://``. Pure."""
+"""Where trainers may come from: ``fds://``, ``http(s)://``, ``git+https://`` and, if the operator says so, ``file://``."""
 
 from __future__ import annotations
 
@@ -14,15 +14,25 @@ from cloud_ml.settings import TrainerSettings
 _SHA256 = re.compile(r"sha256=([0-9a-f]{64})")
 _FILE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+!-]{0,199}")
 _FIELD = "trainer_uri"
+_REF = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._/+-]{0,199}")
+_FOLDER = re.compile(r"[A-Za-z0-9._][A-Za-z0-9._/+ -]{0,499}")
+_GIT_FORM = "git+https://host/path, @ and a branch, tag or commit, #subdirectory= and a folder"
 
 
 @dataclass(frozen=True, slots=True)
 class WebTrainer:
-    """A trainer on the web. ``name`` is its file's name, ``sha256`` what it must have, if the URL says so."""
+    """A trainer on the web. ``name`` is its file's name, ``sha256`` what it must have, if the URL says so.
+
+    With ``git`` the URL is a repository: ``ref`` names a commit of it, empty for the default branch, and
+    ``subdirectory`` a folder.
+    """
 
     url: str
     name: str
     sha256: str | None
+    git: bool = False
+    ref: str = ""
+    subdirectory: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,13 +57,38 @@ def parse_trainer_uri(text: str, settings: TrainerSettings) -> TrainerUri:
         if not where.key:
             raise common.refuse(_FIELD, text, "fds://bucket/path with a path")
         return where
-    if scheme in ("http", "https"):
+    if scheme in ("http", "https", "git+http", "git+https"):
         if settings.urls == "none":
             raise common.refuse(_FIELD, text, f"{_allowed(settings)}: this server fetches nothing from the web")
-        return _web(text)
+        return _git(text) if scheme.startswith("git+") else _web(text)
     if scheme == "file" and settings.folders:
         return _file(text, settings)
     raise common.refuse(_FIELD, text, _allowed(settings))
+
+
+def _git(text: str) -> WebTrainer:
+    """``git+https://host/path@REF#subdirectory=FOLDER``, as pip writes it."""
+    address, _, fragment = text.removeprefix("git+").partition("#")
+    base, separator, ref = address.rpartition("@")
+    if not separator or "/" not in base.partition("://")[2]:  # an @ before the path belongs to the host
+        base, ref, separator = address, "", ""
+    found = _web(base)
+    below = unquote(fragment.removeprefix("subdirectory=")).strip("/")
+    named = not fragment or (fragment.startswith("subdirectory=") and _is_folder(below))
+    parts = urlsplit(base)
+    if not named or (separator and not _is_ref(ref)) or parts.query or not parts.path.strip("/"):
+        raise common.refuse(_FIELD, text, _GIT_FORM)
+    name = found.name.removesuffix(".git") or "trainer"
+    return WebTrainer(found.url, f"{name}.tar", None, git=True, ref=ref, subdirectory=below)
+
+
+def _is_ref(text: str) -> bool:
+    return _REF.fullmatch(text) is not None and ".." not in text
+
+
+def _is_folder(text: str) -> bool:
+    parts = text.split("/")
+    return _FOLDER.fullmatch(text) is not None and not {"", ".", ".."} & set(parts)
 
 
 def _web(text: str) -> WebTrainer:
@@ -98,6 +133,7 @@ def _allowed(settings: TrainerSettings) -> str:
     ways = ["fds://bucket/path"]
     if settings.urls != "none":
         ways.append("https://host/path (or http)")
+        ways.append("git+https://host/path@REF#subdirectory=FOLDER")
     if settings.folders:
         ways.append("file:///path in an open folder")
     return " or ".join(ways) + " of a package"

@@ -10,7 +10,7 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.fetching import program
+from cloud_ml.fetching import program, task
 from cloud_ml.fetching.addresses import Allowed, refusal
 from cloud_ml.models import common
 from cloud_ml.recipes.paths import rewrite
@@ -28,7 +28,8 @@ SETTINGS = TrainerSettings(urls="public", folders="/srv/trainers, /opt/x")
     "fetching.program",
     seeds=["fds://bucket/trainer.tar.gz", "https://host/a%2F..%2fb.whl#sha256=" + "a" * 64, "file:///srv/trainers/../x",
            "file:///srv/trainers/%2e%2e/x", "http://u:p@h/", "http://[::1]/", "http://[", "file://[", "http://h:99999/",
-           "http://0x7f.1/", "http://2130706433/", "HTTP://ⓔxample/", "fds://b/../c", "fds://b//c", "file://localhost/srv/trainers/a"],
+           "http://0x7f.1/", "http://2130706433/", "HTTP://ⓔxample/", "fds://b/../c", "fds://b//c", "file://localhost/srv/trainers/a",
+           "git+https://h/o/r.git@v1.0#subdirectory=a/b", "git+https://u:p@h/r@x", "git+http://h@--upload-pack=x/r@-x"],
     words=["fds://", "https://", "file://", "%2e%2e", "%252e", "..", "//", "\\", "@", "#sha256=", "[", "]", "?", "%00", "\u2025"],
 )  # fmt: skip
 def trainer_uri(data: bytes) -> None:
@@ -44,6 +45,9 @@ def trainer_uri(data: bytes) -> None:
     elif isinstance(found, trainer_uris.WebTrainer):
         parts = urlsplit(found.url)
         assert parts.hostname
+        assert not found.ref.startswith("-")
+        assert not found.subdirectory.startswith(("-", "/"))
+        assert ".." not in (found.ref, *found.subdirectory.split("/"))
         assert parts.username is None
         assert not parts.fragment
         assert "/" not in found.name
@@ -54,8 +58,8 @@ def trainer_uri(data: bytes) -> None:
             assert 0 <= port <= 65535
             raise OSError
 
-        with contextlib.suppress(program.Problem):
-            program.fetch(program.Task(found.url), SimpleNamespace(), resolve=nobody)  # type: ignore[arg-type]
+        with contextlib.suppress(task.Problem):
+            program.fetch(task.Task(found.url), SimpleNamespace(), resolve=nobody)  # type: ignore[arg-type]
             raise AssertionError("fetched from nobody")
     else:
         assert found == common.parse_object_uri("uri", str(found))

@@ -8,11 +8,13 @@ import itertools
 import re
 import warnings
 
+import click
 from packaging.requirements import InvalidRequirement
 from packaging.requirements import Requirement as Reference
 from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
+from cloud_ml.cli.requirement_options import read_requirements
 from cloud_ml.engines.local.failures import explain
 from cloud_ml.engines.local.failures import files as missing_files
 from cloud_ml.engines.local.failures.explain import FailureContext
@@ -21,6 +23,7 @@ from cloud_ml.environments import detect, files, pipconfig, requirements, resolv
 from cloud_ml.environments.builder import dependencies, locks, source
 from cloud_ml.environments.interpreter import from_answer
 from cloud_ml.environments.runtime import BadRuntime
+from cloud_ml.sdk.script_files import companions
 from fuzz.harness import pieces, scratch, target, text
 
 _PLAIN = re.compile(r"\d{1,6}(\.\d{1,6}){0,4}", re.ASCII)
@@ -77,6 +80,25 @@ def declared_dependencies(data: bytes) -> None:
                 )
             if left_out:
                 (folder / left_out).unlink()
+
+
+@target(
+    "cli.requirement_options",
+    "sdk.script_files",
+    seeds=["torch==2.9 --hash=sha256:00\n# why\n-r more.txt\n\0import more, json\nfrom more.x import y\n", "-i x\0def f("],
+    words=["-r ", "--requirement=", "more.txt", "\\\n", "#", "import ", "from ", "more", "\0", "(", "--hash"],
+)  # fmt: skip
+def files_beside_a_script(data: bytes) -> None:
+    """Refused by the command's own error, or lines without options; a script never leads out of its folder."""
+    listed, script = pieces(data, 2)
+    with scratch() as folder:
+        (folder / "r.txt").write_bytes(listed)
+        (folder / "more.txt").write_text("six\n")
+        (folder / "more.py").write_text("import task\n")
+        (folder / "task.py").write_bytes(script)
+        with contextlib.suppress(click.UsageError):
+            assert not [line for line in read_requirements(folder / "r.txt") if line.startswith("-") or "\n" in line]
+        assert set(companions(folder / "task.py")) <= {folder / "more.py"}
 
 
 @target(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import http.server
+import tarfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path, PurePosixPath
@@ -17,6 +19,7 @@ from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.trainer_uris import WebTrainer
+from support.git_server import serving_git
 from support.web import Web, serving_web
 
 pytestmark = pytest.mark.anyio
@@ -114,3 +117,44 @@ def test_files_come_from_open_folders_only(tmp_path: Path) -> None:
     assert problem("open/t.py") == ""
     for inside in ("secret", "open/link", "open/up/secret", "open", "open/none"):
         assert "does not exist" in problem(inside), inside
+
+
+async def test_a_server_that_is_busy_is_asked_again(web: Web, tmp_path: Path, offload: Offload) -> None:
+    good = web.page("/t.tar.gz", b"bytes")
+    answer = web.pages["/t.tar.gz"]
+
+    def busy(handler: http.server.BaseHTTPRequestHandler) -> None:
+        if len(web.seen) < 3:
+            handler.send_error(503)
+        else:
+            answer(handler)
+
+    web.pages["/t.tar.gz"] = busy
+    settings = replace(OPEN, url_retry_s=0.0)
+    found = await arrived(Downloads(tmp_path, settings, offload), "a", WebTrainer(good, "t.tar.gz", None))
+    assert (found.problem, Path(found.path).read_bytes()) == ("", b"bytes")
+    assert web.seen == ["/t.tar.gz"] * 3
+
+
+async def test_what_is_not_there_is_asked_for_once(web: Web, tmp_path: Path, offload: Offload) -> None:
+    settings = replace(OPEN, url_retry_s=0.0)
+    found = await arrived(Downloads(tmp_path, settings, offload), "a", WebTrainer(web.url("/none"), "t", None))
+    assert "404" in found.problem
+    assert len(web.seen) == 1
+
+
+async def test_a_repository_is_kept_like_any_trainer(tmp_path: Path, offload: Offload) -> None:
+    with serving_git(tmp_path / "repositories") as server:
+        server.commit("ours", {"train.py": "print(1)"}, tag="v1")
+        url = server.url("/ours/.git")
+        downloads = Downloads(tmp_path / "kept", OPEN, offload)
+        trainer = WebTrainer(url, "ours.tar", None, git=True, ref="v1")
+        first = await arrived(downloads, "a", trainer)
+        assert first.problem == ""
+        with tarfile.open(first.path) as archive:
+            assert archive.getnames() == ["ours", "ours/train.py"]
+        server.commit("ours", {"train.py": "print(2)"})
+        again = await arrived(Downloads(tmp_path / "kept", OPEN, offload), "b", trainer)
+        assert again.path == first.path, "the same commit is the same bytes"
+        other = await arrived(downloads, "b", WebTrainer(url, "ours.tar", None, git=True))
+        assert other.path != first.path

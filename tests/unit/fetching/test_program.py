@@ -18,7 +18,8 @@ from typing import Any
 import pytest
 
 import cloud_ml
-from cloud_ml.fetching.program import Problem, Task, fetch
+from cloud_ml.fetching.program import fetch
+from cloud_ml.fetching.task import Problem, Task
 from support.web import Web, serving_web
 
 ALLOWED = ("127.0.0.1",)
