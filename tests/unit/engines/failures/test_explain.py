@@ -48,6 +48,13 @@ def test_the_table_of_distributions_is_one_to_rely_on() -> None:
         ("SyntaxError: Missing parentheses in call to 'print'. Did you mean print(...)?", "this is Python 2 code"),
         ("OSError: [Errno 30] Read-only file system: '/usr/x'", "may write to its working directory"),
         ("AssertionError: Torch not compiled with CUDA enabled", "torch.cuda.is_available()"),
+        ("ImportError: libGL.so.1: cannot open shared object file: No such file", '"opencv-python-headless"'),
+        ("ImportError: libcudart.so.11.0: cannot open shared object file: No such file", "no GPU here"),
+        (
+            "OSError: libsndfile.so.1: cannot open shared object file: No such file",
+            "a library of the system is missing",
+        ),
+        ("RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error.", "fewer workers or a larger -M"),
     ],
 )
 def test_what_usually_helps(error: str, hint: str) -> None:

@@ -21,10 +21,15 @@ _PYTHON_2_SYNTAX = ("Missing parentheses in call to", "multiple exception types 
 _IS_PYTHON_2 = "this is Python 2 code: convert it to Python 3, for example with 2to3"
 _NO_WRITE = ("Read-only file system", "Permission denied")
 _WRITABLE = "a job may write to its working directory, to /tmp and to its buckets"
+_NO_LIBRARY = "a library of the system is missing: require a package that brings it"
 _IN_ANY = (
     ("Torch not compiled with CUDA", "no GPU here: choose the device by torch.cuda.is_available()"),
     ("Found no NVIDIA driver", "no GPU here: choose the device by torch.cuda.is_available()"),
     ("libGL.so.1: cannot open", 'use the line "opencv-python-headless" in requirements.txt, not opencv-python'),
+    ("libcuda", "no GPU here: install the build of the package for processors"),
+    ("libcudart", "no GPU here: install the build of the package for processors"),
+    ("cannot open shared object file", _NO_LIBRARY),
+    ("DataLoader worker (pid", "shared memory of workers counts to the job's memory: use fewer workers or a larger -M"),
 )
 _REFUSED_BY_NETWORK = b"No route to host"
 _LEADS_OUT = (
@@ -68,8 +73,9 @@ def message(ending: str, tail: bytes, context: FailureContext, *, code: int | No
 
 
 def _hint(found: Excerpt, context: FailureContext) -> str:
-    if special := _BY_ERROR.get(found.error):
-        return special(found, context)
+    special = _BY_ERROR.get(found.error)
+    if special and (hint := special(found, context)):
+        return hint
     return next((hint for words, hint in _IN_ANY if words in found.text), "")
 
 
