@@ -90,14 +90,24 @@ def train(environment: dict[str, str]) -> int:
     print(f"  digits   accuracy {accuracy[1]} on pictures it had not seen")
     print(f"           model at fds://cloudml/{digits}/model, on disk {bucket / digits / 'model'}")
     say("What to type next")
-    print(f"  {relative(CLOUDML)} server                         # your own server; leave it running")
-    print(f"  {relative(CLOUDML)} jobs submit hello trainer.task {relative('examples/hello')} --watch")
-    print(f"  {relative(CLOUDML)} models deploy digits v1 fds://cloudml/{digits}/model --watch")
-    print(
-        f"  {relative(CLOUDML)} jobs list                      # and: jobs describe hello, jobs logs hello, storage ls fds://cloudml"
-    )
-    print(f"  {relative(CLOUDML)} doctor                         # what isolation this machine gives")
+    for command, remark in next_commands(bucket / digits / "model"):
+        print(f"  {command:<62} # {remark}" if remark else f"  {command}")
     return 0
+
+
+def next_commands(model: Path) -> list[tuple[str, str]]:
+    """Commands that work as they are printed, and a remark on each. The model is read from its folder on disk.
+
+    The first command starts another server, with data of its own: names in the storage of the demo mean nothing there.
+    """
+    cloudml = relative(CLOUDML)
+    return [
+        (f"{cloudml} server", "your own server; leave it running, and type the rest in another terminal"),
+        (f"{cloudml} jobs submit hello trainer.task {relative('examples/hello')} --watch", ""),
+        (f"{cloudml} models deploy digits v1 {relative(model)} --watch", ""),
+        (f"{cloudml} jobs list", "and: jobs describe hello, jobs logs hello, storage ls fds://cloudml"),
+        (f"{cloudml} doctor", "what isolation this machine gives"),
+    ]
 
 
 def serve(environment: dict[str, str], model: str) -> str:
@@ -132,7 +142,7 @@ def cloudml(environment: dict[str, str], line: str) -> str:
 def relative(path: str | Path) -> str:
     """A path as one would type it."""
     path = ROOT / path
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+    return shlex.quote(str(path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path))
 
 
 def say(sentence: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import shlex
 import subprocess
@@ -153,6 +154,27 @@ def test_a_saved_service_is_started_later(server: RealServer) -> None:
     started = server.cli("models", "start", "linear-model", "v1", "--watch", timeout_s=LIMIT_S).good()
     assert "answers" in started.err
     server.cli("models", "delete", "linear-model", "v1").good()
+
+
+def test_what_the_demo_prints_to_type_next_works_on_a_server_of_ones_own(server: RealServer) -> None:
+    model = server.folder / "demo model" / "model"
+    (model / "1").mkdir(parents=True)
+    (model / "1" / "model.onnx").write_bytes(onnx_file(server).read_bytes())
+    spec = importlib.util.spec_from_file_location("demo", Path(__file__).parents[2] / "examples" / "demo.py")
+    assert spec is not None
+    assert spec.loader is not None
+    demo = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(demo)
+    first, *rest = demo.next_commands(model)
+    assert first[0].endswith("cloudml server")
+    for command, remark in rest:
+        _, *words = shlex.split(command)
+        paths = [str(demo.ROOT / word) if (demo.ROOT / word).exists() else word for word in words]
+        ran = server.cli(*paths, timeout_s=LIMIT_S)
+        assert ran.code == 0 or words == ["doctor"], (command, ran.err)
+        for also in remark.removeprefix("and: ").split(", ") if remark.startswith("and: ") else ():
+            server.cli(*shlex.split(also)).good()
+    server.cli("models", "delete", "digits", "v1", "--wait").good()
 
 
 TENSOR = '[{"name": "x", "dtype": "float32", "shape": [-1]}]'
