@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from typing import Any
 
+import numpy as np
 import onnx
 from google.protobuf.message import DecodeError
 from onnx import TensorProto, helper, numpy_helper
@@ -14,6 +15,7 @@ from cloud_ml.serving.independence import onnx_file, onnx_graph, tensorflow_file
 from cloud_ml.serving.independence.facts import Fact, Mixes
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from fuzz.harness import target
+from support import tensorflow_messages
 from support.tensorflow_graphs import APART, MIXES
 
 SIDE = (TensorSpec("x", dtypes.FLOAT, (-1, 4), inner="x"),), (TensorSpec("y", dtypes.FLOAT, (-1, 4), inner="y"),)
@@ -118,9 +120,81 @@ def _check_tensor(mine: Fact, theirs: TensorProto) -> None:
     words=["x", "y", "Reshape", "Softmax", "PartitionedCall", "function:f", b"\x0a", b"\x12", b"\x2a", b"\x1a\x01"],
 )
 def saved_model_graph(data: bytes) -> None:
-    """Refused with a reason; or a graph, which is followed or refused with a reason."""
+    """Refused with a reason; or the nodes and functions that protobuf's own parser finds."""
     try:
         graph = tensorflow_file.parse(data)
+    except Mixes as reason:
+        assert str(reason)  # noqa: PT017
+        return
+    try:
         tensorflow_graph.check(graph, SAVED_SIGNATURE)
     except Mixes as reason:
         assert str(reason)  # noqa: PT017
+    compare_with_protobuf(graph, data)
+
+
+def compare_with_protobuf(graph: tensorflow_file.Graph, data: bytes) -> None:
+    """Every node, function, attribute and constant is what protobuf's parser finds in a file that it takes."""
+    try:
+        model = tensorflow_messages.message("Saved").FromString(data)
+    except DecodeError:
+        return
+    theirs = next(each.graph_def for each in model.meta_graphs if "serve" in each.meta_info_def.tags)
+    _compare_nodes(graph.nodes, theirs.node)
+    assert graph.functions.keys() == {each.signature.name for each in theirs.library.function}
+    for function in theirs.library.function:
+        mine = graph.functions[function.signature.name]
+        assert mine.arguments == [each.name for each in function.signature.input_arg]
+        returned = {each.key: each.value for each in function.ret}
+        assert mine.results == [returned.get(each.name, "") for each in function.signature.output_arg]
+        _compare_nodes(mine.nodes, function.node_def)
+
+
+def _compare_nodes(mine: list[tensorflow_file.Node], theirs: Any) -> None:
+    assert [(node.name, node.kind, node.inputs) for node in mine] == [
+        (node.name, node.op, list(node.input)) for node in theirs
+    ]
+    for node, other in zip(mine, theirs, strict=True):
+        assert list(node.attributes) == [each.key for each in other.attr]
+        for each in other.attr:
+            _compare_value(node.attributes[each.key], each.value)
+
+
+def _compare_value(mine: Any, theirs: Any) -> None:
+    """The value of an attribute is that of the field that protobuf's parser finds set."""
+    kind = theirs.WhichOneof("value")
+    if kind in ("i", "type"):
+        assert mine == getattr(theirs, kind)
+    elif kind == "b":
+        assert bool(mine) == theirs.b
+    elif kind == "s":
+        assert mine == theirs.s.decode("utf-8", "replace")
+    elif kind == "list":
+        assert mine == list(theirs.list.i)
+    elif kind == "func":
+        assert mine == tensorflow_file.FunctionName(theirs.func.name)
+    elif kind == "shape":
+        _compare_shape(mine, theirs.shape)
+    elif kind == "tensor":
+        _compare_shape(mine, theirs.tensor.tensor_shape)
+        _compare_numbers(mine, theirs.tensor)
+    else:
+        assert mine is None
+
+
+def _compare_shape(mine: Fact, theirs: Any) -> None:
+    if mine.shape is None:
+        return
+    assert not theirs.unknown_rank
+    assert [size.factor for size in mine.shape] == [each.size if each.size >= 0 else None for each in theirs.dim]
+
+
+def _compare_numbers(mine: Fact, theirs: Any) -> None:
+    """Integers that are known are what numpy finds in the content, or the list, whose last one is repeated."""
+    if not mine.values:
+        return
+    dtype = np.dtype({3: "<i4", 9: "<i8"}[theirs.dtype])
+    listed = list(theirs.int_val if theirs.dtype == 3 else theirs.int64_val) or [0]
+    found = np.frombuffer(theirs.tensor_content, dtype).tolist() if theirs.tensor_content else listed
+    found += found[-1:] * (len(mine.values) - len(found))
+    assert [value.factor for value in mine.values] == found
