@@ -19,6 +19,9 @@ from cloud_ml.environments.removing import remove
 
 _SHELVES, _PER_SHELF = 32, 4
 _LONGEST = 1 << 20
+_FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Without O_NONBLOCK, opening a pipe that a job has planted would wait for ever.
+_FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
 _numbers = itertools.count()
 
 _Facts = Mapping[str, tuple[object, ...]]
@@ -96,20 +99,60 @@ def _name() -> str:
 def _look(folder: Path) -> Iterator[tuple[str, tuple[object, ...]]]:
     """All that can differ in ``folder``, and when it last did, which no user can set; a folder before what is in it.
 
-    Times alone would do if they were not as coarse as the ticks of a clock.
+    Times alone would do if they were not as coarse as the ticks of a clock. Every name is looked up in an open folder
+    and no link is followed: what a job has left must not lead this process elsewhere.
+
+    Raises:
+        OSError: Something turned into something else meanwhile.
     """
-    waiting = [str(folder)]
-    while waiting:
-        path = waiting.pop()
-        facts = os.lstat(path)
-        content: bytes | str = b""
-        if stat.S_ISLNK(facts.st_mode):
-            content = os.readlink(path)  # noqa: PTH115
-        elif stat.S_ISREG(facts.st_mode) and facts.st_size <= _LONGEST:
-            content = Path(path).read_bytes()
-        yield path, (facts.st_ino, facts.st_mode, facts.st_uid, facts.st_nlink, facts.st_ctime_ns, content)
-        if stat.S_ISDIR(facts.st_mode):
-            waiting += [entry.path for entry in os.scandir(path)]
+    top = os.open(folder, _FOLDER)
+    try:
+        yield "", (*_facts(os.fstat(top)), b"")
+        waiting = [""]
+        while waiting:
+            above = waiting.pop()
+            descriptor = _open_below(top, above) if above else top
+            try:
+                for name in os.listdir(descriptor):  # noqa: PTH208 - an open folder has no path
+                    status = os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+                    yield above + name, (*_facts(status), _content(descriptor, name, status))
+                    if stat.S_ISDIR(status.st_mode):
+                        waiting.append(f"{above}{name}/")
+            finally:
+                if descriptor != top:
+                    os.close(descriptor)
+    finally:
+        os.close(top)
+
+
+def _facts(status: os.stat_result) -> tuple[object, ...]:
+    return status.st_ino, status.st_mode, status.st_uid, status.st_nlink, status.st_ctime_ns
+
+
+def _content(folder: int, name: str, status: os.stat_result) -> bytes | str:
+    """Where a link leads, or what a plain file of bearable size says."""
+    if stat.S_ISLNK(status.st_mode):
+        return os.readlink(name, dir_fd=folder)
+    if not stat.S_ISREG(status.st_mode) or status.st_size > _LONGEST:
+        return b""
+    descriptor = os.open(name, _FILE, dir_fd=folder)
+    try:
+        return os.read(descriptor, status.st_size + 1)
+    finally:
+        os.close(descriptor)
+
+
+def _open_below(top: int, path: str) -> int:
+    """The folder at ``path``, which ends in a slash, below an open one."""
+    descriptor = top
+    for part in path[:-1].split("/"):
+        try:
+            below = os.open(part, _FOLDER, dir_fd=descriptor)
+        finally:
+            if descriptor != top:
+                os.close(descriptor)
+        descriptor = below
+    return descriptor
 
 
 def _unchanged(folder: Path, before: _Facts) -> bool:

@@ -63,6 +63,47 @@ exec(os.environ.get("CLOUDML_TEST_CODE", ""))
 """
 
 
+_HOSTILE = """
+import ctypes, signal, subprocess
+libc, done = ctypes.CDLL(None, use_errno=True), {}
+for pid in {1, os.getppid()}:
+    done[f'trace {pid}'] = libc.ptrace(16, pid, 0, 0) == 0
+    for way in ('mem', 'root', 'fd', 'environ'):
+        try:
+            path = f'/proc/{pid}/{way}'
+            done[f'open {way} of {pid}'] = bool(os.listdir(path) if way in ('root', 'fd') else open(path, 'r+b'))
+        except OSError:
+            pass
+    try:
+        os.kill(pid, signal.SIGSTOP)
+    except OSError:
+        pass
+for fd in range(3, 1024):
+    try:
+        os.write(fd, b'{"loaded": ["json"]}\\n{"ok": true}\\n')
+        done[f'descriptor {fd}'] = True
+    except OSError:
+        pass
+for module in (slowlib, os, json):
+    for target in (module.__file__, os.path.join(os.path.dirname(module.__file__), 'planted.py')):
+        try:
+            open(target, 'a').write('LUCK = 666')
+            done[f'write {target}'] = True
+        except OSError:
+            pass
+slowlib.LUCK = 666
+for place in ('/tmp', os.path.expanduser('~'), '/dev/shm', sys.prefix):
+    try:
+        open(os.path.join(place, 'slowlib.py'), 'w').write('LUCK = BORN = 666; AT_IMPORT = {}')
+    except OSError:
+        pass
+subprocess.Popen(['sleep', '600'], start_new_session=True)
+print('{"loaded": []}')
+print('hostile', {what for what, worked in done.items() if worked})
+"""
+"""What a job does that came to life in an interpreter that had imported ahead. It names what it succeeded in."""
+
+
 @pytest.fixture
 def engine_settings() -> EngineSettings:
     return EngineSettings(zygotes=2, network="none", zygote_memory="100M", zygote_import_s=20.0)
@@ -276,6 +317,64 @@ async def test_a_sandbox_that_was_tampered_with_is_not_entered(
     seen, log = await run(engine, trainer(mounts=mounts))
     assert (seen.succeeded, "imported" in seen.stages) == (True, False), log
     assert "cannot be shown" in Path(findings.config.root, "spawner.log").read_text()
+
+
+async def test_a_hostile_gang_changes_nothing_for_the_next_one(engine: LocalEngine, trainer: Any) -> None:
+    _, log = await run(engine, trainer())
+    ordinary = _told(log)
+    await _waits(engine)
+    hostile = trainer(_HOSTILE)
+    seen, log = await run(engine, hostile)
+    assert "imported" in seen.stages, log
+    assert seen.succeeded, log
+    assert "hostile set()" in log, "it succeeded in nothing"
+    assert proctree.marked(f"CLOUDML_GANG={hostile.key}") == []
+    for changes in ({}, {"tenant": 2}):
+        if not changes:
+            await _waits(engine)
+        seen, log = await run(engine, trainer(**changes))
+        assert (seen.succeeded, "imported" in seen.stages) == (True, not changes), log
+        told = _told(log)
+        assert told["luck"] != 666
+        same = ("home", "tmp", "descriptors", "links", "status", "processes", "signals", "umask", "argv")
+        assert {name: told[name] for name in same} == {name: ordinary[name] for name in same}
+
+
+@pytest.mark.parametrize(
+    "forged",
+    ['{"loaded": []}\\n' * 9, "[" * 200_000 + "\\n"],
+    ids=["many", "nested"],
+)
+async def test_messages_that_an_import_forges_cost_at_most_its_own_gang(
+    engine: LocalEngine, findings: Findings, trainer: Any, tmp_path: Path, forged: str
+) -> None:
+    """It finds the line to its supervisor, speaks on it, and has a child keep it."""
+    library = f"""
+import os, random, socket, subprocess, sys, time
+BORN, LUCK, AT_IMPORT = time.time(), random.random(), dict(os.environ)
+if len(sys.argv) > 1 and sys.argv[1].isdigit():
+    line = int(sys.argv[1])
+    os.set_inheritable(line, True)
+    subprocess.Popen(["sleep", "600"], close_fds=False)
+    os.set_blocking(line, False)
+    try:
+        os.write(line, b'{forged}')
+    except OSError:
+        pass
+    os.set_blocking(line, True)
+"""
+    _offer(Path(findings.config.runtimes_dir), tmp_path / "index", "slow", library, "forging")
+    await run(engine, trainer())
+    log_file = Path(findings.config.root, "spawner.log")
+    if "loaded" in forged:
+        await _waits(engine)
+    else:
+        await _until(lambda: "no zygote" in log_file.read_text())
+    gang = trainer()
+    await run(engine, gang)  # its own organisation's code did that: whatever becomes of it, it ends
+    assert proctree.marked(f"CLOUDML_GANG={gang.key}") == []
+    seen, log = await run(engine, trainer("", "theirs", tenant=2))
+    assert (seen.succeeded, _told(log)["argv"]) == (True, ["theirs"]), log
 
 
 async def test_no_more_wait_than_may(engine: LocalEngine, trainer: Any) -> None:

@@ -2,24 +2,27 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cloud_ml.environments import kept
 from cloud_ml.environments.kept import Kept
 
 
 def _taken(folder: Path, name: str) -> tuple[Kept, Path, int]:
     """A job with its empty folder, and which one it is."""
-    kept, target = Kept(folder / "shelves"), folder / name
-    kept.take("tmp", target, Path.mkdir)
-    return kept, target, target.stat().st_ino
+    one, target = Kept(folder / "shelves"), folder / name
+    one.take("tmp", target, Path.mkdir)
+    return one, target, target.stat().st_ino
 
 
 def test_an_empty_folder_is_used_again(tmp_path: Path) -> None:
-    kept, first, inode = _taken(tmp_path, "first")
-    kept.give_back(first)
+    one, first, inode = _taken(tmp_path, "first")
+    one.give_back(first)
     assert not first.exists()
     assert _taken(tmp_path, "second")[2] == inode
 
@@ -39,8 +42,42 @@ def _open_up(folder: Path) -> None:
 
 @pytest.mark.parametrize("change", [_leave_a_file, _put_another_in_its_place, _open_up, Path.rmdir])
 def test_one_that_a_job_has_changed_is_gone(tmp_path: Path, change: Callable[[Path], None]) -> None:
-    kept, first, _ = _taken(tmp_path, "first")
+    one, first, _ = _taken(tmp_path, "first")
     change(first)
-    kept.give_back(first)
+    one.give_back(first)
     assert not first.exists()
     assert not list((tmp_path / "shelves").glob("*/*"))
+
+
+@pytest.mark.parametrize("what", ["folder", "file"])
+def test_what_turns_into_a_link_while_it_is_looked_at_leads_nowhere(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, what: str
+) -> None:
+    outside, target = tmp_path / "outside", tmp_path / "venv"
+    for place in (outside, target / "bin"):
+        place.mkdir(parents=True)
+        (place / "python").write_text("secret" if place == outside else "mine")
+    changed = target / "bin" / "python" if what == "file" else target / "bin"
+
+    swapped = False
+
+    def swapping(real: Callable[..., os.stat_result]) -> Callable[..., os.stat_result]:
+        def look(path: str | int, *rest: Any, **options: Any) -> os.stat_result:
+            nonlocal swapped
+            found = real(path, *rest, **options)
+            if str(path).endswith(changed.name) and not swapped:
+                swapped = True
+                changed.rename(tmp_path / "aside")
+                changed.symlink_to(outside / "python" if what == "file" else outside)
+            return found
+
+        return look
+
+    for name in ("stat", "lstat"):
+        monkeypatch.setattr(os, name, swapping(getattr(os, name)))
+    seen: list[object] = []
+    with pytest.raises(OSError):
+        for _, facts in kept._look(target):
+            seen.append(facts[-1])
+    assert swapped
+    assert b"secret" not in seen
