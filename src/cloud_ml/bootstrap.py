@@ -194,6 +194,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
                 ),
                 clock=system_clock,
                 offload=platform.offload,
+                retention_days=settings.outputs.retention_days,
             ),
         ),
         settings=settings.controller,

@@ -101,9 +101,11 @@ class Executor:
             logger.info("job deleted", extra={"job": key.name, "uid": key.uid})
         return True
 
-    async def tidy(self) -> None:
-        """Drop what nobody has used for long."""
+    async def tidy(self, fence: Fence) -> None:
+        """Drop what nobody has used for long, and outputs that are too old."""
         await self._files.tidy()
+        if self._outputs is not None:
+            await self._outputs.expire(fence)
 
     async def _provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource] | None:
         """What the job runs. A refusal that a later pass would only meet again fails the attempt with its words."""

@@ -116,7 +116,7 @@ class Controller:
         tasks = [
             asyncio.create_task(self._follow(source, slots)),
             asyncio.create_task(gangs.run()),
-            asyncio.create_task(self._prune()),
+            asyncio.create_task(self._prune(fence)),
             *(asyncio.create_task(crew.work()) for _ in range(self._settings.workers)),
             *(asyncio.create_task(each) for led in services for each in led.tasks),
         ]
@@ -183,12 +183,13 @@ class Controller:
             Reading("cloudml_controller_leads", "Whether this server leads.", (), leads),
         ]
 
-    async def _prune(self) -> None:
+    async def _prune(self, fence: Fence) -> None:
         pause_s = _PRUNE_FIRST_S
         while True:
             await asyncio.sleep(pause_s)
             pause_s = _PRUNE_PERIOD_S
-            for work in (functools.partial(self._offload, self._store.prune, self._clock()), self._executor.tidy):
+            prune = functools.partial(self._offload, self._store.prune, self._clock())
+            for work in (prune, functools.partial(self._executor.tidy, fence)):
                 try:
                     await work()
                 except Exception:

@@ -6,16 +6,19 @@ import asyncio
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import replace
+from datetime import timedelta
 from typing import Generic, TypeVar
 
 from cloud_ml import failpoints
 from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.engines.base import WorkingDirectories
 from cloud_ml.errors import TryAgain
-from cloud_ml.state.base import StateStore
+from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.output_collection import Collection, OutputCollection
@@ -47,8 +50,10 @@ class JobOutputs:
         collection: OutputCollection,
         clock: Clock,
         offload: Offload,
+        retention_days: int = 0,
     ) -> None:
         self._engine = engine
+        self._retention_days = retention_days
         self._store = store
         self._outputs = outputs
         self._collection = collection
@@ -93,6 +98,31 @@ class JobOutputs:
         if gone:
             failpoints.here("outputs.delete.after")
         return bool(gone)
+
+    async def expire(self, fence: Fence) -> None:
+        """Remove the outputs of jobs that ended longer ago than outputs are kept.
+
+        Raises:
+            TryAgain: A part does not answer; the next call goes on.
+        """
+        if not self._retention_days:
+            return
+        now = self._clock()
+        old = self._outputs.ended_before(now - timedelta(days=self._retention_days))
+        for job in await self._offload.long(SYSTEM, list, old):
+            if not await self.delete(job):
+                continue  # it goes on meanwhile, and the next call finds it done
+            sentence = f"the outputs were removed {self._retention_days} days after the end (outputs.retention_days)"
+            await self._offload(
+                self._store.commit_status,
+                TRAIN_JOB,
+                job.key.uid,
+                replace(job.status, outputs=None),
+                expected_revision=job.revision,
+                fence=fence,
+                now=now,
+                events=[Event(now, Reason.OUTPUTS_EXPIRED, sentence)],
+            )
 
     async def _result(
         self, running: dict[str, _Work[T]], job: JobRecord, call: Callable[[JobRecord, Callable[[], bool]], T]

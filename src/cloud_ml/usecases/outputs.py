@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from datetime import datetime
 
 from cloud_ml.domain.jobs import outputs as rules
 from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.errors import NotFound, Unavailable
 from cloud_ml.models import common
@@ -67,6 +69,33 @@ class Outputs:
         for bucket in buckets:
             if self._storage.owns(job.key.org, bucket):
                 self._empty(bucket, rules.folder_of(job.key.name, job.key.uid), stop)
+
+    def ended_before(self, moment: datetime) -> Iterator[JobRecord]:
+        """Jobs with outputs that ended before a time."""
+        after: int | None = None
+        while True:
+            page = self._store.list(ORGANISATION, org=SYSTEM, after=after, limit=_PAGE)
+            for line in page.items:
+                for uid in self._uids(self.bucket(line.key.name)):
+                    job = self._store.get(TRAIN_JOB, uid)
+                    if job is not None and job.status.outputs and (job.status.finished_at or moment) < moment:
+                        yield job
+            if (after := page.next) is None:
+                return
+
+    def _uids(self, bucket: str) -> Iterator[str]:
+        """Jobs that have a folder of outputs in a bucket. A job can make such a folder, too."""
+        prefix, after = f"{rules.FOLDER}/", ""
+        while bucket:
+            try:
+                listing = self._objects.list(bucket, prefix, delimiter=True, after=after, limit=_PAGE)
+            except NotFound:
+                return
+            for folder in listing.folders:
+                yield folder.rstrip("/").rpartition("-")[2]
+            if listing.next is None:
+                return
+            after = listing.next
 
     def bucket(self, org: str) -> str:
         """The bucket where outputs of an organisation's jobs go; empty if it has none."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import AsyncIterator
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,11 @@ from cloud_ml.controller import outputs
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.engines.base import GangKey
+from cloud_ml.settings import OutputSettings
+from cloud_ml.state.base import Fence
+from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.output_collection import Collection, OutputCollection
+from cloud_ml.usecases.outputs import Outputs
 from support.controller_world import World
 
 pytestmark = pytest.mark.anyio
@@ -89,6 +94,33 @@ async def test_outputs_go_with_a_job_that_is_deleted_later(world: World) -> None
         await world.offload(world.jobs.delete, "default", "linear", world.admin)
         await world.until(uid, lambda record: record is None)
     assert stored(world) == []
+
+
+@pytest.mark.parametrize(("days", "kept"), [(0, True), (8, True), (6, False)])
+async def test_outputs_are_kept_for_as_long_as_the_setting_says(world: World, days: int, kept: bool) -> None:
+    async with world.controller():
+        uid = await running(world, "linear")
+        world.engine.finish(GangKey(uid, 1))
+        await world.until_phase(uid, Phase.SUCCEEDED)
+        (world.folders.of("x") / "unrelated").touch()
+        world.objects.put("cloudml", ".outputs/somebody-elses/file", b"made by a job, of no job")
+    outputs_of = Outputs(world.store, world.storage, world.objects)
+    later = outputs.JobOutputs(
+        engine=world.folders, store=world.store, outputs=outputs_of,
+        collection=OutputCollection(outputs_of, world.storage, world.objects, system_clock, OutputSettings()),
+        clock=lambda: system_clock() + timedelta(days=7), offload=world.offload,
+        retention_days=days,
+    )  # fmt: skip
+    lease = world.store.acquire_lease("test", "here", ttl_s=60.0, now=system_clock())
+    assert lease is not None
+    for _ in range(2):
+        await later.expire(Fence(lease.name, lease.epoch))
+    record = world.record(uid)
+    assert record is not None
+    assert (record.status.outputs is not None, f".outputs/linear-{uid}/model.pt" in stored(world)) == (kept, kept)
+    assert [event.reason for event in world.store.events(uid)].count("OutputsExpired") == int(not kept)
+    assert record.status.phase is Phase.SUCCEEDED
+    assert ".outputs/somebody-elses/file" in stored(world)
 
 
 class Slow:

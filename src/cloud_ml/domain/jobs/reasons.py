@@ -48,6 +48,7 @@ class Reason(StrEnum):
     SAVING_OUTPUTS = "SavingOutputs"
     OUTPUTS_SAVED = "OutputsSaved"
     OUTPUTS_NOT_SAVED = "OutputsNotSaved"
+    OUTPUTS_EXPIRED = "OutputsExpired"
 
 
 WAITS = frozenset({Reason.QUOTA_EXCEEDED, Reason.INSUFFICIENT_CAPACITY})
