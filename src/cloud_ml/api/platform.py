@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.domain.services.routes import Figures
 from cloud_ml.engines.base import Engine
 from cloud_ml.models.storage import ServerInfo
@@ -62,6 +63,7 @@ class Platform:
     key_settings: KeySettings = field(default_factory=KeySettings)
     quota_settings: QuotaSettings = field(default_factory=QuotaSettings)
     kept_releases: int = 5
+    default_limits: DefaultLimits = NO_DEFAULT_LIMITS
     longest_call_s: float = 300.0
     service_figures: Callable[[], Mapping[str, Figures]] = dict
     offload: Offload = field(default_factory=Offload)
@@ -133,7 +135,7 @@ class Platform:
         )
         self.services = ModelServices(
             self.store, self.storage, self.clock, quota_of=limits, keep=self.kept_releases, records=records,
-            longest_call_s=self.longest_call_s,
+            longest_call_s=self.longest_call_s, defaults=self.default_limits,
         )  # fmt: skip
         self.releasing = Releasing(self.store, self.services, self.clock, keep=self.kept_releases)
         self.read = ShortReads(self.store, self.offload, slow_ms=self.database_slow_ms)

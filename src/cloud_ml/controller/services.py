@@ -136,7 +136,7 @@ class Services:
                 keep_ended=self._serving.kept_replicas,
                 quota_wait_s=self._serving.quota_wait_s,
                 loading=LoadRetries(self._serving.load_tries, self._serving.load_retry_s, self._serving.load_outage_s),
-                default_disk_bytes=capacity.default_disk_bytes,
+                defaults=capacity.defaults,
             ),
         )
         on_replicas = crew(

@@ -109,7 +109,7 @@ def asked(spec: JobSpec) -> Amounts:
         return sum(replicas * (amount or 0) for replicas, amount in amounts)
 
     return Amounts(
-        cpu_millis=total([(role.replicas, role.resources.cpu_millis) for role in spec.roles]),
+        cpu_millis=total([(role.replicas, role.resources.charged_cpu_millis) for role in spec.roles]),
         memory_bytes=total([(role.replicas, role.resources.memory_bytes) for role in spec.roles]),
         gpus=sum(role.replicas * role.resources.gpus for role in spec.roles),
         count=1,

@@ -29,6 +29,7 @@ from typing import Protocol, runtime_checkable
 
 from cloud_ml.domain.jobs.outputs import JobFile
 from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.domain.observed import ObservedGang
 
 
@@ -87,6 +88,7 @@ class ProcessPlan:
 
     ``command`` is complete but for the interpreter: a leading ``"python"`` is replaced by the
     environment's. ``memory_bytes`` is what the user asked for; the runtime's own need is added.
+    ``cpu_millis`` is a limit, ``cpu_request_millis`` the share of a process without one.
     ``output_path`` is passed to the code with the flag ``--output_path``, if the module's file defines that flag.
     """
 
@@ -97,6 +99,7 @@ class ProcessPlan:
     cpu_millis: int | None = None
     memory_bytes: int | None = None
     output_path: str = ""
+    cpu_request_millis: int | None = None
 
     @property
     def name(self) -> str:
@@ -136,14 +139,14 @@ class Gang:
 class Capacity:
     """What the engine has in all. ``gpus`` counts devices.
 
-    ``default_disk_bytes`` is the disk limit of work that names none; 0 for no limit. The processors may be promised
+    ``defaults`` are for work that names no limits. The processors may be promised
     ``cpu_overcommit`` times by limits; 0 for any number of times.
     """
 
     cpu_millis: int
     memory_bytes: int
     gpus: int = 0
-    default_disk_bytes: int = 0
+    defaults: DefaultLimits = NO_DEFAULT_LIMITS
     cpu_overcommit: float = 0.0
 
 

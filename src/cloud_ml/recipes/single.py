@@ -28,6 +28,7 @@ class SingleProcess(Recipe):
             environment=_variables(spec, context),
             cpu_millis=role.resources.cpu_millis,
             memory_bytes=role.resources.memory_bytes,
+            cpu_request_millis=role.resources.cpu_request_millis,
             output_path=_output_path(spec, context.places),
         )
         return Gang(

@@ -105,6 +105,8 @@ def check(settings: Settings) -> None:
         size = getattr(settings.engine, name)
         if size and not (name in ("default_disk", "kept_disk") and size in ("auto", "none")):
             common.check_memory(f"engine.{name}", size)
+    if settings.engine.default_cpu:
+        common.check_cpu("engine.default_cpu", settings.engine.default_cpu)
     if settings.outputs.max_bytes:
         common.check_memory("outputs.max_bytes", settings.outputs.max_bytes)
     if settings.storage.disk_reserve:

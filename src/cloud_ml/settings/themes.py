@@ -219,7 +219,11 @@ class EngineSettings:
     tenant_uid_base: int = 1_600_000
     """As root, jobs of organisation n run as user ``tenant_uid_base + n``, and the gateway as ``tenant_uid_base``."""
     default_memory: str = ""
-    """Memory limit of jobs that name none; empty means none."""
+    """Memory limit of jobs and replicas that name none, such as ``2G``; empty means none. Quotas count it."""
+    default_cpu: str = ""
+    """Cores that quotas count for jobs and replicas that name no limit of processors, such as ``1``, and their share
+    while others want the processors, too. They may use more when there is more. Empty: none, so a quota of processors
+    refuses them."""
     cpu_overcommit: float = 0.0
     """How many times the machine's processors may be promised to jobs and replicas by their limits; 0: any number of
     times. Memory is never promised twice."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import exports
 from cloud_ml.domain.jobs.reasons import Reason
-from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits, JobSpec
 from cloud_ml.domain.quotas import QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.services import spec as specs
@@ -52,8 +52,15 @@ class Deployments:
     """Makes the services of jobs that have succeeded, each once, however often it is asked to."""
 
     def __init__(
-        self, store: StateStore, clock: Clock, *, keep: int = 5, quota_of: QuotaOf = lambda _: QuotaSpec()
+        self,
+        store: StateStore,
+        clock: Clock,
+        *,
+        keep: int = 5,
+        quota_of: QuotaOf = lambda _: QuotaSpec(),
+        defaults: DefaultLimits = NO_DEFAULT_LIMITS,
     ) -> None:
+        self._defaults = defaults
         self._store = store
         self._quota_of = quota_of
         self._keep = keep
@@ -122,5 +129,5 @@ class Deployments:
             QuotaExceeded: The quota has no room for it.
         """
         if self._store.find(MODEL_SERVICE, org, name) is None:
-            replica = specs.replica("replica", "", spec.made_of(spec.template))
+            replica = specs.replica("replica", "", spec.made_of(spec.template)).with_defaults(self._defaults)
             admission.check_service_quota(replica, self._quota_of(org), len(usage.services(self._store, org)))

@@ -9,7 +9,7 @@ from datetime import datetime
 from cloud_ml.domain import quotas
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.reasons import Reason
-from cloud_ml.domain.jobs.spec import Desired
+from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits, Desired, JobSpec
 from cloud_ml.domain.quotas import Amounts, Excess, QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType, Summary
 from cloud_ml.domain.services import spec as specs
@@ -59,9 +59,11 @@ class ModelServices:
         quota_of: QuotaOf = lambda _: QuotaSpec(),
         keep: int = 5,
         records: RecordLimits | None = None,
+        defaults: DefaultLimits = NO_DEFAULT_LIMITS,
         longest_call_s: float = 300.0,
     ) -> None:
         self._longest_call_s = longest_call_s
+        self._defaults = defaults
         self._records = records or RecordLimits(store, clock, 0)
         self._keep = keep
         self._quota_of = quota_of
@@ -227,7 +229,7 @@ class ModelServices:
         """What the quota lacks for one more replica of a release; nothing where it has no limits."""
         org = record.key.org
         quota = self._quota_of(org)
-        wanted = quotas.asked(specs.replica("replica", "", after.made_of(after.template)))
+        wanted = quotas.asked(self._replica(after, after.template))
         if not quotas.excess(quota, wanted, _EVERYTHING, kind="model"):
             return ()
         there, elsewhere = (usage.used(self._store, org, kind) for kind in (REPLICA, TRAIN_JOB))
@@ -285,7 +287,11 @@ class ModelServices:
         quota = self._quota_of(org)
         quota = quota if counted else replace(quota, model=replace(quota.model, count=None))
         for template in {spec.template, spec.candidate.template if spec.candidate is not None else spec.template}:
-            admission.check_service_quota(specs.replica("replica", "", spec.made_of(template)), quota, len(others))
+            admission.check_service_quota(self._replica(spec, template), quota, len(others))
+
+    def _replica(self, spec: ServiceSpec, template: int) -> JobSpec:
+        """A replica of a release, as it will be made."""
+        return specs.replica("replica", "", spec.made_of(template)).with_defaults(self._defaults)
 
     def _check(self, org: str, service: ModelService) -> None:
         for field, feature in NOT_OFFERED.items():

@@ -100,7 +100,7 @@ class TrainJobs:
         permit(caller, Operation.RUN_JOBS)
         admission.check_offered(job, self._catalog, self._trainers)
         self._check_grace("grace_time", job.grace_time)
-        spec = job_specs.from_wire(job).with_disk_default(capacity.default_disk_bytes)
+        spec = job_specs.from_wire(job).with_defaults(capacity.defaults)
         admitted = admission.fit(spec, capacity, gpu_missing=self._gpu_missing)
         admission.check_quota(admitted.spec, self._quota_of(caller.org))
         spec = replace(admitted.spec, may_add_arguments=add_arguments and not job.hyperparameters)

@@ -36,7 +36,7 @@ def used(store: StateStore, org: str | None, kind: Kind[JobSpec, JobStatus] = TR
                 continue
             jobs += 1
             for role in record.spec.roles:
-                cpu += role.replicas * (role.resources.cpu_millis or 0)
+                cpu += role.replicas * (role.resources.charged_cpu_millis or 0)
                 memory += role.replicas * (role.resources.memory_bytes or 0)
                 gpus += role.replicas * role.resources.gpus
         if (after := page.next) is None:

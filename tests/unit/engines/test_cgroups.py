@@ -18,7 +18,7 @@ V1_FILES = {
     "cpu": ("cpu.cfs_quota_us", "cpu.shares", "cgroup.procs"),
     "cpuacct": ("cgroup.procs",),
 }
-V2_FILES = ("memory.max", "memory.swap.max", "pids.max", "cpu.max", "cgroup.procs", "cgroup.kill")
+V2_FILES = ("memory.max", "memory.swap.max", "pids.max", "cpu.max", "cpu.weight", "cgroup.procs", "cgroup.kill")
 
 
 @pytest.fixture
@@ -59,6 +59,15 @@ def test_limits_of_version_2(version2: GroupV2, tmp_path: Path) -> None:
     version2.limit(LIMITS)
     written = {"memory.max": "104857600", "memory.swap.max": "0", "pids.max": "64", "cpu.max": "50000 100000"}
     assert {name: (tmp_path / "g" / name).read_text() for name in written} == written
+
+
+def test_a_request_of_processors_is_a_share_and_no_limit(version1: GroupV1, version2: GroupV2, tmp_path: Path) -> None:
+    for group in (version1, version2):
+        group.limit(Limits(cpu_request_millis=2000))
+    assert (tmp_path / "cpu/g/cpu.shares").read_text() == "2048"
+    assert (tmp_path / "cpu/g/cpu.cfs_quota_us").read_text() == ""
+    assert (tmp_path / "g/cpu.weight").read_text() == "200"
+    assert (tmp_path / "g/cpu.max").read_text() == ""
 
 
 @pytest.mark.parametrize("version", ["version1", "version2"])

@@ -1,15 +1,27 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
 
+from cloud_ml.domain import quotas
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.phases import Phase
-from cloud_ml.domain.jobs.spec import Desired
+from cloud_ml.domain.jobs.spec import DefaultLimits, Desired
+from cloud_ml.domain.quotas import Amounts
 from cloud_ml.engines.base import Capacity
-from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, OutOfSpace, Unauthenticated
+from cloud_ml.errors import (
+    AlreadyExists,
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    OutOfSpace,
+    QuotaExceeded,
+    Unauthenticated,
+)
+from cloud_ml.models.quota import LimitsChange, QuotaChange
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.base import Once
 from cloud_ml.usecases.finding import Filters, phases_of
@@ -38,10 +50,23 @@ def test_a_job_is_queued_and_says_who_submitted_it(served: Served) -> None:
     assert [event.message for event in served.platform.jobs.events(record)] == ["submitted by mei"]
 
 
+def test_defaults_are_filled_in_before_the_quota_is_asked(served: Served) -> None:
+    """A plain ``jobs submit NAME MODULE URI`` was refused in an organisation with a quota."""
+    served.platform.quotas.set(served.admin.identity, "default", QuotaChange(train=LimitsChange(cpu="4", memory="8G")))
+    job = TrainJob("plain", "trainer.task", TRAINER)
+    with pytest.raises(QuotaExceeded, match="has to name its"):
+        served.platform.jobs.submit(served.member.identity, job, BIG)
+    capacity = replace(BIG, defaults=DefaultLimits(memory_bytes=2 << 30, cpu_millis=1000))
+    record = served.platform.jobs.submit(served.member.identity, job, capacity)
+    assert quotas.asked(record.spec) == Amounts(cpu_millis=1000, memory_bytes=2 << 30, gpus=0, count=1)
+    assert record.spec.roles[0].resources.cpu_millis is None, "the default is charged, and no limit"
+    assert record.spec.submitted == job
+
+
 def test_a_job_that_names_no_disk_limit_gets_the_default_of_its_day(served: Served) -> None:
     def submitted(name: str, default: int, **fields: Any) -> int | None:
         job = TrainJob(name, "trainer.task", TRAINER, **fields)
-        capacity = Capacity(64_000, 2**40, default_disk_bytes=default)
+        capacity = Capacity(64_000, 2**40, defaults=DefaultLimits(disk_bytes=default))
         record = served.platform.jobs.submit(served.member.identity, job, capacity)
         assert record.spec.submitted == job, "what was asked for stays as it was"
         return record.spec.disk_bytes

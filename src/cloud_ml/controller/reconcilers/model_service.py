@@ -13,7 +13,7 @@ from cloud_ml.controller.reconcilers import Looked
 from cloud_ml.controller.scaling import Scaling
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.reasons import Reason
-from cloud_ml.domain.jobs.spec import Desired, JobSpec
+from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits, Desired, JobSpec
 from cloud_ml.domain.records import Event, EventType, Record
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.decide import (
@@ -51,13 +51,13 @@ class ModelServiceReconciler:
         offload: Offload,
         fence: Fence,
         keep_ended: int = 0,
-        default_disk_bytes: int = 0,
+        defaults: DefaultLimits = NO_DEFAULT_LIMITS,
         quota_wait_s: float = 0.0,
         loading: LoadRetries = DEFAULT_RETRIES,
     ) -> None:
         self._loading = loading
         self._quota_wait_s = quota_wait_s
-        self._default_disk_bytes = default_disk_bytes
+        self._defaults = defaults
         self._store = store
         self._keep_ended = keep_ended
         self._answering = answering
@@ -190,7 +190,7 @@ class ModelServiceReconciler:
                 org=service.key.org,
                 name=name,
                 owner=service.owner,
-                spec=spec.with_disk_default(self._default_disk_bytes),
+                spec=spec.with_defaults(self._defaults),
                 status=JobStatus(queued_at=now, reason=Reason.SUBMITTED),
                 now=now,
                 events=[Event(now, Reason.SUBMITTED, f"replica {action.wish.number} of {service.key.name}")],

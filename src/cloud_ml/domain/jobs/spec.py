@@ -19,11 +19,33 @@ class Desired(StrEnum):
 
 @dataclass(frozen=True)
 class Resources:
-    """What one task may use. ``None`` means no limit of its own."""
+    """What one task may use. ``None`` means no limit of its own.
+
+    ``cpu_request_millis`` is for a task without a limit of processors: what its quota is charged, and its
+    share where others want the processors too.
+    """
 
     cpu_millis: int | None = None
     memory_bytes: int | None = None
     gpus: int = 0
+    cpu_request_millis: int | None = None
+
+    @property
+    def charged_cpu_millis(self) -> int | None:
+        """What the quota is charged."""
+        return self.cpu_millis if self.cpu_millis is not None else self.cpu_request_millis
+
+
+@dataclass(frozen=True)
+class DefaultLimits:
+    """What a task gets that names no limit; 0 means none. ``cpu_millis`` is a request, not a limit."""
+
+    disk_bytes: int = 0
+    memory_bytes: int = 0
+    cpu_millis: int = 0
+
+
+NO_DEFAULT_LIMITS = DefaultLimits()
 
 
 @dataclass(frozen=True)
@@ -75,9 +97,11 @@ class JobSpec:
         """1 goes before 0 in the queue."""
         return self.submitted.enable_rank
 
-    def with_disk_default(self, size: int) -> JobSpec:
-        """The same job, with a disk limit of ``size`` bytes if it names none; 0 for no limit."""
-        return self if self.disk_bytes is not None or not size else replace(self, disk_bytes=size)
+    def with_defaults(self, defaults: DefaultLimits) -> JobSpec:
+        """The same job, with ``defaults`` where it names no limit."""
+        roles = tuple(replace(role, resources=_filled(role.resources, defaults)) for role in self.roles)
+        disk = self.disk_bytes if self.disk_bytes is not None else defaults.disk_bytes or None
+        return replace(self, roles=roles, disk_bytes=disk)
 
     def with_desired(self, desired: Desired) -> JobSpec:
         """The same job, wanted differently."""
@@ -112,3 +136,12 @@ def _resources(job: TrainJob) -> Resources:
         memory_bytes=common.memory_bytes(job.memory_limit) if job.memory_limit else None,
         gpus=int(job.gpu_limit or 0),
     )
+
+
+def _filled(resources: Resources, defaults: DefaultLimits) -> Resources:
+    memory, request = resources.memory_bytes, resources.cpu_request_millis
+    if memory is None:
+        memory = defaults.memory_bytes or None
+    if resources.cpu_millis is None and request is None:
+        request = defaults.cpu_millis or None
+    return replace(resources, memory_bytes=memory, cpu_request_millis=request)

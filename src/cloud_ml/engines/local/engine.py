@@ -65,7 +65,7 @@ class LocalEngine(Engine):
     def __init__(self, findings: Findings, *, layers_limit_bytes: int = 0, tidy_s: float = 600.0) -> None:
         self._config = findings.config
         self._missing = findings.missing
-        self._default_disk_bytes = findings.default_disk_bytes
+        self._defaults = findings.defaults
         self._cpu_overcommit = findings.cpu_overcommit
         self._runtimes = LocalRuntimes(findings.config, limit_bytes=layers_limit_bytes, tidy_s=tidy_s)
         self._root = Path(findings.config.root)
@@ -257,7 +257,7 @@ class LocalEngine(Engine):
         return Capacity(
             cpu_millis=1000 * len(os.sched_getaffinity(0)),
             memory_bytes=pages * page,
-            default_disk_bytes=self._default_disk_bytes,
+            defaults=self._defaults,
             cpu_overcommit=self._cpu_overcommit,
         )
 

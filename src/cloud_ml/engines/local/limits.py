@@ -81,7 +81,7 @@ class Limiter:
             self._before_s, self._killed_before = self._last.cpu_seconds, self._last.oom_kills
             if self._limit and self._last.anonymous_bytes >= self._limit:
                 raise OSError(errno.EBUSY, "more memory is used already than the limit allows")
-        group.limit(Limits(self._limit, plan.cpu_millis, config.max_processes))
+        group.limit(Limits(self._limit, plan.cpu_millis, config.max_processes, plan.cpu_request_millis))
 
     def look(self, now: float) -> Verdict | None:
         """Take a sample; a verdict if the process is past its memory limit, or makes no progress at it.

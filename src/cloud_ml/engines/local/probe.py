@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cloud_ml
+from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.engines.local import cgroups, init, landlock, sandbox, seccomp
 from cloud_ml.engines.local.config import LocalConfig, Zygotes
 from cloud_ml.engines.local.exposure import passable
@@ -19,7 +20,7 @@ from cloud_ml.engines.local.kept_disk import AS_MUCH_AS_IS_FREE, NO_LIMIT
 from cloud_ml.engines.local.network import NONE, TENANT, finding
 from cloud_ml.engines.local.owners import owner_of
 from cloud_ml.errors import Unavailable
-from cloud_ml.models.common import memory_bytes
+from cloud_ml.models.common import cpu_millis, memory_bytes
 from cloud_ml.settings import EngineSettings
 from cloud_ml.settings.themes import MIB
 
@@ -44,9 +45,9 @@ class Findings:
 
     config: LocalConfig
     missing: Sequence[str]
-    default_disk_bytes: int = 0
-    """The disk limit of new jobs that name none, where it depends on what is free; not in the configuration, since
-    a spawner whose configuration changes is replaced."""
+    defaults: DefaultLimits = NO_DEFAULT_LIMITS
+    """For new jobs. The disk limit may depend on what is free; it is not in the configuration, since a spawner whose
+    configuration changes is replaced."""
     cpu_overcommit: float = 0.0
 
 
@@ -139,7 +140,12 @@ def probe(
     if settings.zygotes and not config.zygotes_fit:
         missing.append(_NO_ZYGOTES)
         config = replace(config, zygotes=replace(config.zygotes, most=0))
-    return Findings(config, missing, default_disk_bytes(settings, root), settings.cpu_overcommit)
+    defaults = DefaultLimits(
+        disk_bytes=default_disk_bytes(settings, root),
+        memory_bytes=config.default_memory_bytes,
+        cpu_millis=cpu_millis(settings.default_cpu) if settings.default_cpu else 0,
+    )
+    return Findings(config, missing, defaults, settings.cpu_overcommit)
 
 
 def default_disk_bytes(settings: EngineSettings, folder: Path) -> int:

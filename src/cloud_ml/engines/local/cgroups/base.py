@@ -17,11 +17,15 @@ CPU_PERIOD_US = 100_000
 
 @dataclass(frozen=True)
 class Limits:
-    """What a task may use; ``None`` leaves a limit as it is, 0 takes it away. Memory in bytes."""
+    """What a task may use; ``None`` leaves a limit as it is, 0 takes it away. Memory in bytes.
+
+    ``cpu_request_millis`` is no limit: it is the task's share while others want the processors, too.
+    """
 
     memory_bytes: int | None = None
     cpu_millis: int | None = None
     processes: int | None = None
+    cpu_request_millis: int | None = None
 
 
 @dataclass(frozen=True)

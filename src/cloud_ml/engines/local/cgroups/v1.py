@@ -58,6 +58,9 @@ class GroupV1(Group):
             quota = max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000) if limits.cpu_millis else -1
             files.write(cpu / "cpu.cfs_quota_us", quota)
             files.write(cpu / "cpu.shares", max(2, (limits.cpu_millis or 1000) * 1024 // 1000))
+        if limits.cpu_request_millis is not None and "cpu" in self._folders:
+            shares = max(2, limits.cpu_request_millis * 1024 // 1000)
+            files.write(self._folders["cpu"] / "cpu.shares", shares)
 
     def _limit_memory(self, most: int) -> None:
         """The limit with swap, if there is one, must never be less than without: one that rises is set there first."""

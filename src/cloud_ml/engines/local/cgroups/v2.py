@@ -52,6 +52,9 @@ class GroupV2(Group):
         if limits.cpu_millis is not None:
             quota = max(1000, limits.cpu_millis * CPU_PERIOD_US // 1000) if limits.cpu_millis else "max"
             files.write(self._folder / "cpu.max", f"{quota} {CPU_PERIOD_US}")
+        if limits.cpu_request_millis is not None:  # the kernel's own default, 100, stands for one core
+            weight = min(10_000, max(1, limits.cpu_request_millis // 10))
+            files.write(self._folder / "cpu.weight", weight)
 
     def doors(self) -> list[str]:
         return [f"{self._folder}/cgroup.procs"]
