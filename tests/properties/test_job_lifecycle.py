@@ -29,6 +29,7 @@ from cloud_ml.errors import FenceLost
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.base import Fence
 from cloud_ml.state.memory import MemoryStateStore
+from cloud_ml.usecases.output_collection import Collection
 
 MAX_RETRIES = 2
 RULES = Rules(stop_grace_s=0.0, start_timeout_s=60.0)
@@ -88,11 +89,15 @@ class Acting:
     def __init__(self, store: object, engine: object, frozen: list | None) -> None:
         self.store, self.engine, self.frozen = store, engine, frozen
 
-    async def perform(self, job, action, fence) -> None:
+    async def collect_outputs(self, job) -> Collection:
+        return Collection()
+
+    async def perform(self, job, action, fence) -> bool:
         if self.frozen is not None:
             self.frozen.append((job, action, fence))
             raise Crash  # this controller is not heard of until it wakes
         await act(self.store, self.engine, job, action, fence)
+        return True
 
 
 async def act(store, engine, job, action, fence) -> None:
