@@ -144,3 +144,15 @@ def test_what_tensorflow_does_not_have_any_more_is_named_before_anything_is_inst
     ran = submit(server, folder, "wrong-slim", "")
     assert ran.code == 3
     assert "TrainerInvalid: train.py:2 imports tf.contrib.slim, which is not offered: use tf.layers" in ran.err
+
+
+def test_code_for_python_2_is_named_before_it_runs_and_when_it_fails(server: RealServer, folder: Path) -> None:
+    (folder / "train.py").write_text("print('start')\nfor number in xrange(3):\n    print(number)\n")
+    ran = submit(server, folder, "wrong-python", "")
+    assert "cloudml: xrange in train.py:2: this is Python 2 code" in ran.out
+    assert "NameError: name 'xrange' is not defined" in ran.err
+    assert "(train.py, line 2); Python 3 has range instead" in ran.err
+    events = server.cli("jobs", "events", "wrong-python").good().out.splitlines()
+    (notice,) = [line for line in events if "EnvironmentNotice" in line]
+    assert "xrange in train.py:2" in notice
+    assert events.index(notice) < next(number for number, line in enumerate(events) if "Started" in line)

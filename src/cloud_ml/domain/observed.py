@@ -53,7 +53,8 @@ class ObservedGang:
     """One attempt as the engine sees it now.
 
     ``reason`` and ``message`` say why the gang as a whole is over: that of the process that decided
-    it, or of a failure before any process ran (``TrainerNotFound``, ``EnvironmentFailed``, …).
+    it, or of a failure before any process ran (``TrainerNotFound``, ``EnvironmentFailed``, …). ``notices`` are what
+    the user should know about the code and its environment before it runs.
     """
 
     job_uid: str
@@ -67,6 +68,7 @@ class ObservedGang:
     environment_lock: str = ""
     trainer_digest: str = ""
     stages: Mapping[str, datetime] = field(default_factory=dict)
+    notices: tuple[str, ...] = ()
 
     @property
     def succeeded(self) -> bool:

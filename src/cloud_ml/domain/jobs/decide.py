@@ -168,7 +168,9 @@ def _live(job: JobRecord, gang: ObservedGang | None, now: datetime, rules: Rules
     moved = status.moved(phase, started_at=status.started_at or started, reason=Reason.STARTED, message="")
     return Decision(
         status=_with_findings(moved, gang),
-        events=[Event(now, Reason.STARTED, _started_sentence(gang))] if phase is Phase.RUNNING else [],
+        events=[*_notices(gang, now), Event(now, Reason.STARTED, _started_sentence(gang))]
+        if phase is Phase.RUNNING
+        else [],
     )
 
 
@@ -214,7 +216,17 @@ def _begun_unseen(status: JobStatus, gang: ObservedGang) -> list[Event]:
     started = min((process.started_at for process in gang.processes if process.started_at), default=None)
     if status.phase is not Phase.STARTING or started is None:
         return []
-    return [Event(started, Reason.STARTED, _started_sentence(gang).replace(" is running", " ran"))]
+    return [
+        *_notices(gang, started),
+        Event(started, Reason.STARTED, _started_sentence(gang).replace(" is running", " ran")),
+    ]
+
+
+def _notices(gang: ObservedGang, at: datetime) -> list[Event]:
+    """What to know about the code and its environment, said once for a job."""
+    if gang.attempt > 1:
+        return []
+    return [Event(at, Reason.ENVIRONMENT_NOTICE, notice) for notice in gang.notices]
 
 
 def _cause(status: JobStatus, gang: ObservedGang) -> tuple[Reason, str]:

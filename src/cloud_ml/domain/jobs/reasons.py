@@ -19,6 +19,7 @@ class Reason(StrEnum):
     CANCEL_REQUESTED = "CancelRequested"
     DELETE_REQUESTED = "DeleteRequested"
     FIELD_IGNORED = "FieldIgnored"
+    ENVIRONMENT_NOTICE = "EnvironmentNotice"
     UNKNOWN_BUCKET = "UnknownBucket"
     QUOTA_EXCEEDED = "QuotaExceeded"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"

@@ -371,6 +371,7 @@ class Stage:
             runtime=prepared.runtime,
             lock=prepared.lock,
             trainer_digest=prepared.trainer_digest,
+            notices=prepared.notices,
             threads=prepared.threads,
             order=order.of(self._gang, prepared, variables) if self._config.zygotes.most else None,
             own_sites=prepared.own_sites,

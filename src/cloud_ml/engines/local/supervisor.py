@@ -42,6 +42,8 @@ from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.removing import remove
 
 _KILL_LIMIT_S = 30.0
+_MOST_NOTICES, _LONGEST_NOTICE = 10, 500
+"""What a report holds of the notices about an environment; the log has all of them."""
 _SHELL = ("/bin/sh", "-c")
 _FULL_DISK_PAUSE_S = 1.0
 _NEWS_S = 0.3
@@ -141,7 +143,11 @@ class Supervisor:
         self._context = replace(self._context, folders=staged.code_folders, working_folder=staged.view.folder)
         failpoints.here("supervisor.stage.after")
         self._report = replace(
-            self._report, runtime=staged.runtime, environment_lock=staged.lock, trainer_digest=staged.trainer_digest
+            self._report,
+            runtime=staged.runtime,
+            environment_lock=staged.lock,
+            trainer_digest=staged.trainer_digest,
+            notices=tuple(notice[:_LONGEST_NOTICE] for notice in staged.notices[:_MOST_NOTICES]),
         )
         self._stop_if_asked()
         if self._gang.wall_time_s:

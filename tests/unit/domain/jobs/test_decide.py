@@ -306,3 +306,18 @@ def test_every_look_has_an_answer_that_keeps_the_order_and_the_rule() -> None:
                             assert decision.events or decision.status.phase is Phase.FINISHING
                         if job.status.phase in ACTIVE and not decision.status:
                             assert decision.actions or decision.look_again or observed
+
+
+def test_notices_about_the_environment_are_said_once_before_the_start() -> None:
+    told = {"notices": ("xrange in task.py:3",)}
+    expected = ["EnvironmentNotice", "Started"]
+    running = look(job_in(Phase.STARTING), gang_in(GangState.RUNNING, **told))
+    assert [event.reason for event in running.events] == expected
+    assert running.events[0].message == "xrange in task.py:3"
+    ran = (ObservedProcess("master", 0, running=False, reason=Reason.COMPLETED, started_at=NOW),)
+    unseen = look(job_in(Phase.STARTING), replace(GOOD, processes=ran, **told))
+    assert [event.reason for event in unseen.events] == [*expected, "Completed"]
+    ended = look(job_in(Phase.RUNNING), replace(GOOD, processes=ran, **told))
+    assert [event.reason for event in ended.events] == ["Completed"]
+    again = look(job_in(Phase.STARTING, attempt=2), gang_in(GangState.RUNNING, attempt=2, **told))
+    assert [event.reason for event in again.events] == ["Started"]
