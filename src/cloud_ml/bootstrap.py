@@ -260,6 +260,7 @@ def _gateway(settings: Settings) -> GatewayConfig:
         drain_s=gateway.drain_s,
         cors_origins=gateway.cors_origins,
         open_health=gateway.open_health,
+        log_format="json" if settings.server.log_format == "json" else "text",
     )
 
 

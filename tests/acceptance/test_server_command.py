@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import signal
 import sqlite3
 from collections.abc import Callable
@@ -39,6 +40,25 @@ def test_what_keeps_it_from_starting_is_told(
     assert [word for word in told if word.lower() not in ran.err.lower()] == [], ran.err
     assert "Traceback" not in ran.err
     assert "should not happen" not in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "variables", "event"),
+    [
+        (["--host", "0.0.0.0"], {}, "0.0.0.0"),
+        (["--port", "70000"], {}, "70000"),
+        ([], {"CLOUDML_ENGINE_SANDBOX": "nne"}, "engine.sandbox"),
+    ],
+)
+def test_with_json_logs_an_error_that_ends_it_is_json(
+    server: RealServer, tmp_path: Path, words: list[str], variables: dict[str, str], event: str
+) -> None:
+    data = ["--data-dir", str(tmp_path / "data"), "--log-format", "json"]
+    ran = server.cli("server", *words, *data, **{"CLOUDML_SERVER_PORT": "0", **variables})
+    assert (ran.code, ran.out) == (1, "")
+    lines = [json.loads(line) for line in ran.err.splitlines()]
+    assert event in lines[-1]["event"]
+    assert (lines[-1]["level"], lines[-1]["code"]) == ("error", "invalid")
 
 
 def test_an_unknown_setting_in_the_file(server: RealServer, tmp_path: Path) -> None:

@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from cloud_ml.cli.guard import FAILED
 from cloud_ml.cli.lazy import Lazy, LazyGroup
 from cloud_ml.cli.output import note
 from cloud_ml.cli.standard_streams import OutputFailed, drop_output
-from cloud_ml.errors import InvalidRequest, Unavailable
+from cloud_ml.errors import CloudMlError, InvalidRequest, Unavailable
 
 if TYPE_CHECKING:
+    from logging import Logger
+
     from cloud_ml.settings import Settings
 
 COMMANDS = {
@@ -43,7 +46,9 @@ COMMANDS = {
 @click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate chain, PEM.")
 @click.option("--tls-key", type=click.Path(exists=True, dir_okay=False), help="Private key, PEM.")
 @click.option("--behind-proxy", is_flag=True, default=None, help="A proxy in front speaks TLS.")
-@click.option("--log-format", type=click.Choice(["auto", "text", "json"]), help="The server's own log.")
+@click.option(
+    "--log-format", type=click.Choice(["auto", "text", "json"]), help="The server's own log; with json, every line."
+)
 @click.pass_context
 def server(ctx: click.Context, /, **options: Any) -> None:
     if ctx.invoked_subcommand is not None:  # which reads these options from its parent
@@ -53,14 +58,24 @@ def server(ctx: click.Context, /, **options: Any) -> None:
         from cloud_ml.server import run
     except ImportError as error:
         raise parts_missing(error) from error
-    settings = load_settings(options)
-    logs.configure(settings.server.log_format)
-    run(
-        settings,
-        access_key=os.environ.get("CLOUDML_BOOTSTRAP_ACCESS_KEY"),
-        secret=os.environ.get("CLOUDML_BOOTSTRAP_SECRET_KEY"),
-        started=_announce,
-    )
+    json_only = "json" in (options["log_format"], os.environ.get("CLOUDML_SERVER_LOG_FORMAT"))
+    if json_only:  # before anything can go wrong
+        logs.configure("json")
+    try:
+        settings = load_settings(options)
+        logs.configure(settings.server.log_format)
+        json_only = settings.server.log_format == "json"
+        run(
+            settings,
+            access_key=os.environ.get("CLOUDML_BOOTSTRAP_ACCESS_KEY"),
+            secret=os.environ.get("CLOUDML_BOOTSTRAP_SECRET_KEY"),
+            started=_log_start if json_only else _announce,
+        )
+    except Exception as error:
+        if not json_only:
+            raise
+        _log_end(error)
+        ctx.exit(FAILED)
 
 
 def load_settings(options: dict[str, Any]) -> Settings:
@@ -105,6 +120,27 @@ def _by_theme(options: dict[str, Any]) -> dict[str, dict[str, Any]]:
         "controller": {"max_running_jobs": options["max_running_jobs"]},
         "environments": {"home": options["environments_dir"]},
     }
+
+
+def _logger() -> Logger:
+    from logging import getLogger  # only this command logs
+
+    return getLogger(__name__)
+
+
+def _log_end(error: Exception) -> None:
+    """Why the server ends, as a line of the log."""
+    if not isinstance(error, CloudMlError):
+        _logger().critical("the server ends by an error that should not happen", exc_info=error)
+        return
+    facts = {"code": error.code, "field": error.field, "allowed": error.allowed, "hint": error.hint}
+    _logger().error(error.message, extra={name: text for name, text in facts.items() if text})
+
+
+def _log_start(endpoint: str, credentials: Path, running: Any) -> None:
+    """What ``_announce`` prints, as a line of the log."""
+    facts = {"endpoint": endpoint, "data": str(running.settings.data_dir), "credentials": str(credentials)}
+    _logger().info("server listens", extra={**facts, "notes": list(running.engine.missing())})
 
 
 def _announce(endpoint: str, credentials: Path, running: Any) -> None:

@@ -45,6 +45,7 @@ class GatewayConfig:
     drain_s: float = 60.0
     cors_origins: str = ""
     open_health: bool = False
+    log_format: str = "text"
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from cloud_ml.gateway.config import LOCK_NAME, GatewayConfig, Instruction
 from cloud_ml.gateway.control import Control, take_over, write_secret
 from cloud_ml.gateway.gateway import Gateway
 from cloud_ml.models import codec
+from cloud_ml.observability import logging as logs
 
 _LOOK_S = 1.0
 _ALONE_S = 30.0
@@ -60,7 +61,10 @@ def main() -> None:
     """Become the gateway."""
     failpoints.arm(os.environ)
     config = codec.decode(GatewayConfig, json.load(sys.stdin))
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    if config.log_format == "json":
+        logs.configure("json")
+    else:
+        logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
     os.chdir(config.folder)
     tls = certificates.context(config.tls_cert, config.tls_key)  # before a predecessor leaves
     alone = rights.can_give_up(config.user, Path(), Path(config.replicas))

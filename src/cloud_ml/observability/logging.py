@@ -5,13 +5,15 @@ from __future__ import annotations
 import json
 import logging
 import sys
+import threading
 from datetime import UTC, datetime
+from types import TracebackType
 from typing import Any
 
 from cloud_ml.models.codec import format_time
 from cloud_ml.observability import requests
 
-_ENCODE = json.JSONEncoder(default=str).encode
+_ENCODE = json.JSONEncoder(default=str, allow_nan=False).encode
 _STANDARD = set(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName", "color_message"}
 
 
@@ -23,12 +25,17 @@ class JsonFormatter(logging.Formatter):
             "time": format_time(datetime.fromtimestamp(record.created, UTC)),
             "level": record.levelname.lower(),
             "logger": record.name,
-            "event": record.getMessage(),
+            "event": _message(record),
             **_extra(record),
         }
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
-        return _ENCODE(line)
+        try:
+            return _ENCODE(line)
+        except (ValueError, TypeError, RecursionError):  # numbers that JSON does not have, keys of other types
+            return _ENCODE(
+                {str(name): value if isinstance(value, str) else repr(value) for name, value in line.items()}
+            )
 
 
 class TextFormatter(logging.Formatter):
@@ -41,11 +48,21 @@ class TextFormatter(logging.Formatter):
         return f"{line}\n{self.formatException(record.exc_info)}" if record.exc_info else line
 
 
+def _message(record: logging.LogRecord) -> str:
+    """The sentence; where its arguments do not fit it, both as they are."""
+    try:
+        return record.getMessage()
+    except (TypeError, ValueError, KeyError):
+        return f"{record.msg} {record.args!r}"
+
+
 def configure(style: str, *, level: int = logging.INFO) -> None:
     """Send everything to standard error as ``json``, ``text``, or (``auto``) by whether it is a terminal."""
     text = style == "text" or (style == "auto" and sys.stderr.isatty())
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(TextFormatter() if text else JsonFormatter())
+    logging.captureWarnings(True)
+    _log_what_nobody_caught()
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
@@ -54,6 +71,28 @@ def configure(style: str, *, level: int = logging.INFO) -> None:
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     for chatty in ("uvicorn.access", "asyncio", "alembic"):
         logging.getLogger(chatty).setLevel(logging.WARNING)
+
+
+def _log_what_nobody_caught() -> None:
+    """Have the interpreter's own reports of exceptions written to the log: they are text of many lines."""
+    logger = logging.getLogger("cloud_ml")
+
+    def in_thread(report: threading.ExceptHookArgs) -> None:
+        if report.exc_type is SystemExit or report.exc_value is None:
+            return
+        name = report.thread.name if report.thread is not None else ""
+        logger.error("an exception ended a thread", exc_info=report.exc_value, extra={"thread_name": name})
+
+    def in_main(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+        del kind, trace
+        logger.critical("an exception ended the process", exc_info=error)
+
+    def unraisable(report: sys.UnraisableHookArgs) -> None:
+        logger.error(
+            "an exception could not be raised: %s", report.err_msg or "in a finaliser", exc_info=report.exc_value
+        )
+
+    threading.excepthook, sys.excepthook, sys.unraisablehook = in_thread, in_main, unraisable
 
 
 def _extra(record: logging.LogRecord) -> dict[str, Any]:

@@ -54,7 +54,8 @@ class ServerSettings:
     audit_retention_days: int = 365
     """How long the audit log keeps who did what; 0 keeps it for ever."""
     log_format: str = "auto"
-    """``json``, ``text``, or ``auto``: text on a terminal, JSON otherwise."""
+    """``json``: every line that the server writes is JSON; ``text``; or ``auto``: a log in text on a terminal and in
+    JSON otherwise, and the messages of the start in text."""
 
 
 @dataclass(frozen=True)
