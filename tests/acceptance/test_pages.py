@@ -27,6 +27,8 @@ parser.add_argument("--out", type=pathlib.Path)
 options = parser.parse_args()
 print("epochs:", options.epochs)
 time.sleep(options.epochs / 50)
+pathlib.Path("outputs").mkdir(exist_ok=True)
+pathlib.Path("outputs/weight.txt").write_text("2.0")
 if options.out:
     options.out.mkdir(parents=True, exist_ok=True)
     (options.out / "weight.txt").write_text("2.0")
@@ -71,7 +73,7 @@ PAGES = [
         before=("cloudml jobs submit ./mine -n mnist --watch",),
         skip=r"cloudml config (init|use)|cloudml jobs top$|.*\| jq",
     ),
-    Typed("docs/howto/trainer.md", skip=r".*-F python -V 3.12|python -"),
+    Typed("docs/howto/trainer.md", skip=r".*-F python -V 3.12|python -|cloudml jobs submit \. -r"),
     Typed("docs/howto/failures.md", before=("cloudml jobs submit ./hungry -M 100M; cloudml jobs wait hungry",)),
     Typed("docs/howto/storage.md", instead={"--force scratch": "--force --yes scratch"}),
     Typed("docs/howto/sdk.md"),
