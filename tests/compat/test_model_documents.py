@@ -19,7 +19,7 @@ from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.records import Key, Record, Summary
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
 from cloud_ml.domain.services.spec import Release, from_wire, replica
-from cloud_ml.domain.services.status import ServicePhase, ServiceStatus, Wish
+from cloud_ml.domain.services.status import FailedRelease, ServicePhase, ServiceStatus, Wish
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ReplicaMetrics, ServiceMetrics
 from cloud_ml.usecases import service_views
@@ -123,6 +123,14 @@ def test_a_failed_service_has_no_address() -> None:
     assert document["message"] == "ModelLoadFailed: it is junk"
     row = service_views.model_row(_line(ServicePhase.FAILED), VISION, HOST, 8600)
     assert (row["state"], row["address"]) == ("failed", "")
+
+
+def test_a_failed_service_that_was_changed_is_starting() -> None:
+    failed = record(ServiceStatus(ServicePhase.FAILED, failed=(FailedRelease(1, "ModelLoadFailed", "it is junk"),)))
+    assert service_views.service(failed).phase == "Failed"
+    changed = replace(failed, spec=replace(failed.spec, template=2))
+    assert service_views.service(changed).phase == "Starting"
+    assert service_views.model_document(changed, VISION, HOST)["state"] == "creating"
 
 
 def replica_of(number: int, phase: Phase) -> JobRecord:

@@ -201,7 +201,8 @@ def _concluded(handle: ServiceHandle) -> int:
     if service.phase == "Running" and (failed := service.failed) is not None:
         why = ": ".join(part for part in (failed.reason, failed.message) if part)
         note(f"{name}: release {failed.release} failed: {why}", state="Failed")
-        note(f"  The release before it still answers. Fix this and run: cloudml models update {name} -u URI")
+        note("  The release before it still answers.")
+        note(f"  Fix this: cloudml models update {name} -u URI · or go back: cloudml models rollback {name}")
         return FAILED
     if service.phase == "Running" and (tried := service.candidate) is not None:
         note(f"{name} answers; candidate: {candidate_line(tried)}", state=tried.phase)

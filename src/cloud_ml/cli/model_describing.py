@@ -79,7 +79,7 @@ def _facts(service: Service, lineage: ServiceLineage, now: datetime) -> dict[str
         "Address": service.address,
         "Access": service.spec.get("access", ""),
         "Replicas": f"{service.ready} of {service.wanted} answer",
-        "Release": str(service.release or ""),
+        "Release": _release(service),
         "Model": service.spec.get("model_uri", ""),
         "Newest": loaded,
         "Digest": lineage.digest and f"sha256:{lineage.digest}",
@@ -88,6 +88,14 @@ def _facts(service: Service, lineage: ServiceLineage, now: datetime) -> dict[str
         "Created": f"{local_time(service.created_at)} ({figures.span((now - service.created_at).total_seconds())} ago)",
         "Uid": service.uid,
     }
+
+
+def _release(service: Service) -> str:
+    """The release that is to be served, and the one that answers where that one failed."""
+    if service.failed is None:
+        return str(service.release or "")
+    answers = next((one.release for one in service.replicas if one.ready and not one.candidate), None)
+    return f"{service.release} (failed{'' if answers is None else f'; release {answers} answers'})"
 
 
 def _show_candidate(service: Service, lineage: ServiceLineage | None) -> None:

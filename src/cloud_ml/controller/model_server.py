@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import io
 import os
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 from importlib import metadata, resources
 from pathlib import Path, PurePosixPath
@@ -30,6 +31,13 @@ FRAMEWORKS: Mapping[str, str] = {
 }  # fmt: skip
 """A file in the folder of a version → the framework that its model needs."""
 
+_BY_ENDING = {
+    PurePosixPath(name).suffix: framework
+    for name, framework in FRAMEWORKS.items()
+    if name not in ("saved_model.pb", "export.meta", "model.json", "model.txt")
+}
+"""The same by the ending of a model that is one file."""
+
 _NEEDED: Mapping[str, tuple[str, ...]] = {
     "tensorflow": ("onnxruntime>=1.20", "tf2onnx>=1.16"),
     "python": ("onnxruntime>=1.20",),
@@ -43,16 +51,35 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)
 
 
 def framework_of(objects: ObjectStore, uri: ObjectUri) -> str | None:
-    """The framework of the newest version below a folder; None where there is no version of a known format."""
+    """The framework of the newest version below a folder; None where there is no version of a known format.
+
+    A folder without numbered ones may hold a model itself, and the URI may be that of one file.
+    """
+    if (framework := _of_file(objects, uri)) is not None:
+        return framework
     base = uri.key.rstrip("/") + "/"
-    folders = objects.list(uri.bucket, base, delimiter=True).folders
+    listing = objects.list(uri.bucket, base, delimiter=True)
+    folders = listing.folders
     numbers = [name for folder in folders if (name := PurePosixPath(folder).name).isascii() and name.isdigit()]
     for number in sorted(numbers, key=int, reverse=True):  # as they are written: TensorFlow 1 writes 00000001
         found = objects.list(uri.bucket, f"{base}{number}/", delimiter=True).objects
         names = {PurePosixPath(info.key).name for info in found}
-        if (framework := next((each for file, each in FRAMEWORKS.items() if file in names), None)) is not None:
+        if (framework := _by_names(names)) is not None:
             return framework
-    return None
+    return None if numbers else _by_names({PurePosixPath(info.key).name for info in listing.objects})
+
+
+def _of_file(objects: ObjectStore, uri: ObjectUri) -> str | None:
+    """The framework of a model that is one file."""
+    path = PurePosixPath(uri.key)
+    framework = FRAMEWORKS.get(path.name) or _BY_ENDING.get(path.suffix)
+    if framework is None or uri.key.endswith("/"):
+        return None
+    return framework if objects.head(uri.bucket, uri.key) is not None else None
+
+
+def _by_names(names: Collection[str]) -> str | None:
+    return next((each for file, each in FRAMEWORKS.items() if file in names), None)
 
 
 def nothing_at(objects: ObjectStore, uri: ObjectUri) -> str:
@@ -62,7 +89,17 @@ def nothing_at(objects: ObjectStore, uri: ObjectUri) -> str:
     names = [each.removeprefix(base) for each in (*listing.folders, *(info.key for info in listing.objects))]
     there = ", ".join(names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "") if names else "nothing"
     wanted = f"a folder with a number for its name, such as {uri}/1, that holds one of {', '.join(FRAMEWORKS)}"
+    if not names and (near := _near(objects, uri)):
+        there = f"nothing; beside it there is {near}"
     return f"{uri} has no model: looked for {wanted}; there is {there}"
+
+
+def _near(objects: ObjectStore, uri: ObjectUri) -> str:
+    """What lies in the folder above."""
+    above = uri.key.rstrip("/").rpartition("/")[0]
+    listing = objects.list(uri.bucket, above + "/" if above else "", delimiter=True, limit=_SHOWN + 1)
+    names = [*listing.folders, *(info.key for info in listing.objects)]
+    return ", ".join(f"fds://{uri.bucket}/{name}" for name in names[:_SHOWN]) + (" …" if len(names) > _SHOWN else "")
 
 
 class ModelServers:
@@ -87,11 +124,11 @@ class ModelServers:
     def _provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource]:
         submitted = job.spec.submitted
         uri = parse_object_uri("model_uri", submitted.model_input_path)
-        try:
-            found = framework_of(self._objects, uri) if self._storage.owns(job.key.org, uri.bucket) else None
-            problem = "" if found else nothing_at(self._objects, uri)
-        except NotFound:
-            found, problem = None, f"{uri} has no model: there is no bucket {uri.bucket!r}"
+        found, problem = None, f"{uri} has no model: there is no bucket {uri.bucket!r}"
+        if self._storage.owns(job.key.org, uri.bucket):  # names in the bucket of another are not told
+            with contextlib.suppress(NotFound):
+                found = framework_of(self._objects, uri)
+                problem = "" if found else nothing_at(self._objects, uri)
         if found is None:
             return job, TrainerSource("", _NAME, problem, Reason.MODEL_NOT_FOUND)
         framework = submitted.framework or found

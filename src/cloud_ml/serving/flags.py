@@ -8,7 +8,8 @@ from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.http1.cors import parse_origins
 from cloud_ml.serving.versions.batching_parameters import parse_batching_parameters
 from cloud_ml.serving.versions.keeper import Rules
-from cloud_ml.serving.versions.wanted import ModelConfig
+from cloud_ml.serving.versions.single_model import base_of
+from cloud_ml.serving.versions.wanted import Latest, ModelConfig, VersionPolicy, parse_policy
 
 _DEFAULT = Rules()
 
@@ -17,7 +18,11 @@ def add_life(parser: argparse.ArgumentParser) -> None:
     """Add them to a parser."""
     one = parser.add_argument_group("models")
     one.add_argument("--model_name", default="default", help="name of the only model")
-    one.add_argument("--model_base_path", type=Path, help="folder of its numbered versions")
+    one.add_argument("--model_base_path", type=Path, help="folder of its numbered versions, or of a model, or a file")
+    one.add_argument(
+        "--model_version_policy", type=_policy, default=Latest(), metavar="latest[:N]|all|N,N…",
+        help="versions that answer side by side: the newest N (default: latest:1), all, or these",
+    )  # fmt: skip
     one.add_argument("--model_config_file", type=Path, help="several models: a ModelServerConfig as text")
     one.add_argument(
         "--model_config_file_poll_wait_seconds", type=_seconds, default=0.0,
@@ -86,7 +91,8 @@ def life_of(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[s
         parser.error("give --model_base_path for one model, or --model_config_file for several")
     models = {}
     if told.model_base_path is not None:
-        models[told.model_name] = ModelConfig(told.model_name, told.model_base_path.absolute())
+        base = base_of(told.model_base_path.absolute())
+        models[told.model_name] = ModelConfig(told.model_name, base, told.model_version_policy)
     rules = Rules(
         poll_s=told.file_system_poll_wait_seconds,
         settle_s=told.version_settle_seconds,
@@ -133,6 +139,13 @@ def origins(text: str) -> frozenset[str]:
         return parse_origins(text)
     except ValueError as error:
         raise argparse.ArgumentTypeError(str(error)) from error
+
+
+def _policy(text: str) -> VersionPolicy:
+    try:
+        return parse_policy(text)
+    except BadRequest as error:
+        raise argparse.ArgumentTypeError(error.message) from error
 
 
 def _seconds(text: str) -> float:

@@ -65,7 +65,7 @@ def service(
         ready=ready,
         deleting=record.delete_requested_at is not None,
         replicas=rows,
-        ended=[_ended(each) for each in replicas.ended],
+        ended=[_ended(each, record) for each in replicas.ended],
         spec=submitted(record.spec.submitted),
         release=record.spec.template,
         candidate=_candidate(record),
@@ -86,6 +86,8 @@ def _ready_of(record: ServiceRecord, rows: Sequence[Replica]) -> tuple[int, Serv
     stable = {wish.number for wish in status.wishes if not wish.trial} & set(status.answering)
     gone = {one.number for one in rows if not one.ready} & stable
     ready = max(0, status.ready - len(gone))
+    if status.phase is ServicePhase.FAILED and status.failed and status.failure_of(record.spec.template) is None:
+        return ready, ServicePhase.STARTING  # it was changed, and is looked at in a moment
     few = status.phase is ServicePhase.RUNNING and ready < replicas_of(record.spec, status)
     return ready, ServicePhase.DEGRADED if few else status.phase
 
@@ -218,18 +220,19 @@ def _replica(record: Record[JobSpec, JobStatus], service: ServiceRecord) -> Repl
     )
 
 
-def _ended(record: Record[JobSpec, JobStatus]) -> EndedReplica:
-    status = record.status
+def _ended(record: Record[JobSpec, JobStatus], service: ServiceRecord) -> EndedReplica:
+    status, release = record.status, release_of(record)
+    failed = status.phase is Phase.STOPPED and service.status.failure_of(release) is not None
     return EndedReplica(
         number=number_of(record),
         uid=record.key.uid,
         phase=status.phase.value,
         attempt=status.attempt,
         reason=status.reason,
-        message=status.message,
+        message=f"release {release} failed" if failed else status.message,
         exit_code=status.exit_code,
         signal=status.signal,
-        release=release_of(record),
+        release=release,
         started_at=status.started_at,
         finished_at=status.finished_at,
     )

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from pathlib import Path
+
 import pytest
 
-from cloud_ml.controller.model_server import FRAMEWORKS, framework_of, nothing_at
+from cloud_ml.controller.model_server import FRAMEWORKS, ModelServerPackage, ModelServers, framework_of, nothing_at
+from cloud_ml.domain.jobs.phases import JobStatus
+from cloud_ml.domain.records import Key, Record
+from cloud_ml.domain.services.spec import Release, replica
 from cloud_ml.models.common import parse_object_uri
+from cloud_ml.models.model_service import ModelService
 from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.sdk.model_folders import MODEL_FILES
+from support.controller_world import World
+
+pytestmark = pytest.mark.anyio
 
 
 @pytest.mark.parametrize(
@@ -18,7 +28,9 @@ from cloud_ml.sdk.model_folders import MODEL_FILES
         (["m/2/model.onnx", "m/10/saved_model.pb"], "tensorflow"),
         (["m/2/model.onnx", "m/10/notes.txt"], "python"),
         (["m/best/model.onnx"], None),
-        (["m/model.onnx"], None),
+        (["m/model.onnx"], "python"),
+        (["m/model.onnx", "m/1/notes.txt"], None),
+        (["model.onnx"], None),
         ([], None),
     ],
 )
@@ -47,3 +59,46 @@ def test_what_lies_there_instead_is_told() -> None:
 
 def test_the_sdk_knows_the_same_files() -> None:
     assert set(MODEL_FILES) == set(FRAMEWORKS)
+
+
+async def test_names_in_a_bucket_of_another_organisation_are_not_told(tmp_path: Path) -> None:
+    """A bucket of that name may have become another organisation's since the service was made."""
+    world = World(tmp_path)
+    try:
+        other = world.identities.create_organisation("others", default_bucket="theirs")
+        world.storage.create_bucket(other, "theirs")
+        world.objects.put("theirs", "m/secret-plan.txt", b"x")
+        servers = ModelServers(world.objects, world.storage, ModelServerPackage(tmp_path / "packages"), world.offload)
+        spec = replica("r-1", "r", Release(1, ModelService("m", "v1", "fds://theirs/m")))
+        now = datetime(2026, 1, 1, tzinfo=UTC)
+        job = Record(Key("replica", world.admin.org, "r-1", "u"), "me", 1, 1, now, now, spec, JobStatus())
+        provided = await servers.provide(job)
+        assert provided is not None
+        assert provided[1].problem == "fds://theirs/m has no model: there is no bucket 'theirs'"
+    finally:
+        world.offload.close()
+
+
+@pytest.mark.parametrize(
+    ("uri", "framework"),
+    [
+        ("fds://cloudml/m/net.onnx", "python"),
+        ("fds://cloudml/m/model.txt", "lightgbm"),
+        ("fds://cloudml/m/notes.txt", None),
+        ("fds://cloudml/m/net", None),
+        ("fds://cloudml/m/absent.onnx", None),
+        ("fds://cloudml/m/net.on", None),
+    ],
+)
+def test_a_model_may_be_one_file(uri: str, framework: str | None) -> None:
+    objects = MemoryObjectStore()
+    objects.create_bucket("cloudml")
+    for key in ("m/net.onnx", "m/model.txt", "m/notes.txt"):
+        with objects.writer("cloudml", key) as writer:
+            writer.write(b"x")
+            writer.commit()
+    assert framework_of(objects, parse_object_uri("model_uri", uri)) == framework
+    told = nothing_at(objects, parse_object_uri("model_uri", "fds://cloudml/m/absent.onnx"))
+    assert told.endswith(
+        "nothing; beside it there is fds://cloudml/m/model.txt, fds://cloudml/m/net.onnx, fds://cloudml/m/notes.txt"
+    )

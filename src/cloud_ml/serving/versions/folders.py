@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cloud_ml.serving.versions.single_model import holds_model
 from cloud_ml.serving.versions.wanted import VersionPolicy
 
 _NUMBER = re.compile(r"[0-9]{1,19}")
@@ -76,13 +77,18 @@ def _settled(folder: Folder, before: Folder | None, settle_s: float) -> bool:
 
 
 def _numbered(base: Path) -> dict[int, Path]:
-    """Folders whose name is a number; of several with the same one, the last by name."""
+    """Folders whose name is a number; of several with the same one, the last by name.
+
+    A folder without any that holds a model itself is version 1.
+    """
     found: dict[int, Path] = {}
+    names = []
     with os.scandir(base) as entries:
         for entry in sorted(entries, key=lambda each: each.name):
+            names.append(entry.name)
             if _NUMBER.fullmatch(entry.name) and entry.is_dir() and int(entry.name) <= _HIGHEST:
                 found[int(entry.name)] = Path(entry.path)
-    return found
+    return {1: base} if not found and holds_model(names) else found
 
 
 def _walk(path: Path) -> Folder | None:

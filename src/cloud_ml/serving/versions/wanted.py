@@ -45,6 +45,33 @@ class Specific:
 VersionPolicy = Latest | Every | Specific
 
 
+_MOST_VERSIONS = 100
+_MOST_DIGITS = 18
+
+
+def parse_policy(text: str) -> VersionPolicy:
+    """``latest``, ``latest:2``, ``all``, or numbers with commas between, such as ``1,2``.
+
+    Raises:
+        BadRequest: It is none of these.
+    """
+    word, colon, count = text.strip().partition(":")
+    if word == "all" and not colon:
+        return Every()
+    if word == "latest":
+        number = _number(count) if colon else 1
+        if number is not None and 0 < number <= _MOST_VERSIONS:
+            return Latest(number)
+    numbers = [_number(each.strip()) for each in text.split(",")]
+    if not colon and len(numbers) <= _MOST_VERSIONS and all(each is not None for each in numbers):
+        return Specific(frozenset(each for each in numbers if each is not None))
+    raise BadRequest(f"{text[:80]!r} is no version policy: use latest, latest:2, all, or numbers such as 1,2")
+
+
+def _number(text: str) -> int | None:
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _MOST_DIGITS else None
+
+
 @dataclass(frozen=True, slots=True)
 class ModelConfig:
     """One model: where its numbered folders are, which of them are wanted, and names for some."""
