@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import statistics
 import tempfile
@@ -12,14 +13,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cloud_ml.doctor.findings import Area, Finding
+from cloud_ml.domain.tenancy import BUCKET, ORGANISATION
 from cloud_ml.engines.local.kept_disk import AS_MUCH_AS_IS_FREE, NO_LIMIT
 from cloud_ml.engines.local.probe import default_disk_bytes, kept_disk_bytes
+from cloud_ml.errors import CloudMlError
 from cloud_ml.models.common import format_memory
 from cloud_ml.settings import Settings, StorageSettings
+from cloud_ml.state.sql.glance import specs
 
 _AREA = Area("storage")
 _LEAST_BYTES = 5 * 2**30
 _LEAST_INODES = 100_000
+_SHOWN = 5
 _SLOW_MS = 20.0
 _ROUNDS = 15
 _REMOTE = frozenset({"nfs", "nfs4", "cifs", "smb3", "fuse.sshfs", "9p", "ceph", "glusterfs"})
@@ -45,10 +50,48 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _default_limit(settings)
     yield _kept_limit(settings)
     yield _object_limits(settings.storage)
+    yield from _owners(settings)
     mount = _mount_of(place)
     yield _kind(mount)
     yield _project_quotas(mount)
     yield _speed(place)
+
+
+def _owners(settings: Settings) -> Iterator[Finding]:
+    """Buckets whose folder belongs to another user than their organisation's.
+
+    Only a server that is root has such users, and not always: root's own folders are no fault.
+    """
+    objects = settings.data_dir / "objects"
+    if os.geteuid() != 0 or not objects.is_dir():
+        return
+    try:
+        buckets = specs(settings.database_url, BUCKET)
+        numbers = {name: each.number for name, each in specs(settings.database_url, ORGANISATION).items()}
+    except CloudMlError:  # the area of the database says what is wrong with it
+        return
+    owners = {name: settings.engine.tenant_uid_base + numbers[each.org] for name, each in buckets.items()
+              if each.org in numbers}  # fmt: skip
+    wrong = {
+        name: found for name, owner in owners.items() if (found := _uid_of(objects / name)) not in (None, 0, owner)
+    }
+    for name, found in sorted(wrong.items())[:_SHOWN]:
+        owner = owners[name]
+        command = f"chown -hR --from={found} {owner}:{owner} {shlex.quote(str(objects / name))}"
+        yield _AREA.problem(
+            f"bucket {name}",
+            f"user {found} owns its folder, and jobs of {buckets[name].org} run as {owner}: they cannot use it",
+            f"start the server again, which repairs empty ones; if the files are theirs: {command}",
+        )
+    if len(wrong) > _SHOWN:
+        yield _AREA.problem("buckets", f"{len(wrong) - _SHOWN} more have a wrong owner", "as above")
+
+
+def _uid_of(folder: Path) -> int | None:
+    try:
+        return folder.lstat().st_uid
+    except OSError:
+        return None
 
 
 def _room(place: Path) -> Iterator[Finding]:

@@ -158,6 +158,19 @@ class ObjectStore(abc.ABC):
         has just claimed the name: whatever is there belongs to nobody, and is set aside (see ``set_aside``).
         """
 
+    def wrong_owner(self, bucket: str, tenant: int) -> str:
+        """What an operator does about a bucket whose files the organisation's jobs cannot use; empty if they can.
+
+        ``tenant`` is the number of the organisation.
+        """
+        del bucket, tenant
+        return ""
+
+    def repair_owner(self, bucket: str, tenant: int) -> bool:
+        """Give a bucket without objects to the organisation of that number; whether it is its by now."""
+        del bucket, tenant
+        return True
+
     @abc.abstractmethod
     def set_aside(self, bucket: str) -> str:
         """Free the name of a bucket that nobody owns; no caller sees its content any more.

@@ -157,7 +157,8 @@ class Buckets:
         """Make what a killed server left whole: at a start, before anybody is served.
 
         A record without a place gets an empty one. An empty place without a record goes. One with content stays where
-        it is, and is set aside when somebody makes a bucket of its name.
+        it is, and is set aside when somebody makes a bucket of its name. An empty place of another organisation's user
+        is given to the right one; one with content is named in the log, and by `cloudml doctor`.
         """
         self._objects.reclaim()
         there = set(self._objects.buckets())
@@ -165,6 +166,10 @@ class Buckets:
         for name in sorted(owners.keys() - there):
             with _logged(name), self._objects.bucket_lock(name):
                 self._repair_record(name, owners[name])
+        numbers = {org: self._number(org) for org in set(owners.values())}
+        for name in sorted(there & owners.keys()):
+            with _logged(name):
+                self._repair_owner(name, numbers[owners[name]])
         for name in sorted(there - owners.keys()):
             with _logged(name), self._objects.bucket_lock(name):
                 if self._store.find(BUCKET, SYSTEM, name) is None:
@@ -175,6 +180,21 @@ class Buckets:
         if self._store.find(BUCKET, SYSTEM, name) is not None and organisation is not None:
             self._objects.create_bucket(name, tenant=organisation.spec.number)
             logger.warning("the bucket %s had a record and no folder; it has an empty one now", name)
+
+    def _number(self, org: str) -> int | None:
+        organisation = self._store.find(ORGANISATION, SYSTEM, org)
+        return None if organisation is None else organisation.spec.number
+
+    def _repair_owner(self, name: str, number: int | None) -> None:
+        """Give a folder to its organisation's user: an earlier version could leave it to that of another one."""
+        if number is None or not (remedy := self._objects.wrong_owner(name, number)):
+            return
+        with self._objects.bucket_lock(name):
+            if self._objects.repair_owner(name, number):
+                logger.warning("the empty folder of the bucket %s had a wrong owner; it has the right one now", name)
+            else:
+                logger.warning("jobs cannot use the bucket %s: another user owns its folder; if it is theirs: %s",
+                               name, remedy)  # fmt: skip
 
     def _remove_orphan(self, name: str) -> None:
         try:

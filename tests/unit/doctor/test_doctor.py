@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
 import os
 import socket
@@ -18,8 +19,12 @@ from cloud_ml.doctor import areas, client, database, machine, network, reach, ru
 from cloud_ml.doctor.findings import Finding, Verdict
 from cloud_ml.environments.pipconfig import PipConfig
 from cloud_ml.errors import InvalidRequest, Unauthenticated
+from cloud_ml.objects.memory import MemoryObjectStore
 from cloud_ml.settings import Settings, load
 from cloud_ml.state.sql.store import SqlStateStore
+from cloud_ml.usecases.clock import system_clock
+from cloud_ml.usecases.identities import Identities
+from cloud_ml.usecases.storage import Storage
 
 
 @pytest.fixture
@@ -87,6 +92,23 @@ def test_project_quotas_are_reported(
 ) -> None:
     monkeypatch.setattr(Path, "read_text", lambda *_: f"none / {mount} 0 0\n")
     assert named(storage.examine(settings()), "project quotas").says == says
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders to users of organisations")
+def test_buckets_that_jobs_cannot_use_are_named(settings: Callable[..., Settings], tmp_path: Path) -> None:
+    (tmp_path / "data" / "objects" / "theirs").mkdir(parents=True)
+    with contextlib.closing(SqlStateStore.open(f"sqlite:///{tmp_path / 'data' / 'state.db'}")) as store:
+        org = Identities(store, system_clock).create_organisation("mine")
+        Storage(store, MemoryObjectStore(), system_clock).create_bucket(org, "theirs")
+    owner, other, folder = 1_600_000 + org.number, 1_600_099, tmp_path / "data" / "objects" / "theirs"
+    os.chown(folder, other, other)
+    found = named(storage.examine(settings()), "bucket theirs")
+    assert found.verdict is Verdict.PROBLEM
+    assert found.says == f"user {other} owns its folder, and jobs of mine run as {owner}: they cannot use it"
+    assert f"chown -hR --from={other} {owner}:{owner} {folder}" in (found.remedy or "")
+    for right in (owner, 0):
+        os.chown(folder, right, right)
+        assert not [each for each in storage.examine(settings()) if each.name.startswith("bucket")]
 
 
 @pytest.mark.parametrize("setting", [{"objects_per_org": 0}, {"buckets_per_org": 0}, {"disk_reserve": ""}])

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+
+import pytest
 
 from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.state.memory import MemoryStateStore
@@ -27,3 +30,26 @@ def test_a_start_repairs_what_a_killed_server_has_left(tmp_path: Path) -> None:
     assert storage.list(org.name, "with-content").objects == []
     kept = list((tmp_path / ".orphans").rglob("b"))
     assert [path.read_bytes() for path in kept] == [b"kept"]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders to users of organisations")
+def test_a_start_repairs_owners_of_empty_buckets_and_names_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As an earlier version left them, where removing and making buckets raced."""
+    store, objects = MemoryStateStore(), LocalObjectStore(tmp_path, lambda tenant: 70_000 + tenant)
+    storage = Storage(store, objects, system_clock)
+    org = Identities(store, system_clock).create_organisation("mine")
+    own = 70_000 + org.number
+    for name in ("empty", "full", "right"):
+        storage.create_bucket(org, name)
+    objects.put("full", "theirs", b"content")
+    (tmp_path / "empty" / "left" / "behind").mkdir(parents=True)
+    for place in ("empty", "empty/left", "full", "full/theirs"):
+        os.chown(tmp_path / place, 70_099, 70_099)
+    storage.repair()
+    owners = {name: (tmp_path / name).stat().st_uid for name in ("empty", "full", "right")}
+    assert owners == {"empty": own, "full": 70_099, "right": own}, "nobody can tell whose files they are"
+    assert f"chown -hR --from=70099 {own}:{own} {tmp_path / 'full'}" in caplog.text
+    objects.put("empty", "left/again", b"x")
+    assert {path.stat().st_uid for path in (tmp_path / "empty").rglob("*")} == {own}

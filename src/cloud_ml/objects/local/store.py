@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import os
 import secrets
+import shlex
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
@@ -83,6 +84,30 @@ class LocalObjectStore(ObjectStore):
         owner = tree.Owner(uid, uid if uid != os.geteuid() else os.getegid(), shared=os.geteuid() == 0)
         with tree.translated(bucket), tree.opened_path(self._root) as root, tree.made(root, [bucket.encode()], owner):
             os.fsync(root)
+
+    def wrong_owner(self, bucket: str, tenant: int) -> str:
+        """The command that gives the bucket's folder to the organisation's user, where another one has it."""
+        if self._tenant_uid is None:
+            return ""
+        with contextlib.suppress(NotFound), self._open(bucket) as folder:
+            uid, found = self._tenant_uid(tenant), os.fstat(folder).st_uid
+            if uid != found:
+                return f"chown -hR --from={found} {uid}:{uid} {shlex.quote(str(self._root / bucket))}"
+        return ""
+
+    def repair_owner(self, bucket: str, tenant: int) -> bool:
+        """Only where there is no file: of files nobody can tell whose they are, such as after a restore."""
+        if self._tenant_uid is None or not self.wrong_owner(bucket, tenant):
+            return True
+        uid = self._tenant_uid(tenant)
+        with tree.translated(bucket), self._open(bucket) as folder:
+            try:
+                emptying.clear(folder, bucket)
+            except Conflict:
+                return False
+            os.fchown(folder, uid, uid)
+            os.fsync(folder)
+        return True
 
     def set_aside(self, bucket: str) -> str:
         """Remove a folder without files; move one with files to ``.orphans``, where no job can see it."""

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
-from sqlalchemy import text
+from sqlalchemy import select, text
 from sqlalchemy.exc import SQLAlchemyError
 
+from cloud_ml.domain.records import Kind
 from cloud_ml.errors import Unavailable
-from cloud_ml.state.sql import migrations
+from cloud_ml.state.sql import migrations, records
+from cloud_ml.state.sql import tables as t
 from cloud_ml.state.sql.dialects import dialect_of
 
+S = TypeVar("S")
+T = TypeVar("T")
 _PROGRAM = {
     "sqlite": ("SQLite", "SELECT sqlite_version()"),
     "postgresql": ("PostgreSQL", "SELECT current_setting('server_version')"),
@@ -50,5 +56,26 @@ def glance(url: str) -> Glance:
     except SQLAlchemyError as error:
         words = str(getattr(error, "orig", None) or error).strip().splitlines()
         raise Unavailable(f"{address} does not answer: {words[0] if words else type(error).__name__}") from error
+    finally:
+        engine.dispose()
+
+
+def specs(url: str, kind: Kind[S, T]) -> Mapping[str, S]:
+    """What is wanted of all records of a kind, by name. Nothing is changed, and a server may run.
+
+    Raises:
+        Unavailable: The database does not answer, or has other tables than this version's.
+        Damaged: A record cannot be read.
+    """
+    dialect, parsed = dialect_of(url)
+    engine = dialect.reader(parsed)
+    try:
+        with engine.connect() as connection:
+            if migrations.version_of(connection) != migrations.HEAD:
+                raise Unavailable("the database has the tables of another version")
+            rows = connection.execute(select(t.records).where(t.records.c.kind == kind.name)).all()
+            return {row.name: records.decode_spec(kind, row) for row in rows}
+    except SQLAlchemyError as error:
+        raise Unavailable(f"the database does not answer: {type(error).__name__}") from error
     finally:
         engine.dispose()
