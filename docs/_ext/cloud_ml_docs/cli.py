@@ -9,7 +9,7 @@ import click
 from cloud_ml.cli.main import cli
 from cloud_ml_docs.markdown import code
 
-_WIDTH = 100
+_WIDTH = 80
 
 
 def commands() -> str:

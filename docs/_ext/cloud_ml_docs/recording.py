@@ -101,7 +101,10 @@ class Recording:
         return _picture(rows)
 
     def moving(self) -> str:
-        """The screen as it changed, once; it stops at its end."""
+        """The screen as it changed, once, from the first command on; it stops at its end.
+
+        Readers who want no motion see the end at once.
+        """
         rows: list[_Row] = []
         shown: dict[int, tuple[float, str]] = {}
         for count, (at, _) in enumerate(self.events, 1):
@@ -114,7 +117,12 @@ class Recording:
                         rows.append((since, at, number, before))
                     shown[number] = (at, row)
         rows += [(since, None, number, row) for number, (since, row) in shown.items()]
-        return _picture(rows)
+        return _picture(_from_the_first_command(rows, self._first_command_s()))
+
+    def _first_command_s(self) -> float:
+        """When the first command is typed: a picture that begins earlier begins empty."""
+        ends = (at for at, text in self.events if text.endswith("\n"))
+        return next(ends, 0.0)
 
     def _screen(self, count: int) -> list[list[tuple[str, str]]]:
         return screen("".join(text for _, text in self.events[:count]))
@@ -124,8 +132,20 @@ _Row = tuple[float, float | None, int, str]
 """From when, until when, at which line, what."""
 
 
-def _set(visibility: str, since: float, until: float) -> str:
-    return f'<set attributeName="visibility" to="{visibility}" begin="{since:.2f}s" end="{until:.2f}s"/>'
+_STYLE = """text { white-space: pre }
+.now { visibility: hidden }
+@media (prefers-reduced-motion: no-preference) {
+  .now { animation-name: seen }
+  .later { animation-name: unseen }
+}
+@keyframes seen { from, to { visibility: visible } }
+@keyframes unseen { from, to { visibility: hidden } }"""
+"""A row ``now`` is seen for a while, and never without motion; a row ``later`` is unseen at first, and stays then."""
+
+
+def _from_the_first_command(rows: list[_Row], start: float) -> list[_Row]:
+    moved = [(max(0.0, since - start), until and until - start, number, row) for since, until, number, row in rows]
+    return [row for row in moved if row[1] is None or row[1] > 0]
 
 
 def _picture(rows: list[_Row]) -> str:
@@ -133,17 +153,16 @@ def _picture(rows: list[_Row]) -> str:
     drawn = []
     for since, until, number, row in rows:
         if until is not None:
-            hidden, timing = ' visibility="hidden"', _set("visible", since, until)
+            timing = f' class="now" style="animation-delay: {since:.2f}s; animation-duration: {until - since:.2f}s"'
         else:  # the last picture is there without any timing, for viewers that know none
-            hidden, timing = "", _set("hidden", 0, since) if since else ""
+            timing = f' class="later" style="animation-duration: {since:.2f}s"' if since else ""
         if row:
-            drawn.append(f'<text x="14" y="{25 + 17 * number}"{hidden}>{timing}{row}</text>')
+            drawn.append(f'<text x="14" y="{25 + 17 * number}"{timing}>{row}</text>')
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {COLUMNS * 8 + 28} {height}" font-size="13.3" '
         'font-family="ui-monospace, SFMono-Regular, Menlo, Consolas, monospace" fill="#c9d1d9">\n'
-        '<style>text { white-space: pre }</style>\n<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n'
-        + "\n".join(drawn)
-        + "\n</svg>\n"
+        f"<style>{_STYLE}</style>\n"
+        '<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n' + "\n".join(drawn) + "\n</svg>\n"
     )
 
 

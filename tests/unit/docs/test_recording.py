@@ -35,17 +35,28 @@ def test_pictures_hold_text_as_text() -> None:
 
 def test_a_moving_picture_shows_each_line_for_as_long_as_it_stood() -> None:
     recording = Recording()
-    for text in ("waiting", "\r\x1b[Kdone\n", "next\n"):
+    for text in ("$ ", "run", "\r\n", "waiting", "\r\x1b[Kdone\n", "next\n"):
         recording.add(text, 1)
-    found = re.findall(
-        r'<text[^>]*?(hidden)?"?><set [^>]*to="(\w+)" begin="([\d.]+)s" end="([\d.]+)s"/>(\w+)<', recording.moving()
-    )
+    moving = recording.moving()
+    found = re.findall(r'<text [^>]*?y="\d+"(?: class="(\w+)" style="([^"]+)")?>([^<]+)<', moving)
     assert found == [
-        ("hidden", "visible", "1.00", "2.00", "waiting"),
-        ("", "hidden", "0.00", "2.00", "done"),  # there at the end, and where nothing moves
-        ("", "hidden", "0.00", "3.00", "next"),
+        ("now", "animation-delay: 1.00s; animation-duration: 1.00s", "waiting"),
+        ("", "", "$ run"),  # there from the beginning: the picture is never empty
+        ("later", "animation-duration: 2.00s", "done"),  # there at the end
+        ("later", "animation-duration: 3.00s", "next"),
     ]
-    assert [at for at, _ in joined([recording, recording]).events] == [1, 2, 3, 4, 5, 6]
+    assert [at for at, _ in joined([recording, recording]).events] == list(range(1, 13))
+    assert "<set" not in moving, "readers who want no motion cannot stop it"
+    assert re.search(r"@media \(prefers-reduced-motion: no-preference\) {\s+\.now {", moving)
+
+
+def test_the_picture_of_the_first_page_shows_a_command_at_once_and_stands_still_on_request() -> None:
+    picture = (OUT / "session-submit.svg").read_text()
+    first = re.search(r'<text x="14" y="25">(.*)</text>', picture)
+    assert first is not None
+    assert "cloudml jobs submit" in re.sub("<[^>]*>", "", first[1])
+    assert "prefers-reduced-motion" in picture
+    assert "<set" not in picture
 
 
 def test_the_session_that_is_shown_is_the_one_that_is_recorded() -> None:

@@ -136,3 +136,9 @@ def test_every_dependency_is_accounted_for_and_no_other() -> None:
     cells = re.findall(r"^\| ([a-z][\w, -]+) \|", text, re.MULTILINE)
     told = {name for cell in cells for name in cell.split(", ")}
     assert told == wanted | {"starlette", "pydantic"}  # these come with FastAPI
+
+
+def test_lines_of_the_command_reference_fit_their_column() -> None:
+    blocks = re.findall(r"```text\n(.*?)\n```", page("cli"), re.DOTALL)
+    assert [line for block in blocks for line in block.splitlines() if len(line) > 80] == []
+    assert len(blocks) > 50
