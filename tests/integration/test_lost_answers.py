@@ -9,6 +9,7 @@ import pytest
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import Conflict, NotFound, TransportError
+from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.quota import LimitsChange
 from cloud_ml.models.train_job import TrainJob
 from support.lost_answers import LostAnswers
@@ -148,3 +149,71 @@ def test_a_repeated_quota_keeps_what_another_set(client: CloudMlClient, other: C
     assert way.lost == 1
     (found,) = other.quota.show(org="default")
     assert {line.count_limit for line in found.items if line.kind == "train"} == {7}
+
+
+def service(name: str) -> ModelService:
+    return ModelService(name, "v1", "fds://cloudml/model", save_mode=True)
+
+
+def test_a_repeated_creation_of_a_service_makes_one(client: CloudMlClient, way: LostAnswers) -> None:
+    way.lose("POST", lambda: None)
+    handle = client.create_model_service(service("created"))
+    assert (way.lost, handle.service.phase) == (1, "Saved")
+    assert [each.version for each in client.list_model_services(name="created")] == ["v1"]
+
+
+def test_a_repeated_change_of_a_service_keeps_what_another_set(
+    client: CloudMlClient, other: CloudMlClient, way: LostAnswers
+) -> None:
+    other.create_model_service(service("changed"))
+    way.lose("PATCH", lambda: other.update_model_service("changed", "v1", replicas=5))
+    told = client.update_model_service("changed", "v1", replicas=3)
+    assert (way.lost, told.spec["replicas"]) == (1, 5)
+
+
+def test_a_repeated_stop_keeps_a_service_that_another_started(
+    client: CloudMlClient, other: CloudMlClient, way: LostAnswers
+) -> None:
+    other.create_model_service(service("started"))
+    other.start_model_service("started", "v1")
+    way.lose("POST", lambda: other.start_model_service("started", "v1"))
+    client.stop_model_service("started", "v1")
+    assert way.lost == 1
+    assert other.describe_model_service("started", "v1").phase not in ("Stopped", "Stopping", "Saved")
+    other.delete_model_service("started", "v1")
+
+
+def test_a_repeated_deletion_keeps_a_service_that_another_made(
+    client: CloudMlClient, other: CloudMlClient, way: LostAnswers
+) -> None:
+    def again() -> None:
+        handle.wait_until_gone()
+        other.create_model_service(service("made-again"))
+
+    handle = other.create_model_service(service("made-again"))
+    way.lose("DELETE", again)
+    known = client.get_model_service("made-again", "v1")
+    assert known.delete().deleting
+    assert way.lost == 1
+    assert not other.describe_model_service("made-again", "v1").deleting
+
+
+def test_a_repeated_rotation_gives_the_one_new_key(
+    client: CloudMlClient, other: CloudMlClient, way: LostAnswers, server: RealServer
+) -> None:
+    old = other.admin.create_key().key
+    before = {key.access_key for key in other.admin.list_keys()}
+    way.lose("POST", lambda: None)
+    new = client.admin.rotate_key(old.access_key)
+    assert way.lost == 1
+    assert {key.access_key for key in other.admin.list_keys()} - before == {new.key.access_key}
+    with CloudMlClient(new.key.access_key, new.secret_key, server.endpoint) as owner:
+        assert owner.whoami().user
+
+
+def test_what_is_not_repeated_says_that_it_may_have_been_carried_out(client: CloudMlClient, way: LostAnswers) -> None:
+    way.lose("POST", lambda: None)
+    with pytest.raises(TransportError) as told:
+        client.admin.create_user("olga")
+    assert "may have been carried out" in (told.value.hint or "")
+    assert client.admin.describe_user("olga").name == "olga"

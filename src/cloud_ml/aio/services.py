@@ -73,7 +73,7 @@ class AsyncServiceCalls:
         return await self._changed(name, version, request)
 
     async def promote(self, name: str, version: str, *, release: int | None = None) -> Service:
-        """Serve the candidate; sent again where the answer was lost if the ``release`` that is meant is told."""
+        """Serve the candidate, with ``release`` only that one."""
         return await self._decided(name, version, "promote", release)
 
     async def rollback(self, name: str, version: str, *, release: int | None = None) -> Service:
@@ -81,9 +81,7 @@ class AsyncServiceCalls:
         return await self._decided(name, version, "rollback", release)
 
     async def _decided(self, name: str, version: str, what: str, release: int | None) -> Service:
-        request = Request(
-            "POST", f"{_path(name, version)}/{what}", query={"release": release}, once=release is not None
-        )
+        request = Request("POST", f"{_path(name, version)}/{what}", query={"release": release}, once=True)
         return await self._changed(name, version, request)
 
     async def start(self, name: str, version: str) -> Service:

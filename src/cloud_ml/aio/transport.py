@@ -19,7 +19,14 @@ from cloud_ml.aio.connections import AsyncConnectionPool, exchange
 from cloud_ml.errors import CloudMlError, NotFound, PreconditionFailed, SeenBefore, TransportError
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import Endpoint
-from cloud_ml.sdk.failures import CarriedOut, GoneByNow, error_of_answer, error_of_exception, not_ours
+from cloud_ml.sdk.failures import (
+    CarriedOut,
+    GoneByNow,
+    error_of_answer,
+    error_of_exception,
+    not_ours,
+    say_outcome_unknown,
+)
 from cloud_ml.sdk.messages import Request
 from cloud_ml.sdk.protocol import NotHttp
 from cloud_ml.sdk.retries import (
@@ -95,6 +102,8 @@ class AsyncTransport:
         async with answer:
             body = await answer.read()
         error = self._refusal(answer.status, answer.headers, body)
+        if request.changes and answer.status in LOST_STATUSES:
+            say_outcome_unknown(error)
         if arrived and isinstance(error, SeenBefore):
             raise (GoneByNow(CarriedOut()) if request.method == "DELETE" else CarriedOut()) from error
         if request.method == "DELETE" and arrived and isinstance(error, (NotFound, PreconditionFailed)):
@@ -142,6 +151,8 @@ class AsyncTransport:
             if delay is None:
                 if isinstance(outcome, AsyncAnswer):
                     return outcome, arrived
+                if request.changes and (arrived or trouble is Trouble.LOST):
+                    say_outcome_unknown(outcome.error)
                 raise outcome.error
             if isinstance(outcome, AsyncAnswer):
                 arrived = arrived or outcome.status in LOST_STATUSES
@@ -174,7 +185,10 @@ class AsyncTransport:
             raise
 
         def explain(error: Exception) -> CloudMlError:
-            return self._broken(error, connected=True, timeout_s=request.read_timeout_s).error
+            told = self._broken(error, connected=True, timeout_s=request.read_timeout_s).error
+            if request.changes:
+                say_outcome_unknown(told)
+            return told
 
         return AsyncAnswer(response, explain=explain, done=done)
 

@@ -131,6 +131,16 @@ def not_ours(endpoint: Endpoint, status: int, headers: Mapping[str, str], body: 
     )
 
 
+_TRY_AGAIN = "Try again."
+OUTCOME_UNKNOWN = "The request may have been carried out; look at the present state before you send it again."
+
+
+def say_outcome_unknown(error: errors.CloudMlError) -> None:
+    """Put it first in the hint of an error that came instead of the answer to a change."""
+    known = error.hint if error.hint not in (None, _TRY_AGAIN, OUTCOME_UNKNOWN) else ""
+    error.hint = f"{OUTCOME_UNKNOWN} {known}".rstrip()
+
+
 def error_of_exception(
     endpoint: Endpoint, error: Exception, *, connected: bool, timeout_s: float
 ) -> tuple[errors.TransportError, Trouble]:
@@ -165,7 +175,7 @@ def error_of_exception(
     if isinstance(error, OSError):
         message = f"{endpoint} cannot be reached: {error.strerror or error}"
         return errors.TransportError(message, hint=_ENDPOINT_HINT), trouble
-    return errors.TransportError(f"{endpoint} broke off in the middle of an answer", hint="Try again."), trouble
+    return errors.TransportError(f"{endpoint} broke off in the middle of an answer", hint=_TRY_AGAIN), trouble
 
 
 def _tls_error(endpoint: Endpoint, error: Exception) -> errors.TransportError | None:

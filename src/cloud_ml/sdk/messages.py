@@ -11,7 +11,7 @@ from urllib.parse import quote
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.sdk.patience import QUIET_WATCH_S
 from cloud_ml.sdk.progress import Progress, counted
-from cloud_ml.sdk.retries import is_repeatable
+from cloud_ml.sdk.retries import SAFE_METHODS, is_repeatable
 
 READ_TIMEOUT_S = 60.0
 BLOCK_BYTES = 64 * 1024
@@ -87,6 +87,11 @@ class Request:
     def repeatable(self) -> bool:
         """Whether it may be sent again after it may have been carried out."""
         return self.same_twice or self.single_nonce or is_repeatable(self.method, idempotency_key=self.idempotency_key)
+
+    @property
+    def changes(self) -> bool:
+        """Whether it matters to the caller that it was carried out, although no answer came."""
+        return self.method not in SAFE_METHODS and not self.same_twice
 
     @property
     def single_nonce(self) -> bool:

@@ -73,7 +73,7 @@ class ServiceCalls:
         return self._changed(name, version, request)
 
     def promote(self, name: str, version: str, *, release: int | None = None) -> Service:
-        """Serve the candidate; sent again where the answer was lost if the ``release`` that is meant is told."""
+        """Serve the candidate, with ``release`` only that one."""
         return self._decided(name, version, "promote", release)
 
     def rollback(self, name: str, version: str, *, release: int | None = None) -> Service:
@@ -81,9 +81,7 @@ class ServiceCalls:
         return self._decided(name, version, "rollback", release)
 
     def _decided(self, name: str, version: str, what: str, release: int | None) -> Service:
-        request = Request(
-            "POST", f"{_path(name, version)}/{what}", query={"release": release}, once=release is not None
-        )
+        request = Request("POST", f"{_path(name, version)}/{what}", query={"release": release}, once=True)
         return self._changed(name, version, request)
 
     def start(self, name: str, version: str) -> Service:

@@ -20,7 +20,14 @@ from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.connections import ConnectionPool, exchange
 from cloud_ml.sdk.endpoint import Endpoint
-from cloud_ml.sdk.failures import CarriedOut, GoneByNow, error_of_answer, error_of_exception, not_ours
+from cloud_ml.sdk.failures import (
+    CarriedOut,
+    GoneByNow,
+    error_of_answer,
+    error_of_exception,
+    not_ours,
+    say_outcome_unknown,
+)
 from cloud_ml.sdk.messages import Request
 from cloud_ml.sdk.protocol import NotHttp
 from cloud_ml.sdk.retries import (
@@ -96,6 +103,8 @@ class Transport:
         with answer:
             body = answer.read()
         error = self._refusal(answer.status, answer.headers, body)
+        if request.changes and answer.status in LOST_STATUSES:
+            say_outcome_unknown(error)
         if arrived and isinstance(error, SeenBefore):
             raise (GoneByNow(CarriedOut()) if request.method == "DELETE" else CarriedOut()) from error
         if request.method == "DELETE" and arrived and isinstance(error, (NotFound, PreconditionFailed)):
@@ -143,6 +152,8 @@ class Transport:
             if delay is None:
                 if isinstance(outcome, Answer):
                     return outcome, arrived
+                if request.changes and (arrived or trouble is Trouble.LOST):
+                    say_outcome_unknown(outcome.error)
                 raise outcome.error
             if isinstance(outcome, Answer):
                 arrived = arrived or outcome.status in LOST_STATUSES
@@ -175,7 +186,10 @@ class Transport:
             raise
 
         def explain(error: Exception) -> CloudMlError:
-            return self._broken(error, connected=True, timeout_s=request.read_timeout_s).error
+            told = self._broken(error, connected=True, timeout_s=request.read_timeout_s).error
+            if request.changes:
+                say_outcome_unknown(told)
+            return told
 
         return Answer(response, explain=explain, done=done)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import NoReturn
 
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.records import Event
@@ -22,7 +23,7 @@ from cloud_ml.usecases.permissions import permit
 class Releasing:
     """Promotes and rolls back; ``scope`` is as in ``ModelServices``.
 
-    With ``release``, the number of the one that is meant, a request may be sent again: what is so already is success.
+    With ``release``, the number of the one that is meant, what is so already is success.
     """
 
     def __init__(self, store: StateStore, services: ModelServices, clock: Clock, *, keep: int = 5) -> None:
@@ -48,7 +49,10 @@ class Releasing:
         """
         record = self._found(scope, name, caller)
         served = record.status.serving_template
-        after = promoted(record.spec, served=served, keep=self._keep, release=release)
+        try:
+            after = promoted(record.spec, served=served, keep=self._keep, release=release)
+        except Conflict as error:
+            self._refuse(record, error, once)
         if after != record.spec:
             _check_answers(record)
         said = f"release {after.template} is served instead of {record.spec.template}, promoted by {caller.user}"
@@ -74,7 +78,10 @@ class Releasing:
             Conflict: There is no candidate and no earlier release.
         """
         record = self._found(scope, name, caller)
-        after = rolled_back(record.spec, release=release)
+        try:
+            after = rolled_back(record.spec, release=release)
+        except Conflict as error:
+            self._refuse(record, error, once)
         goes = _going(record.spec)
         said = f"release {goes} goes, release {after.template} is served; by {caller.user}"
 
@@ -86,6 +93,20 @@ class Releasing:
     def _found(self, scope: str | None, name: tuple[str, str], caller: Identity) -> ServiceRecord:
         permit(caller, Operation.RUN_JOBS)
         return self._services.find(scope, *name)
+
+    def _refuse(self, record: ServiceRecord, error: Conflict, once: Once | None) -> NoReturn:
+        """Refuse a request. One that is sent again, and was carried out before, is told so instead.
+
+        Raises:
+            Conflict: ``error``.
+            SeenBefore: The request was carried out, and that is why nothing is left to decide.
+        """
+
+        def change(_spec: ServiceSpec) -> ServiceSpec:
+            raise error
+
+        self._store.change_spec(MODEL_SERVICE, record.key.uid, change, now=self._clock(), once=once)
+        raise error
 
     def _changed(
         self,

@@ -15,8 +15,10 @@ from typing import Any
 import grpc
 import pytest
 
+from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import Conflict, InvalidRequest
 from support.calling import calling, over_grpc, token_of
+from support.lost_answers import LostAnswers
 from support.server import RealServer, eventually, serving
 from support.services import Asked, deployed
 from support.serving import PREDICT, predict_request, save_linear
@@ -187,6 +189,23 @@ def test_no_call_fails_while_it_is_promoted_and_taken_back(server: RealServer, a
     assert [each for each in said if each in ("CanaryStarted", "Promoted", "RolledBack")] == [
         "CanaryStarted", "CanaryStarted", "CanaryStarted", "Promoted", "RolledBack", "CanaryStarted", "RolledBack",
     ]  # fmt: skip
+
+
+def test_a_promotion_and_a_rollback_whose_answers_are_lost_happen_once(server: RealServer, ask: Asked) -> None:
+    ask("PATCH", "/linear/v1", {"model_uri": "fds://cloudml/better", "canary": 10})
+    told = ask.until("/linear/v1", candidate("Running"))
+    way, key = LostAnswers(server.port), server.credentials
+    with contextlib.closing(way), CloudMlClient(key["access_key"], key["secret_key"], way.endpoint) as client:
+        way.lose("POST", lambda: None)
+        assert client.promote_model_service("linear", "v1").release == told["candidate"]["release"]
+        eventually(lambda: ask("GET", "/linear/v1")["phase"] == "Running", "rolled out")
+        way.lose("POST", lambda: None)
+        assert client.rollback_model_service("linear", "v1").release == 1
+        assert way.lost == 2
+        with pytest.raises(Conflict, match="there is no candidate to promote"):
+            client.promote_model_service("linear", "v1")
+        with pytest.raises(Conflict, match="there is nothing to go back to"):
+            client.rollback_model_service("linear", "v1")
 
 
 def test_both_scale_while_one_is_tried_and_a_promotion_loses_nothing(server: RealServer, ask: Asked) -> None:
