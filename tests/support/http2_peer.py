@@ -79,6 +79,10 @@ class Peer:
         """A block of headers."""
         return self._encoder.encode(list(fields), huffman=huffman)
 
+    def timeout(self, seconds: float) -> None:
+        """How long to wait for bytes from now on."""
+        self._socket.settimeout(seconds)
+
     def send(self, data: bytes) -> None:
         """Send bytes; whoever hung up already will be found by reading."""
         with contextlib.suppress(ConnectionError):

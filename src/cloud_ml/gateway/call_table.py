@@ -38,7 +38,9 @@ class Caller(Protocol):
 class ReplicaCall:
     """A call that has its stream."""
 
-    __slots__ = ("asked", "body", "caller", "head", "held", "interim", "silent_s", "stream", "unacknowledged")
+    __slots__ = (
+        "asked", "body", "caller", "head", "held", "interim", "paused", "silent_s", "stream", "unacknowledged",
+    )  # fmt: skip
 
     def __init__(self, caller: Caller) -> None:
         self.caller = caller
@@ -49,6 +51,7 @@ class ReplicaCall:
         self.interim = 0
         self.silent_s = 0
         self.unacknowledged = 0
+        self.paused = False  # the replica gets no window
         self.asked = True
 
 

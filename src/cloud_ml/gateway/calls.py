@@ -23,6 +23,8 @@ if TYPE_CHECKING:
 _WELL = literal("grpc-status", "0")
 _MOST_HELD = 1 << 20
 """Bytes of a stream that wait for a replica."""
+_MOST_UNREAD = 262_144
+"""Bytes of a stream that one side has not read, from which on the other side waits."""
 
 
 class Call(abc.ABC):
@@ -186,10 +188,11 @@ class GrpcCall(_Http2Call):
 class StreamCall(_Http2Call):
     """A call that is passed on piece by piece, both ways: see ``serving.http2.stream.Sink``. It is tried once.
 
+    A side that sends faster than the other one reads gets no more window until all that waited is read.
     ``message_bytes`` is the size of its largest message, either way, where that is more than a little.
     """
 
-    __slots__ = ("_begun", "_early", "_ended", "_message_bytes", "_number")
+    __slots__ = ("_begun", "_caller_waits", "_early", "_ended", "_message_bytes", "_number", "_replica_waits")
     streams = True
     lasting = True
 
@@ -210,6 +213,7 @@ class StreamCall(_Http2Call):
         self._ended = False
         self._begun = False
         self._number = 0
+        self._caller_waits = self._replica_waits = False
 
     def refuse(self, refusal: Refusal) -> None:
         self._connection.finish(
@@ -225,6 +229,8 @@ class StreamCall(_Http2Call):
         early, self._early = bytes(self._early), bytearray()
         if early or self._ended:
             client.push(self._number, early, ended=self._ended)
+        if self._caller_waits:
+            client.when_read(self._number, self._resume_caller)
 
     def data(self, data: bytes, *, ended: bool) -> None:
         """A piece of the caller's."""
@@ -234,6 +240,11 @@ class StreamCall(_Http2Call):
         else:
             self._early += data
             held = len(self._early)
+        if held > _MOST_UNREAD and not self._caller_waits:
+            self._caller_waits = True
+            self._connection.pause(self._stream)
+            if self._client is not None:
+                self._client.when_read(self._number, self._resume_caller)
         room = self._connection.hold(self._stream, held)
         if (held > _MOST_HELD + self._message_bytes or not room) and self.service.goes(self):
             self.service.done(self)
@@ -246,6 +257,22 @@ class StreamCall(_Http2Call):
 
     def piece(self, data: bytes) -> None:
         self._connection.push(self._stream, data, self._message_bytes)
+        if not self._replica_waits and self._connection.unread(self._stream) > _MOST_UNREAD:
+            assert self._client is not None
+            self._replica_waits = True
+            self._client.pause(self._number)
+            self._connection.when_read(self._stream, self._resume_replica)
+
+    def _resume_caller(self) -> None:
+        self._caller_waits = False
+        assert self._client is not None
+        self._connection.hold(self._stream, self._client.push(self._number, b"", ended=False))
+        self._connection.resume(self._stream)
+
+    def _resume_replica(self) -> None:
+        self._replica_waits = False
+        if self._client is not None:
+            self._client.resume(self._number)
 
     def ended(self, head: bytes, body: tuple[bytes, ...], size: int, trailers: bytes) -> None:
         self.service.done(self)

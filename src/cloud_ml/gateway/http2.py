@@ -154,7 +154,7 @@ class Http2Client(asyncio.Protocol):
         return None
 
     def _end_stalled(self) -> None:
-        """Fail calls whose answer began and does not go on."""
+        """Fail calls whose answer began and does not go on, and those that the replica does not read."""
         for number, call in self._calls:
             if call.head is None or call.caller.streams:
                 continue
@@ -163,6 +163,12 @@ class Http2Client(asyncio.Protocol):
                 self._report(f"an answer that paused for {self._limits.stalled_s:g} s")
                 self._give_up(number)
                 call.caller.failed(refused=False)
+        for number in self._outgoing.overdue(self._limits.unread_s):
+            unread = self._calls.find(number)
+            if unread is not None:
+                self._report(f"a request left unread for {self._limits.unread_s} s")
+                self._give_up(number)
+                unread.caller.failed(refused=False)
 
     # --- calls out ---
 
@@ -198,6 +204,23 @@ class Http2Client(asyncio.Protocol):
             call.asked = True
             self._outgoing.end(number)
         return self._outgoing.holds(number)
+
+    def pause(self, number: int) -> None:
+        """Let the replica send no more of an answer than its window, until ``resume``."""
+        call = self._calls.find(number)
+        if call is not None:
+            call.paused = True
+
+    def resume(self, number: int) -> None:
+        """Let the replica send on."""
+        call = self._calls.find(number)
+        if call is not None and call.paused:
+            call.paused = False
+            self._acknowledge(number, call, 0)
+
+    def when_read(self, number: int, resume: Callable[[], None]) -> None:
+        """Call ``resume`` in a later turn, once the replica has taken what was pushed."""
+        self._outgoing.when_out(number, resume)
 
     def cancel(self, caller: Caller) -> None:
         """Nobody waits for this answer any more."""
@@ -455,7 +478,7 @@ class Http2Client(asyncio.Protocol):
         call.unacknowledged += size
         if call.unacknowledged > self._limits.window:
             raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed")
-        if call.unacknowledged > self._limits.window >> 1:
+        if call.unacknowledged > self._limits.window >> 1 and not call.paused:
             self._outgoing.send(frames.window_update(number, call.unacknowledged))
             call.unacknowledged = 0
 

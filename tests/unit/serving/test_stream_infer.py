@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from cloud_ml.serving.errors import BadRequest, ServingError
-from cloud_ml.serving.grpc import stream_infer
+from cloud_ml.serving.grpc import stream_infer, streams
 from cloud_ml.serving.grpc.calls import PREFIX
 from cloud_ml.serving.grpc.stream_infer import StreamInfer
 from cloud_ml.serving.grpc.streams import GrpcStream
@@ -20,6 +21,10 @@ class Connection:
         self.trailers = b""
         self.held = 0
         self.room = 1 << 30
+        self.unread_bytes = 0
+        self.paused = False
+        self.deferred: list[Callable[[], None]] = []
+        self.when_all_is_read: Callable[[], None] | None = None
 
     def waits(self, number: int) -> bool:
         return not self.trailers
@@ -36,6 +41,29 @@ class Connection:
 
     def finish(self, number: int, trailers: bytes) -> None:
         self.trailers = trailers
+
+    def unread(self, number: int) -> int:
+        return self.unread_bytes
+
+    def when_read(self, number: int, resume: Callable[[], None]) -> None:
+        self.when_all_is_read = resume
+
+    def pause(self, number: int) -> None:
+        self.paused = True
+
+    def resume(self, number: int) -> None:
+        self.paused = False
+
+    def defer(self, resume: Callable[[], None], units: int) -> None:
+        self.deferred.append(resume)
+
+    def turns(self) -> int:
+        """End turns until nothing is left to do; how many."""
+        count = 0
+        while self.deferred:
+            self.deferred.pop()()
+            count += 1
+        return count
 
 
 class Infer:
@@ -112,6 +140,7 @@ def test_an_error_is_a_message_with_the_id_and_the_stream_goes_on() -> None:
 def test_requests_that_are_too_many_are_refused_one_by_one() -> None:
     connection, infer, stream = begun(most_bytes=1 << 20)
     stream.data(request("x") * (stream_infer.MOST_PENDING + 2), ended=False)
+    connection.turns()
     assert len(infer.calls) == stream_infer.MOST_PENDING
     assert connection.said == []
     for place in range(stream_infer.MOST_PENDING):
@@ -143,3 +172,39 @@ def test_a_request_that_does_not_become_whole_is_counted_and_ended_when_there_is
     stream.data(request("i" * 80)[40:60], ended=False)
     assert b"grpc-status\x018" in connection.trailers
     assert b"too many requests that are not whole" in connection.trailers
+
+
+def test_a_turn_reads_a_bounded_number_of_messages() -> None:
+    """A frame may hold a hundred thousand empty ones."""
+    connection, infer, stream = begun(most_bytes=1 << 20)
+    stream.data(request("x") * 100, ended=True)
+    assert len(infer.calls) == streams.MESSAGES_IN_TURN
+    assert connection.paused
+    assert connection.turns() == 100 // streams.MESSAGES_IN_TURN
+    assert len(infer.calls) == 100
+    assert not connection.trailers
+    for place in range(100):
+        infer.answer(place)
+    assert b"grpc-status" in connection.trailers
+
+
+def test_requests_wait_while_their_answers_lie_unread() -> None:
+    connection, infer, stream = begun()
+    connection.unread_bytes = streams.MOST_UNREAD + 1
+    stream.data(request("a"), ended=False)
+    stream.data(request("b"), ended=True)
+    assert (infer.calls, connection.paused) == ([], True)
+    assert connection.held == 2 * len(request("a")), "what waits counts in the budget"
+    connection.unread_bytes = 0
+    assert connection.when_all_is_read is not None
+    connection.when_all_is_read()
+    assert len(infer.calls) == 2
+    assert connection.held == 0
+
+
+def test_a_stream_that_ended_reads_nothing_that_has_waited() -> None:
+    connection, infer, stream = begun(most_bytes=1 << 20)
+    stream.data(request("x") * 100, ended=False)
+    connection.trailers = b"gone"
+    connection.turns()
+    assert len(infer.calls) == streams.MESSAGES_IN_TURN

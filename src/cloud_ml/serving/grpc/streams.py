@@ -12,6 +12,12 @@ log = logging.getLogger(__name__)
 
 LONGEST = 1 << 20
 """Bytes of a message that a caller may send on a stream of names to look up; streams of tensors take more."""
+MOST_UNREAD = 262_144
+"""Bytes of answers that the caller has not read, from which on its messages wait."""
+MESSAGES_IN_TURN = 16
+"""Messages of one stream that are read in a turn of the event loop."""
+MESSAGE_UNITS = 16
+"""Units of work of a message; see ``WorkShare``."""
 
 
 class Talk(Protocol):
@@ -34,7 +40,8 @@ class Talk(Protocol):
 class GrpcStream:
     """The way back to the caller, and the messages from it: see ``http2.stream.Sink``.
 
-    ``deadline`` is in the loop's time, 0 for none.
+    ``deadline`` is in the loop's time, 0 for none. Messages wait while the caller leaves answers unread, and when this
+    turn's work is done; meanwhile the caller may send no more than its window.
     """
 
     def __init__(self, connection: Answers, number: int, method: "StreamMethod", deadline: float = 0.0) -> None:
@@ -43,6 +50,8 @@ class GrpcStream:
         self.deadline = deadline
         self._rest = bytearray()
         self._begun = False
+        self._ended = False
+        self._stopped = False  # messages wait
         self._talk = method(self)
 
     def waits(self) -> bool:
@@ -69,18 +78,56 @@ class GrpcStream:
 
     def data(self, data: bytes, *, ended: bool) -> None:
         """Bytes that came; ``ended`` with the last of them."""
+        self._rest += data
+        self._ended = ended
+        self._try(self._hold_rest if self._stopped else self._read)
+
+    def _go_on(self) -> None:
+        """Read messages that have waited."""
+        self._stopped = False
+        if self.waits():
+            self._try(self._read)
+
+    def _try(self, work: Callable[[], None]) -> None:
+        """Do something; an error ends the call."""
         try:
-            self._rest += data
-            while (body := self._next()) is not None and self.waits():
-                self._talk.heard(body)
-            self._hold_rest()
-            if ended:
-                self._last()
+            work()
         except ServingError as error:
             self.finish(error)
         except Exception:
             log.exception("a call failed")
             self.finish(ServingError("the server failed; its log says why"))
+
+    def _read(self) -> None:
+        """Read the messages that came, as far as the caller and this turn allow."""
+        for _ in range(MESSAGES_IN_TURN):
+            if self._connection.unread(self._number) > MOST_UNREAD:
+                self._stop()
+                self._connection.when_read(self._number, self._go_on)
+                return
+            body = self._next()
+            if body is None:
+                self._read_all()
+                return
+            self._talk.heard(body)
+            if not self.waits():
+                return
+        self._stop()
+        self._connection.defer(self._go_on, MESSAGES_IN_TURN * MESSAGE_UNITS)
+
+    def _read_all(self) -> None:
+        """No whole message is left."""
+        self._hold_rest()
+        if self._ended:
+            self._last()
+        else:
+            self._connection.resume(self._number)
+
+    def _stop(self) -> None:
+        """Read no message until ``_go_on``."""
+        self._stopped = True
+        self._connection.pause(self._number)
+        self._hold_rest()
 
     def _hold_rest(self) -> None:
         """Count what came of the next message."""

@@ -33,6 +33,7 @@ class Bodies:
         self._streams = streams
         self._outgoing = outgoing
         self._held = 0
+        self._paused: set[int] = set()  # streams that get no window
         self._sunk: dict[int, int] = {}  # what sinks keep of bodies that are passed on piece by piece
         self._unacknowledged = 0
 
@@ -55,8 +56,22 @@ class Bodies:
         if stream.unacknowledged > self._half_window:
             if stream.unacknowledged > self._limits.window:
                 raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"more data on stream {number} than was allowed")
+            if number in self._paused:
+                return
             self._outgoing.send(frames.window_update(number, stream.unacknowledged))
             stream.unacknowledged = 0
+
+    def pause(self, number: int) -> None:
+        """Give a stream no more window, until ``resume``."""
+        self._paused.add(number)
+
+    def resume(self, number: int) -> None:
+        """Give it what it did not get."""
+        stream = self._streams.get(number)
+        if number in self._paused:
+            self._paused.remove(number)
+            if stream is not None:
+                self.acknowledge(number, stream, 0)
 
     # --- what came ---
 

@@ -1,6 +1,7 @@
 """What goes out on a connection, within what the peer allows: RFC 9113, section 5.2."""
 
 import asyncio
+from collections.abc import Callable
 from functools import lru_cache
 from typing import Any
 
@@ -20,15 +21,20 @@ EMPTY: Body = (0, ())
 
 
 class _Waiting:
-    """What is larger than the peer takes now. ``trailers``: ``None`` where more comes, ``b""`` where data ends it."""
+    """What is larger than the peer takes now. ``trailers``: ``None`` where more comes, ``b""`` where data ends it.
 
-    __slots__ = ("later", "rest", "stream", "trailers")
+    ``age`` counts seconds without progress. ``drained`` is called when all of it is out.
+    """
+
+    __slots__ = ("age", "drained", "later", "rest", "stream", "trailers")
 
     def __init__(self, stream: Stream[Any], rest: memoryview, trailers: bytes | None) -> None:
         self.stream = stream
         self.rest = rest
         self.later = bytearray()  # comes after ``rest``: many small pieces must not copy it again and again
         self.trailers = trailers
+        self.age = 0
+        self.drained: Callable[[], None] | None = None
 
     @property
     def size(self) -> int:
@@ -37,6 +43,7 @@ class _Waiting:
 
     def advance(self, size: int) -> None:
         """So many bytes went out."""
+        self.age = 0
         self.rest = self.rest[size:]
         if not self.rest and self.later:
             self.rest, self.later = memoryview(self.later), bytearray()
@@ -173,6 +180,28 @@ class Outgoing:
         waiting = self._waiting.get(number)
         return waiting.size if waiting is not None else 0
 
+    def when_out(self, number: int, resume: Callable[[], None]) -> None:
+        """Call ``resume`` in a later turn, once all of an answer so far is out."""
+        waiting = self._waiting.get(number)
+        if waiting is None:
+            self._turns.share.defer(resume)
+        else:
+            waiting.drained = resume
+
+    def defer(self, resume: Callable[[], None], units: int) -> None:
+        """Count work that was done in this turn, and call ``resume`` in a later one."""
+        self._turns.share.charge(units)
+        self._turns.share.defer(resume)
+
+    def overdue(self, seconds: float) -> list[int]:
+        """A second passed: the answers that made no progress for so long."""
+        late = []
+        for number, waiting in self._waiting.items():
+            waiting.age += 1
+            if waiting.age > seconds + 1:  # where no answer makes progress, the connection ends before
+                late.append(number)
+        return late
+
     def more(self, number: int, credit: int, stream: Stream[Any] | None) -> int:
         """The peer takes more: on the connection, or on a stream that may be answered already.
 
@@ -269,6 +298,8 @@ class Outgoing:
         if waiting.trailers:
             self.send(frames.frame(frames.HEADERS, 0x5, number, waiting.trailers))
         del self._waiting[number]
+        if waiting.drained is not None:
+            self._turns.share.defer(waiting.drained)
 
 
 def _lead_of(size: int, kind: int, flags: int) -> bytes:

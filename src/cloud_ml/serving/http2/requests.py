@@ -1,5 +1,6 @@
 """What the frames of a client mean: requests that open, grow and become whole, are given up, and are answered."""
 
+from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from cloud_ml.serving.budget import COUNTED
@@ -101,6 +102,8 @@ class Requests(Generic[H]):
         for number in [number for number, stream in self.streams.items() if self._too_slow(stream)]:
             self._forget(number, self.streams[number])
             self._outgoing.send(frames.reset(number, frames.CANCEL))
+        for number in self._outgoing.overdue(self._limits.unread_s):
+            self._give_up_answer(number)
 
     def fail(self, fault: ConnectionFault) -> None:
         """Tell the peer what it did, and nothing after that."""
@@ -353,6 +356,7 @@ class Requests(Generic[H]):
         self.bodies.release(stream)
         if stream.sink is not None:
             self.bodies.hold(number, 0)
+            self.bodies.resume(number)
         self._lengths.pop(number, None)
         del self.streams[number]
         if not stream.asked:
@@ -494,9 +498,37 @@ class Requests(Generic[H]):
         most = max(self._limits.pushed_bytes, unread_bytes + len(data) if unread_bytes else 0)
         self._outgoing.push(number, stream, data)
         if self._outgoing.holds(number) > most or self._outgoing.held > self._limits.unread_bytes + len(data):
-            self._outgoing.drop(number)
+            self._give_up_answer(number)
+
+    def _give_up_answer(self, number: int) -> None:
+        """Drop an answer that its caller does not read."""
+        self._outgoing.drop(number)
+        stream = self.streams.get(number)
+        if stream is not None:
             self._forget(number, stream)
-            self._outgoing.send(frames.reset(number, frames.ENHANCE_YOUR_CALM))
+        self._outgoing.send(frames.reset(number, frames.ENHANCE_YOUR_CALM))
+        self._close_if_done()
+
+    def unread(self, number: int) -> int:
+        """Bytes of an answer for which the caller's windows have no room."""
+        return self._outgoing.holds(number)
+
+    def when_read(self, number: int, resume: Callable[[], None]) -> None:
+        """Call ``resume`` in a later turn, once there are none."""
+        self._outgoing.when_out(number, resume)
+
+    def pause(self, number: int) -> None:
+        """Let the caller send no more of a body than its window, until ``resume``."""
+        if number in self.streams:
+            self.bodies.pause(number)
+
+    def resume(self, number: int) -> None:
+        """Let the caller send on."""
+        self.bodies.resume(number)
+
+    def defer(self, resume: Callable[[], None], units: int) -> None:
+        """Count work that was done in this turn, and call ``resume`` in a later one."""
+        self._outgoing.defer(resume, units)
 
     def finish(self, number: int, trailers: bytes) -> None:
         """The end of such an answer."""

@@ -592,6 +592,18 @@ def test_an_unread_answer_is_given_up_after_a_while() -> None:
     assert peer.transport.closed
 
 
+def test_an_answer_that_makes_no_progress_is_given_up_though_others_do() -> None:
+    peer = settled()
+    peer.connection.data_received(frames.settings({frames.INITIAL_WINDOW_SIZE: 0}))
+    peer.connection.data_received(request(1, b"hello") + request(3, bytes(100)))
+    for _ in range(62):
+        peer.connection.data_received(WINDOW(3, 1))
+        peer.connection.tick(0.0)
+        peer.loop.turn()
+    assert peer.transport.out.endswith(frames.reset(1, frames.ENHANCE_YOUR_CALM))
+    assert not peer.transport.closed
+
+
 def test_who_never_reads_is_not_read_and_then_left() -> None:
     peer = settled()
     peer.connection.pause_writing()
