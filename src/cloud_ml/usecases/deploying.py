@@ -128,6 +128,7 @@ class Deployments:
         Raises:
             QuotaExceeded: The quota has no room for it.
         """
-        if self._store.find(MODEL_SERVICE, org, name) is None:
+        standing = self._store.find(MODEL_SERVICE, org, name)
+        if standing is None or has_failed(standing) is not None:  # one that failed is not counted
             replica = specs.replica("replica", "", spec.made_of(spec.template)).with_defaults(self._defaults)
             admission.check_service_quota(replica, self._quota_of(org), len(usage.services(self._store, org)))
