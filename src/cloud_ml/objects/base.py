@@ -238,10 +238,20 @@ class ObjectStore(abc.ABC):
     def spool(self) -> IO[bytes]:
         """A file without a name for bytes on their way, on the disk of the objects; it goes when it is closed."""
 
-    def commit_all(self, writers: Sequence[ObjectWriter]) -> Sequence[ObjectInfo | CloudMlError]:
+    def sync(self) -> None:
+        """Have everything on the disk that was committed before.
+
+        Raises:
+            OutOfSpace: The disk is full.
+        """
+
+    def commit_all(
+        self, writers: Sequence[ObjectWriter], *, durable: bool = True
+    ) -> Sequence[ObjectInfo | CloudMlError]:
         """Commit uploads of this store, each for itself.
 
-        Returns for each its object, or the error that its ``commit`` raises.
+        Returns for each its object, or the error that its ``commit`` raises. Without ``durable``, a power cut before
+        the next ``sync`` may take them away or empty them: for whoever has many to commit and can do it again.
         """
         found: list[ObjectInfo | CloudMlError] = []
         for writer in writers:

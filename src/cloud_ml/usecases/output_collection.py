@@ -29,6 +29,8 @@ from cloud_ml.usecases.storage import Storage
 
 _GROUP_FILES, _GROUP_BYTES = 64, 16 * 2**20
 """Files that are placed together, which is quick; each holds two descriptors meanwhile."""
+_FEW_FILES = 128
+"""So many are flushed to the disk one by one. With more, the disk is flushed once in the end."""
 _IGNORE_BYTES, _IGNORE_LINES, _IGNORE_LINE = 1 << 16, 200, 256
 _PAGE, _BETWEEN_LOOKS = 1000, 256
 
@@ -78,8 +80,11 @@ class OutputCollection:
             omitted.add_all(omitted.no_bucket, files)
             return Collection(events=self._events(omitted))
         prefix = rules.folder_of(job.key.name, job.key.uid)
-        batch = _Batch(job.key.org, bucket, prefix, directory, omitted, stop)
+        few = len(files) <= _FEW_FILES
+        batch = _Batch(job.key.org, bucket, prefix, directory, omitted, stop, durable=few)
         stored = self._store(batch, files)
+        if not few:
+            self._objects.sync()
         failpoints.here("outputs.collect.after")
         summary = StoredOutputs(
             uri=f"fds://{bucket}/{prefix.rstrip('/')}",
@@ -167,7 +172,7 @@ class OutputCollection:
                     break
                 if writer is not None:
                     writers.append((file, writer))
-            found = self._objects.commit_all([writer for _, writer in writers])
+            found = self._objects.commit_all([writer for _, writer in writers], durable=batch.durable)
             share.keep()
         except OutOfSpace:
             return [], batch.omitted.disk
@@ -189,13 +194,24 @@ class OutputCollection:
             return None
         with contextlib.ExitStack() as unfinished:
             unfinished.callback(writer.abort)
+            if not self._write(batch, file, share, writer):
+                return None
+            unfinished.pop_all()
+        return writer
+
+    @staticmethod
+    def _write(batch: _Batch, file: JobFile, share: Share, writer: ObjectWriter) -> bool:
+        """Copy a file's bytes; false if it cannot be read."""
+        try:
             for chunk in batch.directory.read(file):
                 share.take(0)  # the disk may fill up meanwhile
                 writer.write(chunk)
                 if batch.stop():
                     raise interrupted()
-            unfinished.pop_all()
-        return writer
+        except OSError:
+            batch.omitted.failed.add(file)
+            return False
+        return True
 
     def _note_placed(
         self, batch: _Batch, writers: Sequence[tuple[JobFile, ObjectWriter]], found: Sequence[ObjectInfo | CloudMlError]
@@ -205,9 +221,10 @@ class OutputCollection:
             if isinstance(one, ObjectInfo):
                 self._storage.note_added(one)
                 placed.append(JobFile(file.path, one.size, file.modified_ns))
+            elif isinstance(one, OutOfSpace):
+                batch.omitted.disk.add(file)
             else:
-                full = isinstance(one, OutOfSpace)
-                (batch.omitted.disk if full else batch.omitted.obstructed).add(file)
+                (batch.omitted.failed if isinstance(one, TryAgain) else batch.omitted.obstructed).add(file)
         return placed
 
     # ---- what is said
@@ -237,6 +254,7 @@ class _Omitted:
         self.disk = OmittedFiles()
         self.no_bucket = OmittedFiles()
         self.obstructed = OmittedFiles()
+        self.failed = OmittedFiles()
 
     @property
     def count(self) -> int:
@@ -261,6 +279,7 @@ class _Omitted:
             ("disk full", self.disk),
             ("the organisation has no default bucket", self.no_bucket),
             ("something else has their place in the bucket", self.obstructed),
+            ("they cannot be read or written", self.failed),
         ):
             if some.files:
                 yield words, some
@@ -276,6 +295,7 @@ class _Batch:
     directory: WorkingDirectory
     omitted: _Omitted
     stop: Callable[[], bool]
+    durable: bool
 
 
 def _filter(job: JobRecord, directory: WorkingDirectory) -> OutputFilter | None:

@@ -1,16 +1,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.jobs.outputs import JobFile
 from cloud_ml.domain.quotas import QuotaSpec
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.engines.base import Capacity, WorkingDirectory
+from cloud_ml.engines.local import job_files
 from cloud_ml.errors import CloudMlError, NotFound, OutOfSpace, QuotaExceeded, Unavailable
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.objects.base import ObjectInfo, ObjectWriter
@@ -194,7 +196,7 @@ class FullDisk:
         self._room, self._commit = room, left.objects.commit_all
         monkeypatch.setattr(left.objects, "commit_all", self.commit_all)
 
-    def commit_all(self, writers: Sequence[ObjectWriter]) -> Sequence[ObjectInfo | CloudMlError]:
+    def commit_all(self, writers: Sequence[ObjectWriter], durable: bool = True) -> Sequence[ObjectInfo | CloudMlError]:
         found: list[ObjectInfo | CloudMlError] = []
         for writer in writers:
             info = self._commit([writer])[0]
@@ -221,6 +223,20 @@ def test_a_full_disk_while_a_file_is_written(left: Left, monkeypatch: pytest.Mon
     monkeypatch.setattr(left.objects, "writer", refuse)
     collection = left.collect()
     assert collection.events[0].message == "2 files not saved as outputs, disk full: b (200B), a (100B)"
+
+
+def test_a_file_that_the_disk_cannot_read_keeps_out_no_other(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+    read = job_files.LocalWorkingDirectory.read
+
+    def broken(directory: job_files.LocalWorkingDirectory, file: JobFile) -> Iterator[bytes]:
+        if file.path == b"bad":
+            raise OSError(5, "Input/output error")
+        return read(directory, file)
+
+    monkeypatch.setattr(job_files.LocalWorkingDirectory, "read", broken)
+    write(left.folder, bad=1, good=2)
+    assert left.collect().events[-1].message == "1 file not saved as outputs, they cannot be read or written: bad (1B)"
+    assert list(left.stored()) == ["good"]
 
 
 def test_something_else_in_the_place_of_a_file(left: Left) -> None:
@@ -253,10 +269,15 @@ def test_a_bucket_that_goes_meanwhile(left: Left, monkeypatch: pytest.MonkeyPatc
     assert reasons(left.collect()) == ["OutputsNotSaved"]
 
 
-def test_many_small_files(left: Left) -> None:
+def test_many_small_files_are_flushed_to_the_disk_once(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
     for number in range(300):
         (left.folder / f"{number:03}").write_text(str(number))
+    flushed: list[int] = []
+    monkeypatch.setattr(left.objects, "sync", lambda: flushed.append(len(left.stored())))
     collection = left.collect()
+    assert flushed == [300]  # after the last, and before anybody is told
+    assert left.collect() == collection
+    assert flushed == [300, 300]  # what a killed server has stored may not be on the disk
     assert collection.outputs is not None
     assert collection.outputs.files == len(left.stored()) == 300
 

@@ -85,10 +85,11 @@ class Folders:
             os.close(self._open.popitem()[1])
 
 
-def commit_all(writers: Sequence[LocalWriter]) -> Sequence[ObjectInfo | CloudMlError]:
+def commit_all(writers: Sequence[LocalWriter], *, durable: bool = True) -> Sequence[ObjectInfo | CloudMlError]:
     """Commit uploads of one bucket together: the object of each, or the error that kept it out.
 
-    The disk is asked to write them all before any is waited for, so that they share what makes them durable.
+    The disk is asked to write them all before any is waited for, so that they share what makes them durable. Without
+    ``durable`` nothing is waited for.
 
     Raises:
         OutOfSpace: The names cannot be made durable; which of them are, is not known.
@@ -96,8 +97,8 @@ def commit_all(writers: Sequence[LocalWriter]) -> Sequence[ObjectInfo | CloudMlE
     found: list[ObjectInfo | CloudMlError | None] = [None] * len(writers)
     folders = Folders()
     steps: list[Callable[[LocalWriter], ObjectInfo | None]] = [
-        lambda writer: writer.prepare(early=len(writers) > 1),
-        lambda writer: writer.place(folders),
+        lambda writer: writer.prepare(early=durable and len(writers) > 1),
+        lambda writer: writer.place(folders, durable=durable),
     ]
     try:
         for step in steps:
@@ -113,8 +114,9 @@ def commit_all(writers: Sequence[LocalWriter]) -> Sequence[ObjectInfo | CloudMlE
                         found[place] = Unavailable(
                             f"{writer.key} was not stored: {error.strerror}", hint="send it again"
                         )
-        with tree.translated("the bucket"):
-            folders.sync()
+        if durable:
+            with tree.translated("the bucket"):
+                folders.sync()
         failpoints.here("objects.place.after")
     finally:
         folders.close()
@@ -207,11 +209,12 @@ class LocalWriter(ObjectWriter):
             if early:
                 os.posix_fadvise(upload.descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
-    def place(self, folders: Folders) -> ObjectInfo:
+    def place(self, folders: Folders, *, durable: bool = True) -> ObjectInfo:
         """Have the bytes on the disk and give them their name, which is durable once ``folders`` are."""
         upload = self._running()
         with tree.translated(self._bucket, self._key):
-            os.fsync(upload.descriptor)
+            if durable:
+                os.fsync(upload.descriptor)
             failpoints.here("objects.place.before")
             self._place(upload, self._folder, tree.Owner.of(self._folder), folders)
             info = object_info(self._bucket, self._key, os.fstat(upload.descriptor))

@@ -7,6 +7,7 @@ Names are bytes, whatever the locale says. Functions raise ``OSError`` as the sy
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import errno
 import os
 import stat
@@ -16,6 +17,7 @@ from pathlib import Path
 
 from cloud_ml.errors import Conflict, OutOfSpace
 
+_libc = ctypes.CDLL(None, use_errno=True)
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW
 # Without O_NONBLOCK, opening a pipe that a job has planted would wait for ever.
 _FILE = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY
@@ -129,6 +131,13 @@ def sync(folder: Path) -> None:
     """Wait until the names in a folder of the store itself are on the disk."""
     with opened_path(folder) as descriptor:
         os.fsync(descriptor)
+
+
+def sync_file_system(folder: int) -> None:
+    """Wait until all that was written to the file system of an open folder is on the disk."""
+    if _libc.syncfs(folder):
+        error = ctypes.get_errno()
+        raise OSError(error, os.strerror(error))
 
 
 def open_file(folder: int, name: bytes) -> int | None:
