@@ -24,6 +24,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.quotas import QUOTA, QuotaSpec
 from cloud_ml.domain.records import Event
+from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import TryAgain
 from cloud_ml.observability.metrics import Family, Metrics, Reading
@@ -99,6 +100,9 @@ class Controller:
                 if self._services is not None:
                     self._services.quota_changed(org)
 
+        async def organisations_changed(_: str) -> None:
+            slots.reserve(await self._offload(self._reserved))
+
         lines: list[Slots] = []
         slots = await self._slots(queue, book, lines)
         crew = self._crew(queue, self._reconciler(slots, fence))
@@ -109,7 +113,8 @@ class Controller:
             self._offload,
             self._settings.poll_s,
             read=self._read,
-            notices={QUOTA.name: reread} | {kind: told for led in services for kind, told in led.notices.items()},
+            notices={QUOTA.name: reread, ORGANISATION.name: organisations_changed}
+            | {kind: told for led in services for kind, told in led.notices.items()},
             prepare=[book.load, *(led.prepare for led in services)],
         )
         gangs = EngineSource(self._engine, [(queue, slots), *(led.gangs for led in services)])
@@ -133,12 +138,21 @@ class Controller:
 
     async def _slots(self, queue: KeyedQueue, book: QuotaBook, lines: list[Slots]) -> Slots:
         """The places as they are taken. Who has one is looked at first, however long the line: it may have ended."""
-        most = self._settings.max_running_jobs or _JOBS_PER_CORE * len(os.sched_getaffinity(0))
-        slots = Slots(most, await self._engine.capacity(), queue.add, book, beside=lines, opened=False)
+        slots = Slots(self._most, await self._engine.capacity(), queue.add, book, beside=lines, opened=False)
         await self._offload(book.load)
+        slots.reserve(await self._offload(self._reserved))
         for uid in await fill(slots, self._store, TRAIN_JOB, self._offload, PLACED):
             queue.add(uid)
         return slots
+
+    @property
+    def _most(self) -> int:
+        return self._settings.max_running_jobs or _JOBS_PER_CORE * len(os.sched_getaffinity(0))
+
+    def _reserved(self) -> int:
+        """How many places are kept for organisations that hold none: where there is one organisation only, none."""
+        several = self._store.count(ORGANISATION, org=SYSTEM, most=2) > 1
+        return min(self._settings.reserved_places, (self._most - 1) // 2) if several else 0
 
     async def _follow(self, source: StoreSource, slots: Slots) -> None:
         """Learn the line as it stands before any job of it is looked at, and then what changes."""

@@ -44,6 +44,7 @@ class Slots:
         beside: The lines of other kinds, which share the machine and the limits of all work together; this one joins
             them.
         opened: Whether places are given out; otherwise not before ``open``.
+        reserved: Places that only an organisation gets that holds none, or one could hold all of them for ever.
     """
 
     def __init__(
@@ -56,7 +57,9 @@ class Slots:
         kind: str = "train",
         beside: list[Slots] | None = None,
         opened: bool = True,
+        reserved: int = 0,
     ) -> None:
+        self._reserved = reserved
         self._of_all_kinds = [] if beside is None else beside
         self._of_all_kinds.append(self)
         self._most = most
@@ -75,6 +78,12 @@ class Slots:
         """Give out places from here on: everybody who waits is known."""
         self._opened = True
         self._wake_first()
+
+    def reserve(self, places: int) -> None:
+        """Keep so many places for organisations that hold none, from here on."""
+        before, self._reserved = self._reserved, places
+        if places < before:
+            self._wake_first()
 
     def sync(self, job: JobRecord) -> None:
         """Take note of where a job stands."""
@@ -100,7 +109,7 @@ class Slots:
         uid = job.key.uid
         if uid in self._held:
             return True
-        if self._first() != uid or not self._fits(self._waiting[uid]):
+        if self._first() != uid or not self._fits(job.key.org, self._waiting[uid]):
             return False
         heapq.heappop(self._lines[job.key.org])
         self._hold(uid, job.key.org, self._waiting.pop(uid))
@@ -117,7 +126,13 @@ class Slots:
         if head is not None and head[2] != uid and self._excess(org, self._waiting[head[2]]):
             message = "jobs of the organisation that were queued before wait for its quota"
             return WaitsFor(Reason.QUOTA_EXCEEDED, message)
-        if self._first() == uid and (short := self._shortage(wanted)):
+        if self._first() != uid:
+            return None
+        if self._keeps_last(org) and len(self._held) < self._most:
+            kept = "place is" if self._reserved == 1 else f"{self._reserved} places are"
+            message = f"the last {kept} kept for organisations that have no job running"
+            return WaitsFor(Reason.INSUFFICIENT_CAPACITY, message)
+        if short := self._shortage(wanted):
             return WaitsFor(Reason.INSUFFICIENT_CAPACITY, short)
         return None
 
@@ -149,12 +164,17 @@ class Slots:
         self._sums.pop(org, None)
 
     def _wake_first(self) -> None:
-        uid = self._first()
-        if uid is not None and self._fits(self._waiting[uid]):
-            self._wake(uid)
+        turn = self._turn()
+        if turn is not None and self._fits(turn[0], self._waiting[turn[1]]):
+            self._wake(turn[1])
 
     def _first(self) -> str | None:
-        """Whose turn it is among those whose quota has room; nobody's before ``open``."""
+        """The job whose turn it is."""
+        turn = self._turn()
+        return None if turn is None else turn[1]
+
+    def _turn(self) -> tuple[str, str] | None:
+        """Organisation and job whose turn it is among those whose quota has room; nobody's before ``open``."""
         if not self._opened:
             return None
         heads = [
@@ -162,7 +182,7 @@ class Slots:
             for org in list(self._lines)
             if (head := self._head(org)) is not None
         ]
-        turns = (head[2] for _, head, org in sorted(heads) if not self._excess(org, self._waiting[head[2]]))
+        turns = ((org, head[2]) for _, head, org in sorted(heads) if not self._excess(org, self._waiting[head[2]]))
         return next(turns, None)
 
     def _head(self, org: str) -> _Turn | None:
@@ -186,8 +206,12 @@ class Slots:
             self._sums[org] = quotas.together(list(held.values()))
         return self._sums[org]
 
-    def _fits(self, wanted: Amounts) -> bool:
-        return len(self._held) < self._most and not self._shortage(wanted)
+    def _fits(self, org: str, wanted: Amounts) -> bool:
+        return len(self._held) < self._most and not self._keeps_last(org) and not self._shortage(wanted)
+
+    def _keeps_last(self, org: str) -> bool:
+        """Whether what is free is kept for others than an organisation that holds places already."""
+        return org in self._held_by and len(self._held) >= self._most - self._reserved
 
     def _shortage(self, wanted: Amounts) -> str:
         """What the machine has too little of, beside everything that runs on it."""

@@ -169,6 +169,9 @@ class ControllerSettings:
     """How often the same failure of reconciles becomes an event of its record; a different one does at once."""
     max_running_jobs: int = 0
     """Jobs started at once; 0 means four for each core."""
+    reserved_places: int = 1
+    """How many of these are kept for organisations that have no job running, where there is more than one: jobs that
+    never end could hold all of them for ever. Half of them at most; 0 for none."""
 
 
 @dataclass(frozen=True)

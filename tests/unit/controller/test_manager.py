@@ -72,6 +72,28 @@ async def test_places_are_limited_and_handed_on_in_order(world: World) -> None:
     assert (sorted(starts[:2]), starts[2:]) == (sorted(uids[:2]), uids[2:])
 
 
+async def test_jobs_that_never_end_leave_a_place_to_another_organisation(world: World) -> None:
+    async with world.controller(max_running_jobs=3):
+        endless = [await world.submit(f"endless-{number}") for number in range(5)]
+        for uid in endless[:3]:
+            await world.until_phase(uid, Phase.RUNNING)  # alone on the server, it has all places
+        for uid in endless[:3]:
+            world.engine.finish(GangKey(uid, 1))
+            await world.until_phase(uid, Phase.SUCCEEDED)
+        other = world.identities.create_organisation("other", default_bucket="others")
+        world.storage.create_bucket(other, "others")
+        world.objects.put("others", "t.tar.gz", b"code")
+        zoe = world.identities.create_key(other, "zoe")
+        waiting = await world.submit("endless-5")
+        for uid in endless[3:]:
+            await world.until_phase(uid, Phase.RUNNING)
+        theirs = await world.submit("theirs", caller=zoe, trainer_uri="fds://others/t.tar.gz")
+        await world.until_phase(theirs, Phase.RUNNING)
+        record = world.record(waiting)
+        assert record is not None
+        assert record.status.phase is Phase.QUEUED
+
+
 async def test_after_a_restart_places_are_kept_and_the_line_has_its_order(world: World) -> None:
     async with world.controller():
         running = [await world.submit(f"running-{number}") for number in range(2)]

@@ -166,6 +166,28 @@ def test_who_floods_the_queue_makes_others_wait_for_one_place_only(slots: Slots,
     assert slots.take(other)
 
 
+def test_the_last_place_is_kept_for_who_holds_none(woken: list[str]) -> None:
+    """Jobs that never end could otherwise keep others out for ever."""
+    slots = Slots(3, Capacity(cpu_millis=4000, memory_bytes=4 * GIB), woken.append, reserved=1)
+    flood = [of("red", queued(f"red-{number}", number)) for number in range(4)]
+    for job in flood:
+        slots.sync(job)
+    assert [slots.take(job) for job in flood] == [True, True, False, False]
+    assert message(slots, flood[2]) == "the last place is kept for organisations that have no job running"
+    blue, green = of("blue", queued("blue", 99)), of("green", queued("green", 100))
+    slots.sync(blue)
+    assert slots.take(blue)
+    slots.sync(green)
+    assert not slots.take(green), "there is none left"
+    slots.forget("blue")
+    assert woken[-1] == "green"
+    slots.forget("green")
+    assert not slots.take(flood[2])
+    slots.reserve(0)
+    assert woken[-1] == "red-2"
+    assert slots.take(flood[2])
+
+
 def test_among_organisations_that_hold_as_many_the_older_job_goes_first(slots: Slots) -> None:
     jobs = [
         of("red", queued("a", 3)),
