@@ -237,11 +237,13 @@ class _Maker:
 
     def _python_for(self, trainer: Trainer, usual: Runtime) -> Runtime:
         """The usual runtime of plain Python, or the newest one of a version that the trainer asks for."""
-        known = [one for one in self.catalog.runtimes if one.name == usual.name and one.python]
-        fitting = [one for one in known if all(_fits(str(one.python), wanted) for _, wanted in trainer.pythons)]
-        if usual in fitting or not fitting or not trainer.pythons:
+        if not trainer.pythons:
             return usual
-        return max(fitting, key=lambda one: release(str(one.python)))
+        known = [one for one in self.catalog.runtimes if one.name == usual.name and release(one.version)]
+        fitting = [one for one in known if all(_fits(one.version, wanted) for _, wanted in trainer.pythons)]
+        if usual in fitting or not fitting:
+            return usual
+        return max(fitting, key=lambda one: release(one.version))
 
 
 def _fits(minor: str, specifier: str) -> bool:
