@@ -41,6 +41,7 @@ def prepare(
     python: Path | None = None,
     pythons: Mapping[str, str] | None = None,
     timeout_s: float = 1800.0,
+    download_tries: int = 3,
     leases: Leases | None = None,
     reached: Callable[[str], None] = lambda _: None,
     fill: Callable[[Path, Interpreter, Sequence[Path]], None] = make_venv,
@@ -65,6 +66,7 @@ def prepare(
             platform's own virtual environment was made from.
         pythons: Programs of other versions, by their version such as ``3.12``; uv looks for what is not there.
         timeout_s: Bounds every single call of a tool, in seconds.
+        download_tries: How often packages are downloaded where the network fails.
         leases: Holds what the environment is made of against eviction; by default until this process ends.
         reached: Told each stage of the long way when it is reached: ``fetched``, ``resolved``, ``installed``.
         fill: Makes the virtual environment in ``venv``.
@@ -89,7 +91,16 @@ def prepare(
         made = _remembered(memo, home.resolve(), leases)
         if made is None:
             stock = Stock(
-                home.resolve(), request.tenant, uv, config, sandbox, log, timeout_s, leases, lambda: reached("resolved")
+                home.resolve(),
+                request.tenant,
+                uv,
+                config,
+                sandbox,
+                log,
+                timeout_s,
+                leases,
+                lambda: reached("resolved"),
+                download_tries,
             )
             made = _Maker(request, catalog, stock, usual, log, pythons or {}, reached).make(digest)
             write_json(memo, asdict(made))

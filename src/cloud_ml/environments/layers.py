@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,9 +11,12 @@ from cloud_ml.environments import inside, process
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.files import digest_of, is_real_folder, make_once
 from cloud_ml.environments.interpreter import Interpreter
+from cloud_ml.environments.layer_bytecode import compile_packages
 from cloud_ml.environments.leases import Leases
-from cloud_ml.environments.requirements import locked
-from cloud_ml.environments.uv import Uv
+from cloud_ml.environments.removing import remove
+from cloud_ml.environments.requirements import locked, without_secrets
+from cloud_ml.environments.resolve import first_reason
+from cloud_ml.environments.uv import Uv, is_of_network
 from cloud_ml.environments.wheels import make_scripts
 
 
@@ -25,6 +29,10 @@ class Store:
     uv: Uv
     log: process.Output
     leases: Leases
+    tries: int = 3
+    """How often packages are downloaded where the network fails."""
+    pause_s: float = 2.0
+    """Seconds before the second try; twice as long before each later one."""
 
     def layer(self, lock: str, interpreter: Interpreter) -> Path:
         """The folder of packages of the layer that holds exactly ``lock``, installed if it is not there, and held.
@@ -54,20 +62,8 @@ class Store:
         out.mkdir()
         count = len(locked(lock))
         self.log(f"Installing {count} package{'s' * (count != 1)} that no job has needed here before\n".encode())
-        words = _Words(self.log)
-        code = self.uv.run(
-            _arguments(requirements, out / "site-packages", hashed=" @ git+" not in lock),
-            output=words,
-            progress=True,
-            interpreter=interpreter,
-            reads=[requirements],
-            writes=[out],
-        )
-        if code or not is_real_folder(out / "site-packages"):
-            self.log(words.kept)
-            raise EnvironmentFailed(
-                "EnvironmentFailed", "the packages could not be installed: see the log for uv's words"
-            )
+        self._download(requirements, out, lock, interpreter)
+        compile_packages(out / "site-packages", interpreter, self.uv, self.log)
         if self.uv.sandbox is None:
             make_scripts(out / "site-packages")
         else:
@@ -76,9 +72,35 @@ class Store:
             )
         (out / "site-packages").rename(work / "site-packages")
 
+    def _download(self, requirements: Path, out: Path, lock: str, interpreter: Interpreter) -> None:
+        """Install into ``out``, again where the network failed."""
+        for number in range(1, self.tries + 1):
+            remove(out / "site-packages")
+            words = _Words(self.log)
+            code = self.uv.run(
+                _arguments(requirements, out / "site-packages", hashed=" @ git+" not in lock),
+                output=words,
+                progress=True,
+                interpreter=interpreter,
+                reads=[requirements],
+                writes=[out],
+            )
+            if not code and is_real_folder(out / "site-packages"):
+                return
+            said = words.kept
+            if number == self.tries or not is_of_network(said):
+                break
+            pause_s = self.pause_s * 2 ** (number - 1)
+            why = without_secrets(first_reason(said.decode("utf-8", "replace"))) or "the network failed"
+            self.log(f"The download failed: {why}. Try {number + 1} of {self.tries} in {pause_s:g} s\n".encode())
+            time.sleep(pause_s)
+        self.log(said)
+        why = "the network failed" if is_of_network(said) else "see the log for uv's words"
+        raise EnvironmentFailed("EnvironmentFailed", f"the packages could not be installed: {why}")
+
 
 _LINE_BYTES = 8192
-_TOLD = (b"Downloading ", b"Downloaded ", b"Installed ", b"Bytecode compiled ")
+_TOLD = (b"Downloading ", b"Downloaded ", b"Installed ")
 
 
 class _Words(process.Words):
@@ -112,6 +134,6 @@ def _arguments(requirements: Path, target: Path, *, hashed: bool) -> Sequence[st
     """Exactly what the lock says; only code from a repository comes without a hash."""
     return (
         *("install", "--target", str(target), "--no-deps", "--requirement", str(requirements)),
-        *("--link-mode", "hardlink", "--compile-bytecode"),
+        *("--link-mode", "hardlink"),
         *(["--require-hashes"] if hashed else []),
     )

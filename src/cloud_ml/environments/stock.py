@@ -20,18 +20,11 @@ from cloud_ml.environments.pipconfig import PipConfig
 from cloud_ml.environments.removing import remove
 from cloud_ml.environments.requirements import Requirement, locked, parse
 from cloud_ml.environments.runtime import Runtime
-from cloud_ml.environments.uv import Uv
+from cloud_ml.environments.uv import Uv, is_of_network
 from cloud_ml.environments.versions import satisfies
 
 _FRESH_S = 24 * 3600.0
 _BUILD_TOOLS = ("setuptools>=80,<81", "wheel", "packaging")  # the last that old setup.py files get along with
-_NETWORK_WORDS = (
-    b"Failed to fetch",
-    b"error sending request",
-    b"dns error",
-    b"Could not connect",
-    b"network was disabled",
-)
 
 
 @dataclass(frozen=True)
@@ -52,6 +45,8 @@ class Stock:
     leases: Leases = field(default_factory=Leases)
     resolved: Callable[[], None] = lambda: None
     """Called when it is known what a job needs, before that is installed."""
+    download_tries: int = 3
+    """How often packages are downloaded where the network fails."""
 
     @property
     def tenant_folder(self) -> Path:
@@ -158,7 +153,7 @@ class Stock:
             try:
                 return self._lock(question, uv, interpreter, fresh_s=_FRESH_S, offline_first=known), uv
             except resolve.NoSolution as failure:
-                if telling is None or not _is_of_network(failure):
+                if telling is None or not is_of_network(failure.words):
                     telling = failure
         assert telling is not None
         self.log(telling.words)
@@ -202,7 +197,7 @@ class Stock:
             try:
                 return resolve.ask(question, uv=uv, interpreter=interpreter, folder=folder)
             except resolve.NoSolution as failure:
-                if offline_first or not _is_of_network(failure):
+                if offline_first or not is_of_network(failure.words):
                     raise
                 with contextlib.suppress(resolve.NoSolution):
                     return resolve.ask(question, uv=uv, interpreter=interpreter, folder=folder, offline=True)
@@ -220,17 +215,13 @@ class Stock:
     def store(self, uv: Uv) -> Store:
         """The layers that ``uv`` installs."""
         folder = self.home if uv.sandbox is None else self.tenant_folder
-        return Store(folder / "layers", folder / "locks", uv, self.log, self.leases)
+        return Store(folder / "layers", folder / "locks", uv, self.log, self.leases, self.download_tries)
 
 
 def _compatible(builds: Mapping[str, str], needed: Sequence[Requirement]) -> dict[str, str]:
     """The builds that the trainer's own pins allow."""
     pins = {one.name: one.specifier for one in needed}
     return {name: version for name, version in builds.items() if satisfies(version, pins.get(name, ""))}
-
-
-def _is_of_network(failure: resolve.NoSolution) -> bool:
-    return any(word in failure.words for word in _NETWORK_WORDS)
 
 
 def _age_s(file: Path) -> float | None:

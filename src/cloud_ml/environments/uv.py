@@ -12,6 +12,22 @@ from cloud_ml.environments.base import Bind, EnvironmentFailed, Sandbox
 from cloud_ml.environments.interpreter import Interpreter
 from cloud_ml.environments.pipconfig import PipConfig
 
+_NETWORK_WORDS = (
+    b"Failed to fetch",
+    b"error sending request",
+    b"dns error",
+    b"Could not connect",
+    b"network was disabled",
+    b"Connection reset",
+    b"HTTP status server error",
+    b"operation timed out",
+)
+
+
+def is_of_network(words: bytes) -> bool:
+    """Whether uv says that the network failed it: a name service, a broken connection, an answer of 5xx."""
+    return any(word in words for word in _NETWORK_WORDS)
+
 
 def same_place(*paths: Path | str) -> list[Bind]:
     """Binds that show each path where it is."""

@@ -205,6 +205,8 @@ class EngineSettings:
     """How long fetching and installing may take before the attempt fails."""
     tool_timeout_s: float = 1800.0
     """How long one run of an installer or a package build may take."""
+    download_tries: int = 3
+    """How often packages are downloaded where the network fails: a name service, a broken connection, an error 5xx."""
     tool_memory: str = "1G"
     """Memory of installers and package builds that run for a job. A job with a higher limit gives them its own; for a
     job without a limit they have none."""

@@ -27,6 +27,12 @@ if arguments[1] == "compile":
         if name in refused or (name in needs_build and "--only-binary" in arguments):
             sys.exit("  x No solution found: there is no " + name)
     after("--output-file").write_text("".join(f"{{name}}==1.0 \\\\\\n    --hash=sha256:00\\n" for name in wanted))
+elif (place / "offline").exists() and int((place / "offline").read_text()) > 0:
+    (place / "offline").write_text(str(int((place / "offline").read_text()) - 1))
+    target = after("--target")
+    target.mkdir(parents=True, exist_ok=True)
+    (target / "half.py").write_text("")
+    sys.exit("error: Failed to fetch: https://h/x.whl\\n  Caused by: dns error: failed to lookup address")
 elif (place / "broken").exists():
     sys.exit("error: Failed to install: disk of glass")
 else:
@@ -62,6 +68,10 @@ class FakeUv:
     def need_build(self, *names: str) -> None:
         """Have no wheels of ``names``."""
         (self._folder / "needs_build").write_text(" ".join(names))
+
+    def lose_network(self, times: int) -> None:
+        """Fail so many installations for want of a network."""
+        (self._folder / "offline").write_text(str(times))
 
     def break_installing(self) -> None:
         """Fail at every installation."""

@@ -5,12 +5,17 @@ import sys
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from cloud_ml.environments import pipconfig
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared
 from cloud_ml.environments.build import prepare
 from cloud_ml.environments.catalog import Catalog
+from cloud_ml.environments.interpreter import own
+from cloud_ml.environments.layer_bytecode import compile_packages
+from cloud_ml.environments.uv import Uv
 from support.environments import OpenSandbox, pack, python
 from unit.environments.fake_uv import FakeUv
 
@@ -68,6 +73,9 @@ class Bench:
         done = python(prepared.python, prepared.environment, *arguments, folder=self.folder)
         assert done.returncode == 0, done.stderr
         return done.stdout
+
+    def log_writer(self, words: bytes) -> None:
+        self._write(words)
 
     def _write(self, words: bytes) -> None:
         self.log += words
@@ -257,6 +265,42 @@ def test_an_installation_that_fails(bench: Bench) -> None:
     assert failure.reason == "EnvironmentFailed"
     assert b"disk of glass" in bench.log
     assert [one for one in (bench.folder / "home" / "layers").iterdir() if one.is_dir()] == []
+
+
+@pytest.mark.parametrize("failures", [1, 2])
+def test_a_download_that_the_network_fails_is_tried_again(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, failures: int
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr("cloud_ml.environments.layers.time", SimpleNamespace(sleep=pauses.append))
+    bench.uv.lose_network(failures)
+    prepared = bench.prepare(bench.tree(task__dot__py="print('here')"))
+    assert bench.output(prepared, "-m", "task") == "here\n"
+    assert pauses[:failures] == [2.0, 4.0][:failures]
+    assert b"The download failed: " in bench.log
+    assert b"Try 2 of 3 in 2 s" in bench.log
+    assert not list((bench.folder / "home").glob("layers/*/site-packages/half.py")), "nothing of the try that failed"
+
+
+def test_a_network_that_stays_away_is_named(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cloud_ml.environments.layers.time", SimpleNamespace(sleep=lambda _: None))
+    bench.uv.lose_network(9)
+    assert "could not be installed: the network failed" in bench.fails(bench.tree(task__dot__py="")).message
+
+
+def test_packages_are_compiled_once_for_all_jobs_without_their_tests(bench: Bench) -> None:
+    prepared = bench.prepare(bench.tree(task__dot__py="", requirements__dot__txt="six"))
+    compiled = [path for layer in (bench.folder / "home" / "layers").glob("*") for path in layer.rglob("*.pyc")]
+    assert {path.parent.parent.name for path in compiled} >= {"six", "pip"}
+    assert b"Bytecode compiled" in bench.log
+    site = bench.folder / "more" / "site-packages"
+    for name in ("pkg/__init__.py", "pkg/tests/test_a.py", "pkg/broken.py", "pkg/testing.py"):
+        (site / name).parent.mkdir(parents=True, exist_ok=True)
+        (site / name).write_text("print(" if "broken" in name else "")
+    shared = Uv(bench.uv.path, pipconfig.read({}, []), bench.folder / "cache", 60.0)
+    compile_packages(site, own(), shared, bench.log_writer)
+    assert sorted(path.name.partition(".")[0] for path in site.rglob("*.pyc")) == ["__init__", "testing"]
+    assert prepared.lock
 
 
 def test_an_installation_that_takes_too_much_of_the_disk_is_ended(bench: Bench) -> None:

@@ -66,6 +66,7 @@ class LocalConfig:
     tenant_uid_base: int = 0
     node: str = "local"
     tool_timeout_s: float = 1800.0
+    download_tries: int = 3
     tool_memory_bytes: int = 2**30
     tool_disk_bytes: int = 20 * 2**30
     log_limit_bytes: int = 64 * 2**20

@@ -116,6 +116,7 @@ def probe(
         tenant_uid_base=settings.tenant_uid_base if switch_user else 0,
         node=socket.gethostname(),
         tool_timeout_s=settings.tool_timeout_s,
+        download_tries=settings.download_tries,
         tool_memory_bytes=memory_bytes(settings.tool_memory),
         tool_disk_bytes=memory_bytes(settings.tool_disk) if settings.tool_disk else 0,
         log_limit_bytes=settings.log_limit_bytes,

@@ -199,6 +199,7 @@ class Stage:
             python=Path(self._config.python),
             pythons=self._config.pythons,
             timeout_s=self._config.tool_timeout_s,
+            download_tries=self._config.download_tries,
             reached=reached,
             fill=self._venvs.make,
             leases=self._leases,
