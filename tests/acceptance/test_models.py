@@ -61,7 +61,7 @@ def test_types_are_found_out_and_values_that_do_not_fit_are_refused(server: Real
         ('{"keys": [[1], [2, 3]], "X": [[1]]}', "keys is ragged"),
         ('{"keys": [["a"]], "keys_dtype": "int32", "X": [[1]]}', "keys does not fit its type, int32"),
         ('{"X": [[1]], "X_dtype": "float33"}', "allowed"),
-        ("[1", "is no JSON"),
+        ("[1", "is not valid JSON"),
     ):
         file.write_text(content)
         refused = server.cli("models", "predict", "linear", "v1", "-d", str(file))

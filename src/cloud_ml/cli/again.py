@@ -51,7 +51,7 @@ def rerun(
     output: str | None,
     **options: Any,
 ) -> int:
-    """Submit JOB again, with the same code, changed where options say so.
+    """Resubmit JOB with the same code, optionally with changes.
 
     \b
     cloudml jobs rerun linear

@@ -12,7 +12,7 @@ from cloud_ml.cli.session import Session, pass_session
 @output_option()
 @pass_session
 def whoami(session: Session, output: str | None) -> None:
-    """Show whom the server takes you for."""
+    """Show the current user."""
     me = session.client.whoami()
     if echo_as(output, me, me.user):
         return

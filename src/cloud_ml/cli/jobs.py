@@ -27,7 +27,7 @@ _ELSEWHERE = {
     "export": Lazy("cloud_ml.cli.again:export", "Print a job as a file that can be submitted."),
     "metrics": Lazy("cloud_ml.cli.top:metrics", "Show what the tasks of a job use, once."),
     "outputs": Lazy("cloud_ml.cli.job_outputs:outputs", "List the files that a job left."),
-    "rerun": Lazy("cloud_ml.cli.again:rerun", "Submit a job again, changed where options say so."),
+    "rerun": Lazy("cloud_ml.cli.again:rerun", "Resubmit a job, optionally with changes."),
     "rm": Lazy("cloud_ml.cli.removing:rm_job", "Delete jobs; ask before one that runs.", hidden=True),
     "submit": Lazy("cloud_ml.cli.submit:submit", "Submit a train job."),
     "top": Lazy("cloud_ml.cli.top:top", "Show what running jobs use."),

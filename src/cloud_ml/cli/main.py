@@ -18,7 +18,7 @@ COMMANDS = {
     "admin": Lazy("cloud_ml.cli.admin:admin", "Organisations, users, keys, quotas and the audit log."),
     "completion": Lazy("cloud_ml.cli.completion:completion", "Print the script that makes a shell complete commands."),
     "config": Lazy("cloud_ml.cli.config:config", "Servers and keys: init, show, use."),
-    "doctor": Lazy("cloud_ml.cli.doctor:doctor", "Say what this machine offers to jobs and what is missing."),
+    "doctor": Lazy("cloud_ml.cli.doctor:doctor", "Check this machine and report problems."),
     "framework": Lazy("cloud_ml.cli.framework:framework", "The frameworks that jobs may ask for."),
     "jobs": Lazy("cloud_ml.cli.jobs:jobs", "Train jobs: submit, list, follow, cancel, delete."),
     "models": Lazy("cloud_ml.cli.models:models", "Model services: create, ask, follow, change, delete."),
@@ -38,7 +38,7 @@ COMMANDS = {
     "wait": Lazy("cloud_ml.cli.shortcuts:wait", "Wait for a job or a model service.", hidden=True),
     "metrics": Lazy("cloud_ml.cli.shortcuts:metrics", "Show what a job or a service uses.", hidden=True),
     "start": Lazy("cloud_ml.cli.shortcuts:start", "Start a saved job or model service.", hidden=True),
-    "whoami": Lazy("cloud_ml.cli.identity:whoami", "Show whom the server takes you for."),
+    "whoami": Lazy("cloud_ml.cli.identity:whoami", "Show the current user."),
 }
 
 

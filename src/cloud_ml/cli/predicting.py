@@ -89,12 +89,12 @@ def _read(source: str) -> Any:
     try:
         text = sys.stdin.read() if source == "-" else Path(source).expanduser().read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        why = getattr(error, "strerror", None) or "it is no text in UTF-8"
+        why = getattr(error, "strerror", None) or "it is not text in UTF-8"
         raise InvalidRequest(f"{source} cannot be read: {why}", field="data", value=source) from None
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(
-            f"{source} is no JSON: {error}", field="data", value=source,
+            f"{source} is not valid JSON: {error}", field="data", value=source,
             allowed='an object such as {"X": [[10.0]], "X_dtype": "float32"}',
         ) from None  # fmt: skip

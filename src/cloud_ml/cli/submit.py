@@ -138,7 +138,7 @@ def _roles(cluster_spec: str | None, distributed: bool, fields: dict[str, Any]) 
         return {"cluster_spec": json.loads(cluster_spec)}
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(
-            f"cluster_spec is no JSON: {error}",
+            f"cluster_spec is not valid JSON: {error}",
             field="cluster_spec",
             value=cluster_spec,
             allowed='an object such as {"worker": {"count": 2}}',

@@ -23,7 +23,7 @@ class Refusal:
 
 
 MISSING = Refusal(
-    16, 401, "this service wants a token: Authorization: Bearer cmt1.…, made by `cloudml models token`",
+    16, 401, "missing bearer token: send Authorization: Bearer cmt1.…; `cloudml models token` makes one",
     b'WWW-Authenticate: Bearer realm="cloudml"\r\n',
 )  # fmt: skip
 WRONG = Refusal(

@@ -128,7 +128,7 @@ def split_data(document: Any) -> tuple[dict[str, Any], dict[str, str]]:
     """
     if not isinstance(document, dict) or not document:
         raise errors.InvalidRequest(
-            "the data is no JSON object",
+            "the data is not a JSON object",
             field="data",
             allowed='an object such as {"X": [[10.0]], "X_dtype": "float32"}',
         )

@@ -151,7 +151,7 @@ def _policy(text: str) -> VersionPolicy:
 def _seconds(text: str) -> float:
     value = float(text)
     if not 0 <= value < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds, 0 or more")
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of seconds, 0 or more")
     return value
 
 

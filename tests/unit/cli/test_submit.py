@@ -83,7 +83,7 @@ def test_a_cluster_is_given_as_json(run: Run, server: FakeServer) -> None:
     assert run("jobs", "submit", "a", "b", URI, "-cs", spec).exit_code == 0
     roles = _submitted(server)["cluster_spec"]
     assert (roles["worker"]["count"], roles["ps"]["count"]) == (2, 1)
-    assert "cluster_spec is no JSON" in run("jobs", "submit", "a", "b", URI, "-cs", "{").stderr
+    assert "cluster_spec is not valid JSON" in run("jobs", "submit", "a", "b", URI, "-cs", "{").stderr
 
 
 def test_a_cluster_is_asked_for(run: Run, server: FakeServer) -> None:

@@ -47,7 +47,7 @@ def test_micros_and_words_are_understood(parser: argparse.ArgumentParser) -> Non
         ("", "give --model_base_path for one model, or --model_config_file for several"),
         ("--model_base_path /a --model_config_file /b", "give --model_base_path for one model"),
         ("--model_base_path /a --num_load_threads 0", "'0' is less than 1"),
-        ("--model_base_path /a --version_settle_seconds -1", "'-1' is no number of seconds"),
+        ("--model_base_path /a --version_settle_seconds -1", "'-1' is not a number of seconds"),
         ("--model_base_path /a --enable_model_warmup maybe", "'maybe' is neither true nor false"),
     ],
 )

@@ -63,10 +63,10 @@ def parsed(body: bytes) -> dict[str, Any]:
         made = orjson.loads(body)
     except orjson.JSONDecodeError as error:
         if b"NaN" not in body and b"Infinity" not in body:
-            raise BadRequest(f"the body is no JSON: {error}") from error
+            raise BadRequest(f"the body is not valid JSON: {error}") from error
         made = _lenient(body)
     if type(made) is not dict:
-        raise BadRequest("the body is no JSON object")
+        raise BadRequest("the body is not a JSON object")
     return made
 
 
@@ -75,7 +75,7 @@ def _lenient(body: bytes) -> Any:
     try:
         return json.loads(body, object_pairs_hook=_once)
     except (ValueError, RecursionError) as error:
-        raise BadRequest(f"the body is no JSON: {error}") from error
+        raise BadRequest(f"the body is not valid JSON: {error}") from error
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -4,8 +4,9 @@ An image as nested lists is 150,000 numbers: as Python floats they take 15 ms, t
 reader gives all numbers one after the other; that the lists around them are even is seen by walking through them, or,
 where there are very many, from the text without its digits, which has to be the one that such a shape has.
 
-No text can deceive it: simdjson reads all of it first and refuses what is no JSON. Only an object of one key, whose
-lists hold nothing but numbers, is taken, so each bracket and comma behind the first bracket is one of these lists.
+No text can deceive it: simdjson reads all of it first and refuses what is not valid JSON. Only an object of one key,
+whose lists hold nothing but numbers, is taken, so each bracket and comma
+behind the first bracket is one of these lists.
 """
 
 import contextvars

@@ -152,7 +152,7 @@ def _frame(head: Head) -> None:
         head.length = CHUNKED
     elif length is not None:
         if _LENGTH.fullmatch(length.encode("latin-1")) is None:
-            raise HeadFault(400, "content-length is no number")
+            raise HeadFault(400, "content-length is not a number")
         head.length = int(length)
 
 

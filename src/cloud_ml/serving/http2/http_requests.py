@@ -99,7 +99,7 @@ def _length(head: Head) -> int:
     """
     text = head.fields.get("content-length", "0")
     if not (text.isascii() and text.isdigit() and len(text) <= 18):
-        raise HeadFault(400, "content-length is no number")
+        raise HeadFault(400, "content-length is not a number")
     return int(text)
 
 

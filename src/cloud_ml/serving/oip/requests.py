@@ -82,7 +82,7 @@ def tensors(signature: Signature, asked: Asked) -> tuple[tuple[Shape, ...], list
     """
     given = asked.document.get("inputs")
     if type(given) is not list or not all(type(each) is dict for each in given):
-        raise BadRequest(f"'inputs' is no list of objects: {signature}")
+        raise BadRequest(f"'inputs' is not a list of objects: {signature}")
     named: dict[str, tuple[Shape, Values]] = {}
     specs = {spec.name: spec for spec in signature.inputs}
     at = lists_read = 0
@@ -173,7 +173,7 @@ def parameters_of(each: dict[str, Any]) -> dict[str, Any]:
     if told is None:
         return _NO_PARAMETERS
     if type(told) is not dict:
-        raise BadRequest("'parameters' is no object")
+        raise BadRequest("'parameters' is not an object")
     return told
 
 
@@ -186,7 +186,7 @@ def outputs(signature: Signature, asked: Asked) -> tuple[Signature, list[Wanted]
     usual = parameters_of(asked.document).get("binary_data_output", False) is True
     given = asked.document.get("outputs") or []
     if type(given) is not list or not all(type(each) is dict and type(each.get("name")) is str for each in given):
-        raise BadRequest(f"'outputs' is no list of objects with names: {signature}")
+        raise BadRequest(f"'outputs' is not a list of objects with names: {signature}")
     ways = []
     for each in given:
         told = parameters_of(each)

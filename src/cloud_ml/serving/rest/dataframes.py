@@ -29,14 +29,14 @@ def from_split(value: Any) -> Table:
         BadRequest: for what is no table.
     """
     if type(value) is not dict or not {"data"} <= set(value) <= {"columns", "data", "index"}:
-        raise BadRequest("'dataframe_split' is no object of 'columns', 'data' and, if wanted, 'index'")
+        raise BadRequest("'dataframe_split' is not an object of 'columns', 'data' and, if wanted, 'index'")
     columns, rows = value.get("columns"), value["data"]
     if columns is not None:
         if type(columns) is not list:
-            raise BadRequest("dataframe_split.columns is no list of names")
+            raise BadRequest("dataframe_split.columns is not a list of names")
         columns = [str(name) for name in columns]
     if type(rows) is not list or not all(type(row) is list for row in rows):
-        raise BadRequest("dataframe_split.data is no list of rows")
+        raise BadRequest("dataframe_split.data is not a list of rows")
     return _checked(Table(columns, rows), "dataframe_split.data")
 
 
@@ -47,7 +47,7 @@ def from_records(value: Any) -> Table:
         BadRequest: for what is no table.
     """
     if type(value) is not list or not value or not all(type(row) is dict for row in value):
-        raise BadRequest("'dataframe_records' is no list of one object or more")
+        raise BadRequest("'dataframe_records' is not a list of one object or more")
     columns = list({name: None for row in value for name in row})
     return Table(columns, [[row.get(name) for name in columns] for row in value])
 

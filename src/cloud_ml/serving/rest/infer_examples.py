@@ -78,7 +78,7 @@ def _input(asked: dict[str, Any]) -> Any:
     """
     given = asked.get("examples")
     if type(given) is not list or not given:
-        raise BadRequest("'examples' is no list of one example or more")
+        raise BadRequest("'examples' is not a list of one example or more")
     made = message("tensorflow.serving.Input")()
     if "context" in asked:
         _fill(made.example_list_with_context.context, asked["context"], "context")
@@ -92,13 +92,13 @@ def _input(asked: dict[str, Any]) -> Any:
 
 def _fill(example: Any, given: Any, where: str) -> None:
     if type(given) is not dict:
-        raise BadRequest(f"{where} is no object of features")
+        raise BadRequest(f"{where} is not an object of features")
     for name, value in given.items():
         values = value if type(value) is list else [value]
         feature, place = example.features.feature[name], f"{where}.{name}"
         lists = {_LISTS.get(type(each), "") for each in values}
         if "" in lists or any(type(each) is dict and not is_base64(each) for each in values):
-            raise BadRequest(f"{place} has a value that is no number, string, truth value or {{'b64': …}}")
+            raise BadRequest(f"{place} has a value that is not a number, string, truth value or {{'b64': …}}")
         if len(lists) > 1:
             raise BadRequest(f"{place} mixes values of several types: {', '.join(sorted(lists))}")
         for kind in lists:

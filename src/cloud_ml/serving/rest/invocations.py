@@ -123,7 +123,7 @@ def _signature_name(params: Any) -> str:
     if params is None:
         return ""
     if type(params) is not dict:
-        raise BadRequest("'params' is no object")
+        raise BadRequest("'params' is not an object")
     unknown = [name for name in params if name != "signature_name"]
     if unknown:
         raise Unsupported(f"params has {unknown[0]!r}; only signature_name can be set")

@@ -237,7 +237,7 @@ def by_rows(signature: Signature, value: Any, body: bytes, *, once: bool = False
     ``once`` tells that no name is twice in the body, if all rows have the inputs and nothing else.
     """
     if type(value) is not list or not value:
-        raise BadRequest(f"'instances' is no list of one row or more: {signature}")
+        raise BadRequest(f"'instances' is not a list of one row or more: {signature}")
     inputs = signature.inputs
     first = value[0]
     if type(first) is not dict or json_documents.is_base64(first):
@@ -246,7 +246,7 @@ def by_rows(signature: Signature, value: Any, body: bytes, *, once: bool = False
         return _together(signature, [(value, "instances")])
     for place, row in enumerate(value):
         if type(row) is not dict:
-            raise BadRequest(f"instances[{place}] is no object, instances[0] is one: {signature}")
+            raise BadRequest(f"instances[{place}] is not an object, instances[0] is one: {signature}")
         if len(row) != len(inputs) or any(spec.name not in row for spec in inputs):
             try:
                 signature.check_names(row)

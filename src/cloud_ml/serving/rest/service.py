@@ -100,9 +100,9 @@ def decoded(part: str) -> str:
     """A part of a path as it was meant.
 
     Raises:
-        BadRequest: where it is no text.
+        BadRequest: where it is not text.
     """
     try:
         return unquote(part, errors="strict")
     except UnicodeDecodeError as error:
-        raise BadRequest(f"the path has {part[:100]!r}, which is no text") from error
+        raise BadRequest(f"the path has {part[:100]!r}, which is not text") from error
