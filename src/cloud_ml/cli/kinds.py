@@ -12,6 +12,11 @@ if TYPE_CHECKING:
     from cloud_ml.client import CloudMlClient
 
 JOB, SERVICE = "jobs", "models"
+NOUNS: Mapping[str, str] = {
+    **dict.fromkeys(("job", "jobs", "pod", "pods", "run", "runs"), JOB),
+    **dict.fromkeys(("model", "models", "service", "services", "svc", "deployment", "deployments"), SERVICE),
+}
+"""Words that tell the kind before a name, as in ``describe job NAME`` and ``logs job/NAME``."""
 _LOOKED_AT = 1000
 _NEVER_RUNS = ("Saved", "Stopped", "Failed")
 
@@ -65,23 +70,35 @@ def find_targets(
 ) -> Sequence[Target]:
     """The job or service of each name. Two names are one service where the second is a version of the first.
 
+    A word of ``NOUNS`` may tell the kind, before the names or, with a slash, before one of them.
+
     Raises:
         UsageError: A name is that of several, or of none; it says the full commands.
     """
+    if len(names) > 1 and is_noun(client, names[0]) and NOUNS[names[0]] in commands:
+        group = NOUNS[names[0]]
+        commands, names = {group: commands[group]}, names[1:]
     if len(names) == 2 and SERVICE in commands:
         service = find_services(client, names[0], names[1])
         if service and not find_jobs(client, names[0]):
             return service
     found = []
     for name in dict.fromkeys(names):
+        noun, _, rest = name.partition("/")
+        allowed, known = ({NOUNS[noun]}, rest) if rest and noun in NOUNS else (set(commands), name)
         targets = [
-            *(find_jobs(client, name) if JOB in commands else ()),
-            *(find_services(client, name) if SERVICE in commands else ()),
+            *(find_jobs(client, known) if JOB in allowed & commands.keys() else ()),
+            *(find_services(client, known) if SERVICE in allowed & commands.keys() else ()),
         ]
         if len(targets) != 1:
             raise click.UsageError(_explain(client, name, targets, commands, options), ctx=ctx)
         found += targets
     return found
+
+
+def is_noun(client: CloudMlClient, word: str) -> bool:
+    """Whether a word tells a kind and is no name itself."""
+    return word in NOUNS and not find_jobs(client, word) and not find_services(client, word)
 
 
 def find_jobs(client: CloudMlClient, name: str) -> list[Target]:

@@ -48,7 +48,19 @@ def output_option(*more: str) -> Callable[[F], F]:
     """
     kinds = ("table", *(one for one in more if one not in _KINDS), *_KINDS[1:])
     help_text = "Another form than the usual table, for programs or for pipes."
-    return click.option("-o", "--output", type=click.Choice(kinds), callback=_form, help=help_text)
+    return click.option("-o", "--output", type=_Form(kinds), callback=_form, help=help_text)
+
+
+class _Form(click.Choice[str]):
+    """The form of an answer; elsewhere ``--output`` names a file."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if isinstance(value, str) and value not in self.choices and ("." in value or "/" in value):
+            self.fail(
+                f"{value!r} is not one of {', '.join(self.choices)}: it is the form of the answer. "
+                f"To keep a log in a file: cloudml logs NAME > {value}", param, ctx,
+            )  # fmt: skip
+        return super().convert(value, param, ctx)
 
 
 def _form(ctx: click.Context, _parameter: click.Parameter, value: str | None) -> str | None:

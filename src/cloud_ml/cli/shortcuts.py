@@ -8,7 +8,7 @@ from functools import partial
 import click
 
 from cloud_ml.cli.completing import files, job_names
-from cloud_ml.cli.kinds import JOB, SERVICE, find_targets, read_names, run_command
+from cloud_ml.cli.kinds import JOB, NOUNS, SERVICE, find_targets, is_noun, read_names, run_command
 from cloud_ml.cli.session import Session
 
 _HELP_OPTIONS = ("-h", "--help")
@@ -52,8 +52,11 @@ def _submit(words: tuple[str, ...]) -> int:
 
 
 def _describe(words: tuple[str, ...]) -> int:
-    if all(one.startswith("-") for one in words):
-        return run_command(click.get_current_context(), "jobs", ["list", *words])
+    ctx = click.get_current_context()
+    if not words or all(one.startswith("-") for one in words):
+        return run_command(ctx, JOB, ["list", *words])
+    if words[0] in NOUNS and len(words) == 1 and is_noun(ctx.ensure_object(Session).client, words[0]):
+        return run_command(ctx, NOUNS[words[0]], ["list"])
     return _run_by_kind({JOB: "describe", SERVICE: "describe"}, words)
 
 

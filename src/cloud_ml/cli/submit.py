@@ -112,6 +112,7 @@ def submit(
 
     fields = read_job_file(filename) if filename else {}
     fields |= given_fields(options)
+    _check_image(fields)
     fields |= _roles(cluster_spec, distributed, fields)
     fields |= given_requirements(fields, requirement_files, packages)
     fields |= given_pairs(fields, environment, labels, environment_files)
@@ -122,6 +123,13 @@ def submit(
         _rehearse(job)
         return 0
     return send(session, job, named=named, watch=watch and not detach, output=output)
+
+
+def _check_image(fields: dict[str, Any]) -> None:
+    """Other tools have ``-d`` for ``--detach``, and would take the next word for the code."""
+    image = fields.get("docker_image")
+    if isinstance(image, str) and (image == "." or Path(image).exists()):
+        raise click.UsageError(f"-d names a container image here; write: cloudml run {image} --detach")
 
 
 def _roles(cluster_spec: str | None, distributed: bool, fields: dict[str, Any]) -> dict[str, Any]:

@@ -252,6 +252,7 @@ OPTION_ADVICE: Mapping[str, Mapping[str, str]] = {
         "--mount": "data is read from storage: give the code fds://BUCKET/PATH",
         "-N": _DISTRIBUTED,
         "--nodes": _DISTRIBUTED,
+        "--nproc-per-node": _DISTRIBUTED,
         "--ntasks": _DISTRIBUTED,
         "--num-nodes": _DISTRIBUTED,
         "-P": "put parameters after `--`: cloudml jobs submit . -- --alpha 0.5",

@@ -15,6 +15,7 @@ from cloud_ml.cli.options import Command, Option
 F = TypeVar("F", bound=Callable[..., Any])
 REQUIRED = ("job_name", "module_name", "trainer_uri")
 _IN_THE_FOLDER = "or in the folder of the code: cloudml jobs submit ."
+_LAUNCHERS = frozenset({"python", "torchrun", "accelerate", "deepspeed", "mpirun", "uv", "poetry", "bash", "sh"})
 _BEHIND = "cloud_ml.cli.words.behind"
 
 
@@ -91,10 +92,16 @@ def with_words(fields: dict[str, Any], words: Sequence[str], behind: Sequence[st
 
 
 def _check_no_interpreter(words: Sequence[str]) -> None:
-    """Explain how to submit a script to users who type ``python train.py``."""
-    if words and words[0].rstrip("0123456789.") == "python":
-        script = next((word for word in words[1:] if word.endswith(".py")), "train.py")
-        raise click.UsageError(f"leave out {words[0]} and give the script: cloudml jobs submit {script} -- ARGUMENTS")
+    """Explain how to submit a script to users who type ``python train.py`` or ``bash run.sh``."""
+    if not words or words[0].rstrip("0123456789.") not in _LAUNCHERS or Path(words[0]).exists():
+        return
+    script = next((word for word in words[1:] if word.endswith((".py", ".sh"))), "")
+    if script.endswith(".sh"):
+        raise click.UsageError(f"a job runs Python; submit the script that {script} runs: cloudml jobs submit train.py")
+    if script or len(words) == 1:
+        raise click.UsageError(
+            f"leave out {words[0]} and give the script: cloudml jobs submit {script or '.'} -- ARGUMENTS"
+        )
 
 
 def with_defaults(fields: dict[str, Any]) -> dict[str, Any]:

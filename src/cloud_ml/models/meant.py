@@ -12,6 +12,8 @@ _DURATION = re.compile(
     r"\s*([0-9]+)\s*(s|sec|secs|seconds?|m|min|mins|minutes?|h|hr|hrs|hours?|d|days?)\s*", re.IGNORECASE
 )
 
+_CLOCK = re.compile(r"(?:([0-9]{1,4})-)?([0-9]{1,3}):([0-9]{1,2}):([0-9]{1,2})")
+
 
 def name(value: Any) -> str:
     """``My_Job 2`` may be ``my-job-2``."""
@@ -46,7 +48,10 @@ def cpu(value: Any) -> str:
 
 
 def duration(value: Any) -> str:
-    """``2 hours`` may be ``2h``."""
+    """``2 hours`` may be ``2h``, as may ``2:00:00`` (hours, minutes and seconds, with days before a dash)."""
+    if _is_short(value) and (clock := _CLOCK.fullmatch(str(value))):
+        parts = ((clock[1], "d"), (clock[2], "h"), (clock[3], "m"), (clock[4], "s"))
+        return "".join(f"{int(number)}{unit}" for number, unit in parts if number and int(number))
     match = _DURATION.fullmatch(str(value)) if _is_short(value) else None
     return match[1] + match[2][0].lower() if match and 0 < int(match[1]) < 10_000 else ""
 

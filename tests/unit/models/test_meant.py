@@ -36,6 +36,9 @@ from cloud_ml.models import common, meant
         (meant.module, None, ""),
         (meant.duration, "2 hours", "2h"),
         (meant.duration, "90sec", "90s"),
+        (meant.duration, "1-02:00:00", "1d2h"),
+        (meant.duration, "0:30:00", "30m"),
+        (meant.duration, "0:00:00", ""),
         (meant.duration, "soon", ""),
     ],
 )
