@@ -6,6 +6,7 @@ from typing import NamedTuple
 from cloud_ml.serving.batching import Batcher, Request, Workshop
 from cloud_ml.serving.errors import BadRequest, ModelNotFound, ServingError
 from cloud_ml.serving.independence.evidence import BatchingDecision
+from cloud_ml.serving.output_alias import AliasedModel
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, Model
 from cloud_ml.serving.signatures import Shape, Signature
 from cloud_ml.serving.tallies import Tally
@@ -80,7 +81,7 @@ class LoadedVersion:
 
     def _make_with_all_outputs(self, signature: Signature, usual: Batcher) -> Batcher:
         """The queue for requests that name an output which is computed on request only."""
-        made = Batcher(self.model, signature, self._workshop, self._queue)
+        made = Batcher(AliasedModel(self.model), signature, self._workshop, self._queue)
         made.tally = usual.tally
         self._with_all_outputs[signature] = made
         return made

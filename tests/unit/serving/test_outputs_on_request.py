@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from cloud_ml.serving.grpc.infer import Infer
 from cloud_ml.serving.grpc.prediction import Prediction
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.oip import model_documents
+from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.runtimes.sklearn import SklearnModel, described
 from fuzz.model_world import INFER, PREDICT, Transport, World
@@ -122,7 +124,7 @@ def test_mlservers_name_of_the_label(world: World) -> None:
 def test_they_are_listed(world: World) -> None:
     version = world.table.find("m")
     told = model_documents.model_metadata(version, [1])["outputs"]
-    assert [each["name"] for each in told] == ["label", "probabilities", "predict", "predict_proba"]
+    assert [each["name"] for each in told] == ["label", "probabilities", "predict", "predict_proba", "output"]
     assert told[1] == {"name": "probabilities", "datatype": "FP64", "shape": [-1, 2]}
     assert "and where they are named (probabilities: float64 [?, 2]" in predict(world, "none")
 
@@ -137,8 +139,38 @@ def test_requests_are_counted_for_the_signature_they_name(world: World) -> None:
     assert version.waiting("serving_default") == 0
 
 
-def test_a_regression_has_none() -> None:
-    class Regression:
-        n_features_in_ = 2
+class Regression:
+    """Adds the features."""
 
-    assert described(Regression())["serving_default"].on_request == ()
+    n_features_in_ = 2
+
+    def predict(self, rows: Any) -> Any:
+        return rows.sum(axis=1)
+
+
+def test_a_regression_has_the_alias_only(world: World) -> None:
+    (alias,) = described(Regression())["serving_default"].on_request
+    assert str(alias) == "output: float64 [?]"
+
+
+@pytest.mark.parametrize("names", [("output",), ("output", "label"), ("label", "output")])
+def test_the_alias_is_answered_where_it_is_named_and_is_the_models_own_output(
+    world: World, names: tuple[str, ...]
+) -> None:
+    for _ in range(2):
+        answer = predict(world, *names)
+        assert sorted(answer.outputs) == sorted(names)
+        assert list(answer.outputs["output"].string_val) == [b"second", b"first"]
+        assert [each.name for each in infer(world, *names).outputs] == list(names)
+    told = rest(world, "/v2/models/m/infer", oip_body("output"))["outputs"]
+    assert [(each["name"], each["data"]) for each in told] == [("output", ["second", "first"])]
+
+
+def test_no_alias_beside_several_outputs_or_one_of_that_name() -> None:
+    usual = described(Regression())["serving_default"]
+    (label,) = usual.outputs
+    plain = replace(usual, on_request=())
+    for outputs in ((label, replace(label, name="other")), (replace(label, name="output"),)):
+        signature = replace(plain, outputs=outputs)
+        assert with_output_alias(signature) is signature
+    assert with_output_alias(usual) is usual, "once"

@@ -11,6 +11,7 @@ from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.independence import estimators
 from cloud_ml.serving.independence.evidence import Evidence, proven
+from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.signatures import Signature, TensorSpec
@@ -103,7 +104,8 @@ def described(estimator: Any) -> dict[str, Signature]:
     shape = (-1,) if getattr(estimator, "n_outputs_", 1) == 1 else (-1, int(estimator.n_outputs_))
     output = TensorSpec("label", label, shape)
     aliases = _on_request(estimator, classes, output)
-    made = {DEFAULT_SIGNATURE: Signature(DEFAULT_SIGNATURE, given, (output,), on_request=aliases)}
+    usual = Signature(DEFAULT_SIGNATURE, given, (output,), on_request=aliases)
+    made = {DEFAULT_SIGNATURE: with_output_alias(usual)}
     for method in ("predict_proba", "decision_function", "transform"):
         if hasattr(estimator, method) and (method != "predict_proba" or isinstance(classes, np.ndarray)):
             width = (len(classes),) if method == "predict_proba" and classes is not None else (-1,)
