@@ -36,6 +36,15 @@ class GatewayConfig:
     interim_answers: int = 16
     control_frames: int = 1_000
     answer_pause_s: float = 60.0
+    replica_settings_s: int = 10
+    replica_head_s: int = 30
+    replica_unread_s: int = 60
+    replica_window_bytes: int = 8 << 20
+    replica_turn_units: int = 250
+    caller_turn_units: int = 500
+    caller_dropped_body_bytes: int = 65_536
+    caller_empty_frames: int = 16
+    caller_kept_head_bytes: int = 131_072
     timeout_s: float = 300.0
     waiting: int = 1000
     waiting_s: float = 10.0

@@ -42,7 +42,7 @@ class Gateway:
     ) -> None:
         self._config = config
         self._loop = loop
-        self._turns = Turns(loop)
+        self._turns = Turns(loop, config.caller_turn_units)
         self._clock = Clock(loop)
         self._alive: dict[int, Alive] = {}
         self._leaving: list[Alive] = []
@@ -54,6 +54,8 @@ class Gateway:
         self._limits = ClientLimits(
             body_bytes=config.message_limit_bytes, head_bytes=config.answer_head_bytes,
             interim=config.interim_answers, control_frames=config.control_frames, stalled_s=config.answer_pause_s,
+            settled_s=config.replica_settings_s, head_s=config.replica_head_s, unread_s=config.replica_unread_s,
+            window=config.replica_window_bytes, turn_units=config.replica_turn_units,
         )  # fmt: skip
         self._tls = tls
         self._bodies = Budget(config.bodies_bytes)
@@ -136,11 +138,13 @@ class Gateway:
         limits1 = Http1Limits(
             body_bytes=config.message_limit_bytes, answer_s=config.timeout_s, half_closed_s=_HALF_CLOSED_S,
             budget=budget, refused=rest.refused, unread_budget=budget,
+            dropped_body_bytes=config.caller_dropped_body_bytes,
         )  # fmt: skip
         grpc = GrpcFront(service, self._loop, HttpOverHttp2(rest, limits1, self._clock, self._loop))
         limits2 = Http2Limits(
             config.message_limit_bytes, grpc_too_large(config.message_limit_bytes),
             budget=budget, no_room=no_room, refused=grpc.refused, unread_budget=budget,
+            empty_frames=config.caller_empty_frames, kept_head_bytes=config.caller_kept_head_bytes,
         )  # fmt: skip
         heads = Heads(rest.understand)
         return lambda: Greeting(

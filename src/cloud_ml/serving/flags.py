@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
+from cloud_ml.serving.connection_bounds import ConnectionBounds
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.http1.cors import parse_origins
 from cloud_ml.serving.versions.batching_parameters import parse_batching_parameters
@@ -12,6 +13,7 @@ from cloud_ml.serving.versions.single_model import base_of
 from cloud_ml.serving.versions.wanted import Latest, ModelConfig, VersionPolicy, parse_policy
 
 _DEFAULT = Rules()
+_BOUNDS = ConnectionBounds()
 
 
 def add_life(parser: argparse.ArgumentParser) -> None:
@@ -82,7 +84,28 @@ def add_life(parser: argparse.ArgumentParser) -> None:
         "--request_memory_bytes", type=_positive, default=1 << 30,
         help="memory for the bodies of all requests under way; a request without room is refused (1 GiB)",
     )  # fmt: skip
+    _add_connections(parser)
     parser.add_argument("--ssl_config_file", type=Path, help="TLS on every port: an SSLConfig as text")
+
+
+def _add_connections(parser: argparse.ArgumentParser) -> None:
+    one = parser.add_argument_group("connections")
+    one.add_argument(
+        "--turn_units", type=_positive, default=_BOUNDS.turn_units,
+        help="work for all callers in a turn of the event loop, about microseconds; the rest waits (500)",
+    )  # fmt: skip
+    one.add_argument(
+        "--dropped_body_bytes", type=_whole, default=_BOUNDS.dropped_body_bytes,
+        help="HTTP/1.1: largest body that is read and dropped behind a head over its bound (65536)",
+    )  # fmt: skip
+    one.add_argument(
+        "--empty_frames", type=_whole, default=_BOUNDS.empty_frames,
+        help="HTTP/2: most empty CONTINUATION frames of a head (16)",
+    )  # fmt: skip
+    one.add_argument(
+        "--kept_head_bytes", type=_whole, default=_BOUNDS.kept_head_bytes,
+        help="HTTP/2: most bytes of the heads that a connection recognises (131072)",
+    )  # fmt: skip
 
 
 def life_of(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[str, Any]:
@@ -114,6 +137,9 @@ def life_of(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[s
         "allow_model_control": told.allow_model_control,
         "tls_file": told.ssl_config_file,
         "request_memory_bytes": told.request_memory_bytes,
+        "connections": ConnectionBounds(
+            told.turn_units, told.dropped_body_bytes, told.empty_frames, told.kept_head_bytes
+        ),
     }
 
 

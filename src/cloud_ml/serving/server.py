@@ -54,7 +54,8 @@ class ModelServer:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, leave.set)
         tls = tls_context(settings.tls_file) if settings.tls_file is not None else None
-        turns, clock = Turns(loop), Clock(loop)
+        bounds = settings.connections
+        turns, clock = Turns(loop, bounds.turn_units), Clock(loop)
         with Aside(settings.threads) as aside:
             life = Life(settings, self.table, Workshop(loop, turns, aside, settings.policy))
             await self._unless(leave, life.start())
@@ -64,7 +65,8 @@ class ModelServer:
             )  # fmt: skip
             http = self._http_service(methods.refusals, life.keeper)
             http_limits = Http1Limits(
-                body_bytes=settings.max_message_bytes, answer_s=settings.rest_timeout_s, budget=self._bodies
+                body_bytes=settings.max_message_bytes, answer_s=settings.rest_timeout_s, budget=self._bodies,
+                dropped_body_bytes=bounds.dropped_body_bytes,
             )  # fmt: skip
             over_http2 = HttpOverHttp2(http, http_limits, clock, loop)
             grpc = GrpcService(
@@ -73,7 +75,8 @@ class ModelServer:
             )  # fmt: skip
             heads = Heads(http.understand)
             limits = Limits(
-                settings.max_message_bytes, self._too_large, budget=self._bodies, no_room=self._no_room
+                settings.max_message_bytes, self._too_large, budget=self._bodies, no_room=self._no_room,
+                empty_frames=bounds.empty_frames, kept_head_bytes=bounds.kept_head_bytes,
             )  # fmt: skip
 
             def http1() -> Connection:

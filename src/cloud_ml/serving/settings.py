@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from cloud_ml.serving.batching import Policy
+from cloud_ml.serving.connection_bounds import ConnectionBounds
 from cloud_ml.serving.runtimes.base import LoadOptions
 from cloud_ml.serving.versions.keeper import Rules
 from cloud_ml.serving.versions.wanted import ModelConfig
@@ -37,6 +38,7 @@ class Settings:
     threads: int = 2
     max_message_bytes: int = 64 << 20
     request_memory_bytes: int = 1 << 30
+    connections: ConnectionBounds = field(default_factory=ConnectionBounds)
     loading: LoadOptions = field(default_factory=LoadOptions)
     batching: bool | None = None
     policy: Policy = field(default_factory=Policy)

@@ -56,6 +56,12 @@ _LEAST = {
     "gateway.interim_answers": 0,
     "gateway.control_frames": 100,
     "gateway.answer_pause_s": 1,
+    "gateway.replica_settings_s": 1,
+    "gateway.replica_head_s": 1,
+    "gateway.replica_unread_s": 1,
+    "gateway.replica_window_bytes": 65_536,
+    "gateway.replica_turn_units": 1,
+    "gateway.caller_turn_units": 1,
     "gateway.timeout_s": 0.1,
     "gateway.waiting_s": 0.1,
     "gateway.in_flight": 1,
@@ -93,6 +99,10 @@ def check(settings: Settings) -> None:
         raise common.refuse("server.port", settings.server.port, "a port from 0 to 65535")
     if settings.gateway.ports_share > 1:
         raise common.refuse("gateway.ports_share", settings.gateway.ports_share, "a number from 0 to 1")
+    if settings.gateway.replica_window_bytes >= 2**31:
+        raise common.refuse(
+            "gateway.replica_window_bytes", settings.gateway.replica_window_bytes, "a number up to 2147483647"
+        )
     for version in settings.pythons:
         if not re.fullmatch(r"3\.([89]|[1-9]\d)", version):
             raise common.refuse(

@@ -392,6 +392,28 @@ class GatewaySettings:
     forgiven each second, and calls allow more."""
     answer_pause_s: float = 60.0
     """How long a replica's answer that has begun may pause. Streams may pause for ever."""
+    replica_settings_s: int = 10
+    """How long a replica may take to send its first SETTINGS over HTTP/2. The connection ends then, as for the next
+    two."""
+    replica_head_s: int = 30
+    """How long a head or a frame of a replica that has begun may take to become whole."""
+    replica_unread_s: int = 60
+    """How long a replica may leave requests unread."""
+    replica_window_bytes: int = 8 * MIB
+    """Bytes that a replica may send over HTTP/2 before the gateway has read them: for each call and for each
+    connection."""
+    replica_turn_units: int = 250
+    """Work for the replicas of one service in a turn of the event loop, in about microseconds. The rest waits for later
+    turns, so that no service slows the calls of others."""
+    caller_turn_units: int = 500
+    """The same for all callers of all services. A light request is always read."""
+    caller_dropped_body_bytes: int = 65_536
+    """Largest body over HTTP/1.1 that is read and dropped after a head over its bound. A larger one ends the
+    connection."""
+    caller_empty_frames: int = 16
+    """Most empty CONTINUATION frames that a head of a caller may have over HTTP/2."""
+    caller_kept_head_bytes: int = 131_072
+    """Most bytes of the heads that a connection of a caller recognises over HTTP/2; it costs that much memory."""
     timeout_s: float = 300.0
     """How long a call may take that brings no deadline."""
     waiting: int = 1000

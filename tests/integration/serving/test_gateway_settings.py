@@ -58,6 +58,15 @@ METHODS = (
 )
 
 
+def test_a_body_behind_an_oversized_head_is_dropped_up_to_the_setting(folder: Path) -> None:
+    fields = {"X": "x" * 20_000}
+    with gateway_before(folder, caller_dropped_body_bytes=10) as port:
+        kept = ask(port, "POST", PREDICT, fields, bytes(10))
+        ended = ask(port, "POST", PREDICT, fields, bytes(11))
+    assert (kept[0], kept[2]["Connection"]) == (431, None)
+    assert (ended[0], ended[2]["Connection"]) == (431, "close")
+
+
 def test_probes_need_a_token_as_anybody(folder: Path) -> None:
     with gateway_before(folder, tokens=True) as port:
         assert [ask(port, "GET", path)[0] for path in PATHS] == [401] * 3

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cloud_ml.serving.connection_bounds import ConnectionBounds
 from cloud_ml.serving.flags import add_life, life_of
 from cloud_ml.serving.versions.keeper import Rules
 from cloud_ml.serving.versions.wanted import ModelConfig
@@ -33,6 +34,15 @@ def test_one_model_with_everything_else_as_it_is_by_default(parser: argparse.Arg
     assert made["models"] == {"default": ModelConfig("default", Path("/models/m"))}
     assert made["rules"] == Rules()
     assert (made["warm_up"], made["allow_model_control"], made["tls_file"]) == (True, False, None)
+
+
+def test_bounds_of_connections_are_settings(parser: argparse.ArgumentParser) -> None:
+    one = ["--model_base_path", "/models/m"]
+    assert life_of(parser, parser.parse_args(one))["connections"] == ConnectionBounds()
+    more = ["--turn_units=1", "--dropped_body_bytes=2", "--empty_frames=3", "--kept_head_bytes=4"]
+    assert life_of(parser, parser.parse_args(one + more))["connections"] == ConnectionBounds(1, 2, 3, 4)
+    with pytest.raises(SystemExit):
+        parser.parse_args([*one, "--turn_units=0"])
 
 
 def test_micros_and_words_are_understood(parser: argparse.ArgumentParser) -> None:

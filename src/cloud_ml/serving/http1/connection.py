@@ -55,7 +55,8 @@ class Limits:
     side of the connection is answered for ``half_closed_s``: most such peers have left. All bodies that are not
     answered share ``budget``. ``refused`` judges what a head means: the service refuses the request, so that
     it is served without its body, and the connection ends.
-    ``unread_budget`` counts answers that wait for their peers to read.
+    ``unread_budget`` counts answers that wait for their peers to read. ``dropped_body_bytes`` of a body are read and
+    dropped behind a head over its bound.
     """
 
     body_bytes: int = 64 << 20
@@ -72,6 +73,7 @@ class Limits:
     budget: Budget = field(default_factory=Budget)
     unread_budget: Budget | None = None
     refused: Callable[[Any], bool] | None = None
+    dropped_body_bytes: int = PASSED_OVER
 
 
 class Http1Connection(asyncio.Protocol, Generic[H]):
@@ -293,7 +295,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             HeadFault: its end is neither, or it breaks another rule.
         """
         head = read_head(text, OVERSIZED * MOST_FIELDS)
-        if head.expects or head.length == CHUNKED or head.length > PASSED_OVER:
+        if head.expects or head.length == CHUNKED or head.length > self.limits.dropped_body_bytes:
             raise self._too_large()
         head.refusal = self._too_large()
         return head, cast("H", None), head.length

@@ -107,10 +107,11 @@ class WatchedTable(HeaderTable):
 class Split:
     """A header block that comes in several frames, one after the other: RFC 9113, section 6.10."""
 
-    __slots__ = ("_block", "_empty", "_flags", "_most", "_number", "open")
+    __slots__ = ("_block", "_empty", "_flags", "_most", "_most_empty", "_number", "open")
 
-    def __init__(self, most: int) -> None:
+    def __init__(self, most: int, most_empty: int = EMPTY_FRAMES) -> None:
         self._most = most
+        self._most_empty = most_empty
         self.open = False
         self._number = self._flags = self._empty = 0
         self._block = bytearray()
@@ -130,7 +131,7 @@ class Split:
             raise ConnectionFault(PROTOCOL_ERROR, "CONTINUATION of nothing")
         self._block += payload
         self._empty += not payload
-        if len(self._block) > self._most or self._empty > EMPTY_FRAMES:
+        if len(self._block) > self._most or self._empty > self._most_empty:
             raise ConnectionFault(ENHANCE_YOUR_CALM, "a head without end")
         if not flags & END_HEADERS:
             return None
@@ -153,6 +154,7 @@ class Blocks(Generic[T]):
         max_bytes: The largest list of fields, counted as RFC 9113 section 6.5.2 does.
         too_large: What a block means whose list is larger, up to ``OVERSIZED`` times; without it that is a fault.
         apart: Whether a meaning is not for ``known``, which has no time to look at it.
+        kept_bytes: The most bytes of fields that are remembered.
     """
 
     def __init__(
@@ -161,7 +163,9 @@ class Blocks(Generic[T]):
         max_bytes: int,
         too_large: T | None = None,
         apart: Callable[[T], bool] = lambda _: False,
+        kept_bytes: int = KEPT_BYTES,
     ) -> None:
+        self._kept_bytes = kept_bytes
         self._meaning = meaning
         self._max_bytes = max_bytes
         self._too_large = too_large
@@ -220,8 +224,10 @@ class Blocks(Generic[T]):
         return fields
 
     def _keep(self, block: bytes, found: T, size: int) -> None:
+        if size > self._kept_bytes:
+            return
         self._seen_bytes += size
-        if len(self._seen) + len(self._apart) >= REMEMBERED or self._seen_bytes > KEPT_BYTES:
+        if len(self._seen) + len(self._apart) >= REMEMBERED or self._seen_bytes > self._kept_bytes:
             self._forget()
             self._seen_bytes = size
         (self._apart if self._is_apart(found) else self._seen)[block] = found

@@ -71,12 +71,16 @@ class Requests(Generic[H]):
         self._patience = patience
         # Of H, _Sized[H], _TooLarge and None; ``known`` gives H or None, so that it need not look.
         self._heads: Blocks[Any] = Blocks(
-            self._understood, limits.head_bytes, _OVER_BOUND, lambda found: isinstance(found, _Sized)
+            self._understood,
+            limits.head_bytes,
+            _OVER_BOUND,
+            lambda found: isinstance(found, _Sized),
+            limits.kept_head_bytes,
         )
         self._lengths: dict[int, int] = {}  # what is still to come of bodies whose heads tell it
         self.streams: dict[int, Stream[H]] = {}
         self.bodies = Bodies(limits, service.length, self.streams, outgoing)
-        self.split = Split(OVERSIZED * limits.head_bytes)
+        self.split = Split(OVERSIZED * limits.head_bytes, limits.empty_frames)
         self.settled = False
         self.extra = 0
         self._last = 0

@@ -30,7 +30,8 @@ class Limits:
     full (else ``too_large`` does). ``refused`` judges the meaning of a head: the service refuses the request, and it is
     served without its body. ``resets`` bounds frames that are free for the peer: see ``Patience``. ``body_s`` is how
     long a request may take to become whole, ``unread_s`` how long an answer may lie without progress, ``idle_s`` how
-    long a connection may ask nothing. ``unread_budget`` counts answers that wait for their peers to read.
+    long a connection may ask nothing. ``unread_budget`` counts answers that wait for their peers to read. A head has at
+    most ``empty_frames`` without a byte; a connection recognises ``kept_head_bytes`` of heads.
     """
 
     body_bytes: int
@@ -50,6 +51,8 @@ class Limits:
     unread_budget: Budget | None = None
     no_room: Callable[[int], tuple[bytes, ...]] | None = None
     refused: Callable[[Any], bool] | None = None
+    empty_frames: int = 16
+    kept_head_bytes: int = 131_072
 
 
 class Gathered:

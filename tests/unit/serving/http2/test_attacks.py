@@ -580,6 +580,25 @@ def test_answers_that_wait_for_their_window_count_as_streams() -> None:
     assert len(peer.echo.served) == 4
 
 
+@pytest.mark.parametrize("most", [0, 3])
+def test_empty_pieces_of_a_head_are_bounded_by_their_setting(most: int) -> None:
+    empty = frame(frames.CONTINUATION, 0, 1)
+    peer = settled(empty_frames=most)
+    assert peer.told(frame(frames.HEADERS, 0, 1, block()) + empty * most) is None
+    assert peer.told(empty) == frames.ENHANCE_YOUR_CALM
+
+
+@pytest.mark.parametrize(("kept_bytes", "meant"), [(131_072, 1), (0, 3)])
+def test_heads_are_recognised_within_their_setting(kept_bytes: int, meant: int) -> None:
+    peer, asked = settled(kept_head_bytes=kept_bytes), []
+    understand = peer.echo.understand
+    peer.echo.understand = lambda fields: asked.append(1) or understand(fields)  # type: ignore[func-returns-value, method-assign]
+    for number in (1, 3, 5):
+        head = b"".join(literal(*each) for each in HEAD)
+        peer.told(frame(frames.HEADERS, frames.END_HEADERS, number, head) + frame(frames.DATA, 1, number, b"x"))
+    assert (len(asked), len(peer.echo.served)) == (meant, 3)
+
+
 def test_an_unread_answer_is_given_up_after_a_while() -> None:
     peer = settled()
     peer.connection.data_received(frames.settings({frames.INITIAL_WINDOW_SIZE: 0}) + request(1, b"hello"))
