@@ -75,8 +75,9 @@ class AsyncServiceHandle:
     async def wait(self, timeout: float | None = None) -> Service:
         """Wait until nothing is on its way: the service answers as wanted, cannot, or is not to.
 
-        The caller looks at ``phase``, which is ``Running`` where all is well. A server that restarts meanwhile is
-        waited for, about two minutes.
+        The caller looks at ``phase``, which is ``Running`` where all is well, and at ``failed``: after an update that
+        failed the service is ``Running`` with the release before it, and ``failed`` says why. A server that restarts
+        meanwhile is waited for, about two minutes.
 
         Args:
             timeout: Seconds; ``None`` waits for ever.

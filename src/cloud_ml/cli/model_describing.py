@@ -13,7 +13,7 @@ from cloud_ml.cli import figures
 from cloud_ml.cli.advice import service_step
 from cloud_ml.cli.completing import model_names, model_versions
 from cloud_ml.cli.model_calls import calls
-from cloud_ml.cli.model_figures import candidate_line, tensor_text
+from cloud_ml.cli.model_figures import candidate_line, replica_state, tensor_text
 from cloud_ml.cli.model_names import named
 from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, local_time, output_option
 from cloud_ml.cli.session import Session, pass_session
@@ -122,7 +122,7 @@ def _show_replicas(service: Service) -> None:
     rows = [
         (
             f"  {one.number}",
-            "answers" if one.ready else one.phase,
+            replica_state(one),
             str(one.release or "-"),
             str(one.attempt),
             "candidate" if one.candidate else "" if one.current else "is being replaced",

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cloud_ml.cli import figures
 
 if TYPE_CHECKING:
-    from cloud_ml.models.service import CallMetrics, ModelTensor, Service, ServiceCandidate, ServiceMetrics
+    from cloud_ml.models.service import CallMetrics, ModelTensor, Replica, Service, ServiceCandidate, ServiceMetrics
 
 
 def service_line(service: Service) -> str:
@@ -19,10 +19,19 @@ def service_line(service: Service) -> str:
     if service.message and not service.settled:
         what += f" · {service.message}"
     elif waiting is not None:
-        what += f" · replica {waiting.number} is {waiting.phase}" + (f": {waiting.message}" if waiting.message else "")
+        what += f" · replica {waiting.number}: {replica_state(waiting)}" + (
+            f": {waiting.message}" if waiting.message else ""
+        )
     if (tried := service.candidate) is not None and not tried.settled:
         what += f" · candidate: {candidate_line(tried)}"
     return f"{service.name} {service.version}: {what}"
+
+
+def replica_state(replica: Replica) -> str:
+    """Where a replica stands: one whose process runs answers, or still loads its model."""
+    if replica.ready:
+        return "answers"
+    return "Loading" if replica.phase == "Running" else replica.phase
 
 
 def metrics_rows(found: ServiceMetrics) -> list[Sequence[str]]:
