@@ -6,7 +6,7 @@ import json
 import logging
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from cloud_ml import data_folder, failpoints
 from cloud_ml.api.platform import Platform
 from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.executor import Executor
-from cloud_ml.controller.manager import Controller
+from cloud_ml.controller.manager import Controller, most_jobs
 from cloud_ml.controller.model_server import ModelServerPackage, ModelServers
 from cloud_ml.controller.outputs import JobOutputs
 from cloud_ml.controller.packages import Packages
@@ -30,6 +30,7 @@ from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import probe
+from cloud_ml.engines.local.process_share import process_limit
 from cloud_ml.environments import interpreter
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.errors import Unavailable
@@ -96,8 +97,9 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
     lock = data_folder.hold(data)
     tenant_base = settings.engine.tenant_uid_base
     Ledger(data / "engine").create()
+    processes = process_limit(settings.engine.max_processes, most_jobs(settings.controller))
     findings = probe(
-        settings.engine,
+        replace(settings.engine, max_processes=processes),
         root=data / "engine",
         environments_home=settings.environments_home,
         runtimes_dir=settings.runtimes_dir,

@@ -147,7 +147,7 @@ class Controller:
 
     @property
     def _most(self) -> int:
-        return self._settings.max_running_jobs or _JOBS_PER_CORE * len(os.sched_getaffinity(0))
+        return most_jobs(self._settings)
 
     def _reserved(self) -> int:
         """How many places are kept for organisations that hold none: where there is one organisation only, none."""
@@ -208,3 +208,8 @@ class Controller:
                     await work()
                 except Exception:
                     logger.warning("what is old cannot be dropped now; trying again later", exc_info=True)
+
+
+def most_jobs(settings: ControllerSettings) -> int:
+    """How many jobs may run at once."""
+    return settings.max_running_jobs or _JOBS_PER_CORE * len(os.sched_getaffinity(0))

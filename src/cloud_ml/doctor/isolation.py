@@ -7,9 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cloud_ml.bootstrap import find_uv
+from cloud_ml.controller.manager import most_jobs
 from cloud_ml.doctor.findings import Area, Finding
 from cloud_ml.engines.local import cgroups, orphans
 from cloud_ml.engines.local.probe import in_force, probe
+from cloud_ml.engines.local.process_share import kernel_limit, process_limit
 from cloud_ml.errors import CloudMlError
 from cloud_ml.settings import Settings
 
@@ -31,6 +33,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
             hierarchy.remove()  # it was made to see whether it can be
         for fence, stands in in_force(found.config).items():
             yield _AREA.ok(fence.replace("_", " "), stands)
+        yield _processes(settings)
         for orphan in orphans.find(orphans.group_folders(dict(found.config.cgroups))):
             says = f"a server whose data folder is gone has left {orphan}"
             by_hand = f", or: {orphan.commands}" if orphan.commands else ""
@@ -38,3 +41,14 @@ def examine(settings: Settings) -> Iterator[Finding]:
         for sentence in found.missing:
             says, _, remedy = sentence.partition("; ")
             yield _AREA.warning("missing", says, remedy)
+
+
+def _processes(settings: Settings) -> Finding:
+    """How many processes each job may have."""
+    wanted, places = settings.engine.max_processes, most_jobs(settings.controller)
+    limit = process_limit(wanted, places)
+    says = f"each job may have {limit} processes and threads"
+    if limit == wanted:
+        return _AREA.ok("processes", says)
+    why = f"{places} jobs may take half of the {kernel_limit()} that the kernel can have"
+    return _AREA.ok("processes", f"{says}, fewer than engine.max_processes ({wanted}): {why}; sysctl kernel.pid_max")

@@ -219,7 +219,8 @@ class EngineSettings:
     usage_period_s: float = 5.0
     """How often cpu and memory of a task are noted."""
     max_processes: int = 4096
-    """Processes and threads of one task."""
+    """Processes and threads of one task. It is less where all jobs together (``controller.max_running_jobs``) could
+    take more than half of what the kernel can have (``kernel.pid_max``): see ``cloudml doctor isolation``."""
     thrash_s: float = 30.0
     """A task at its memory limit without progress for so long counts as out of memory."""
     tenant_uid_base: int = 1_600_000
