@@ -42,6 +42,13 @@ def _dated(second: int) -> list[tuple[bytes, bytes]]:
     return [(b"date", formatdate(second, usegmt=True).encode())]
 
 
+def version_fault(version: str) -> str | None:
+    """Why a version of HTTP is not answered: RFC 9110, section 2.5. Any later 1.x is answered as 1.1."""
+    if version.startswith("1."):
+        return None
+    return f"the request is of HTTP/{version}; HTTP/1.0 and HTTP/1.1 are read"
+
+
 def host_fault(version: str, fields: list[tuple[bytes, bytes]]) -> str | None:
     """What is wrong with the Host of a request: RFC 9112, section 3.2. It counts beside an absolute target, too."""
     hosts = [value for name, value in fields if name == b"host"]
@@ -74,6 +81,7 @@ class Patient(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
+        self.parser.set_dangerous_leniencies(lenient_version=True)  # ``version_fault`` judges the version
         self._in_head = False
         self._head_bytes = self._fields_bytes = 0
         self._said: tuple[int, str, str] | None = None
@@ -133,12 +141,18 @@ class Patient(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is here; from now on each piece of the body has its time."""
         self._in_head = False
-        if (fault := host_fault(self.parser.get_http_version(), self.headers)) is not None:
+        version = self.parser.get_http_version()
+        if (fault := version_fault(version)) is not None:
+            self._said = (505, "invalid", fault)
+            raise _Refused
+        if (fault := host_fault(version, self.headers)) is not None:
             self._said = (400, "invalid", fault)
             raise _Refused
         self._read_within(self.bounds.body_timeout_s)
         self.server_state.default_headers = _dated(int(time.time()))
         super().on_headers_complete()
+        if version > "1.1":
+            self.scope["http_version"] = "1.1"  # before the app has looked at it
 
     def on_body(self, body: bytes) -> None:
         """The clock begins anew."""

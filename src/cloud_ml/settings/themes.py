@@ -38,7 +38,8 @@ class ServerSettings:
     connections: int = 2000
     """Connections at once; one more is answered 503 and closed."""
     header_limit_bytes: int = 64 * 1024
-    """Largest head of a request: its line and its headers."""
+    """Largest head of a request: its line and its headers. A larger one is answered with 431 or 414, and ends its
+    connection: what follows is not read, so a flood of large heads costs little. Clients connect again."""
     header_limit_count: int = 100
     """Most headers of a request."""
     header_timeout_s: float = 15.0

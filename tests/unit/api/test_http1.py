@@ -78,6 +78,28 @@ async def test_a_head_is_bounded(served: Served, request_bytes: bytes, status: i
         assert (answer, document["code"], document["error"]) == (status, code, True)
 
 
+@pytest.mark.parametrize("version", [b"1.1", b"1.2", b"1.9"])
+async def test_later_minor_versions_are_answered_as_1_1(served: Served, version: bytes) -> None:
+    """RFC 9110, section 2.5; the connection goes on."""
+    again = b"GET /nothing HTTP/%b\r\n%b\r\n" % (version, HOST)
+    last = b"GET /nothing HTTP/%b\r\nconnection: close\r\n%b\r\n" % (version, HOST)
+    async with listening(served) as port:
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(again + last)
+        answers = await asyncio.wait_for(reader.read(), 10)
+        writer.close()
+    assert answers.count(b"HTTP/1.1 404 Not Found") == 2
+    assert answers.count(b"connection: close") == 1
+
+
+@pytest.mark.parametrize("version", [b"0.9", b"2.0", b"3.0"])
+async def test_other_major_versions_are_refused(served: Served, version: bytes) -> None:
+    async with listening(served) as port:
+        status, document = await talk(port, b"GET /nothing HTTP/%b\r\n%b\r\n" % (version, HOST))
+    assert (status, document["code"]) == (505, "invalid")
+    assert f"HTTP/{version.decode()}; HTTP/1.0 and HTTP/1.1 are read" in document["message"]
+
+
 @pytest.mark.parametrize(
     ("request_bytes", "says"),
     [
