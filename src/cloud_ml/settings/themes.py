@@ -73,6 +73,8 @@ class ApiSettings:
     """Whether the original client's signatures are accepted at all."""
     list_page_limit: int = 1000
     """Most entries of one page."""
+    list_details_limit: int = 200
+    """Most entries of one page of jobs with their details, which are read one by one."""
     long_poll_limit_s: int = 60
     """Longest time a request may wait for a change."""
     streams_per_key: int = 100

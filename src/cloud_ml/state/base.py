@@ -7,7 +7,6 @@ when the method returns, or none of it ever happened. Loops call them through an
 from __future__ import annotations
 
 import abc
-import contextlib
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -15,7 +14,6 @@ from typing import Any, Generic, TypeVar
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
 from cloud_ml.domain.records import Event, Kind, Record, Summary
-from cloud_ml.errors import Damaged
 from cloud_ml.state.matching import EVERYTHING, Match
 
 S = TypeVar("S")
@@ -123,14 +121,12 @@ class StateStore(abc.ABC):
     def get(self, kind: Kind[S, T], uid: str) -> Record[S, T] | None:
         """The record, or ``None``."""
 
-    def get_many(self, kind: Kind[S, T], uids: Collection[str]) -> Mapping[str, Record[S, T]]:
-        """The records of at most 1000 ``uids``; those that are gone or cannot be read are left out."""
-        found: dict[str, Record[S, T]] = {}
-        for uid in uids:
-            with contextlib.suppress(Damaged):
-                if (record := self.get(kind, uid)) is not None:
-                    found[uid] = record
-        return found
+    @abc.abstractmethod
+    def documents(self, kind: Kind[Any, Any], uids: Collection[str]) -> Mapping[str, tuple[Any, Any]]:
+        """Spec and status of at most 1000 ``uids`` as the JSON values that are stored: cheaper than records.
+
+        Those that are gone or cannot be read are left out.
+        """
 
     @abc.abstractmethod
     def find(self, kind: Kind[S, T], org: str, name: str) -> Record[S, T] | None:

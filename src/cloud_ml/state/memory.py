@@ -109,6 +109,12 @@ class MemoryStateStore(StateStore):
             row = self._row(kind, uid)
         return None if row is None else _record(kind, row)
 
+    def documents(self, kind: Kind[Any, Any], uids: Collection[str]) -> Mapping[str, tuple[Any, Any]]:
+        """See ``StateStore.documents``."""
+        with self._reading():
+            rows = {uid: row for uid in uids if (row := self._row(kind, uid)) is not None}
+        return {uid: (json.loads(row.spec), json.loads(row.status)) for uid, row in rows.items()}
+
     def find(self, kind: Kind[S, T], org: str, name: str) -> Record[S, T] | None:
         """See ``StateStore.find``."""
         with self._reading():

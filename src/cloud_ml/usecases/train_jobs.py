@@ -17,10 +17,11 @@ from cloud_ml.domain.tenancy import Operation
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import common
+from cloud_ml.models.job import JobDetails
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.state.base import Once, Page, StateStore
-from cloud_ml.usecases import admission
+from cloud_ml.usecases import admission, views
 from cloud_ml.usecases.bucket_uris import find_unknown_bucket, suggest_buckets
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.clock import Clock
@@ -32,6 +33,7 @@ from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.storage import Storage
 
 _ALL = Filters()
+_READ_TOGETHER = 20
 
 
 class TrainJobs:
@@ -160,9 +162,17 @@ class TrainJobs:
             TRAIN_JOB, org=scope, indexes=filters.phases(), match=filters.match(), after=after, limit=limit
         )
 
-    def records(self, lines: Sequence[Summary]) -> Mapping[str, JobRecord]:
-        """The records of a page's lines by their uids; those that are gone by now are left out."""
-        return self._store.get_many(TRAIN_JOB, [line.key.uid for line in lines])
+    def details(self, lines: Sequence[Summary]) -> Mapping[str, JobDetails]:
+        """The details of a page's lines by their uids; jobs that are gone by now are left out.
+
+        A few are read at a time: the arguments of a job may be as large as a request.
+        """
+        found: dict[str, JobDetails] = {}
+        for start in range(0, len(lines), _READ_TOGETHER):
+            uids = [line.key.uid for line in lines[start : start + _READ_TOGETHER]]
+            for uid, (spec, status) in self._store.documents(TRAIN_JOB, uids).items():
+                found[uid] = views.details(spec, TRAIN_JOB.decode_status(status))
+        return found
 
     def find(self, scope: str | None, name: str) -> JobRecord:
         """The job of that name, else the one of that uid. Under ``None`` only uids are unique.

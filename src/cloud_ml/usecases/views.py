@@ -9,7 +9,7 @@ from typing import Any
 
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.outputs import StoredOutputs
-from cloud_ml.domain.jobs.phases import WIRE_STATES, Phase
+from cloud_ml.domain.jobs.phases import WIRE_STATES, JobStatus, Phase
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.records import Event, Summary
 from cloud_ml.engines.base import Capacity
@@ -19,6 +19,8 @@ from cloud_ml.models.outputs import JobOutputs
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases.identities import Organisation
 
+LISTED_ARGUMENTS = 2000
+"""Characters of a job's arguments that a list shows; `describe` has all of them."""
 _MASK = "******"
 _SECRET = ("hdfs_krb_password", "hdfs_krb_keytab")
 _DELETING = "deleting"
@@ -84,9 +86,8 @@ def _outputs(stored: StoredOutputs | None) -> JobOutputs | None:
     return JobOutputs(uri=stored.uri, files=stored.files, bytes=stored.bytes, not_kept=stored.not_kept)
 
 
-def details(record: JobRecord) -> JobDetails:
-    """What the modern list says about a job on request."""
-    status = record.status
+def details(spec: Mapping[str, Any], status: JobStatus) -> JobDetails:
+    """What the modern list says about a job on request; ``spec`` is the stored document."""
     return JobDetails(
         reason=status.reason,
         message=status.message,
@@ -96,12 +97,24 @@ def details(record: JobRecord) -> JobDetails:
         exit_code=status.exit_code,
         signal=status.signal,
         runtime=status.runtime,
-        arguments=list(record.spec.arguments),
+        arguments=_shortened(spec.get("arguments") or ()),
     )
 
 
-def summary(line: Summary, record: JobRecord | None = None) -> JobSummary:
-    """A line of the modern list; with ``record``, its details."""
+def _shortened(arguments: Iterable[str]) -> list[str]:
+    """The first arguments, of ``LISTED_ARGUMENTS`` characters together; ``…`` stands for the rest."""
+    shown: list[str] = []
+    left = LISTED_ARGUMENTS
+    for argument in arguments:
+        left -= len(argument) + 1
+        if left < 0:
+            return [*shown, "…"]
+        shown.append(argument)
+    return shown
+
+
+def summary(line: Summary, details: JobDetails | None = None) -> JobSummary:
+    """A line of the modern list."""
     return JobSummary(
         uid=line.key.uid,
         name=line.key.name,
@@ -112,7 +125,7 @@ def summary(line: Summary, record: JobRecord | None = None) -> JobSummary:
         created_at=line.created_at,
         updated_at=line.updated_at,
         deleting=line.deleting,
-        details=None if record is None else details(record),
+        details=details,
     )
 
 

@@ -70,6 +70,16 @@ async def test_details_are_sent_on_request(filled: Served) -> None:
     assert {line["details"] for line in plain.json()["items"]} == {None}
 
 
+async def test_details_of_huge_jobs_are_bounded(filled: Served) -> None:
+    await filled.submitted(filled.member, job_name="huge", job_args=["short", "x" * 60_000, "y"])
+    answer = await filled.member.call("GET", "/api/v1/jobs?limit=1&details=true")
+    (line,) = answer.json()["items"]
+    assert line["details"]["arguments"] == ["short", "…"]
+    most = filled.platform.settings.list_details_limit
+    refused = await filled.member.call("GET", f"/api/v1/jobs?limit={most + 1}&details=true")
+    assert (refused.status, refused.json()["field"]) == (400, "limit")
+
+
 async def test_an_administrator_finds_in_all_organisations(filled: Served) -> None:
     answer = await filled.admin.call("GET", "/api/v1/jobs?label=team%3Da&name=linear*&org_id=-1")
     assert [line["name"] for line in answer.json()["items"]] == ["linear-3", "linear-2"]

@@ -75,7 +75,10 @@ async def list_jobs(
     and have a ``next`` one: the search for what is rare among very many jobs goes on there. With ``details`` each line
     says why the job is where it is, how long it ran, its exit code and its arguments.
     """
-    if limit > (most := here.settings.list_page_limit):
+    most = here.settings.list_page_limit
+    if details:
+        most = min(most, here.settings.list_details_limit)
+    if limit > most:
         raise common.refuse("limit", limit, f"1 to {most}")
 
     filters = Filters(
@@ -86,8 +89,8 @@ async def list_jobs(
     def page() -> Response:
         revision = here.store.revision()  # before the list: whoever watches from here on misses nothing
         found = here.jobs.list(here.identities.scope(call.caller, org_id), filters, after=after, limit=limit)
-        records = here.jobs.records(found.items) if details else {}
-        lines = [views.summary(line, records.get(line.key.uid)) for line in found.items]
+        told = here.jobs.details(found.items) if details else {}
+        lines = [views.summary(line, told.get(line.key.uid)) for line in found.items]
         shown = JobPage(items=lines, next=found.next, revision=revision)
         return conditional.answer_by_content(shown, if_none_match, revision=revision)
 

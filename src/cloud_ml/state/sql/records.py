@@ -23,7 +23,7 @@ _WHOLE = [column for column in _COLUMNS if column.name not in ("index_value", "t
 _THIS = (_COLUMNS.uid == bindparam("this")) & (_COLUMNS.kind == bindparam("its_kind"))
 
 _GET = Statement(select(*_WHOLE).where(_THIS))
-_GET_MANY = select(*_WHOLE).where(
+_TEXTS = select(_COLUMNS.uid, _COLUMNS.spec, _COLUMNS.status).where(
     _COLUMNS.uid.in_(bindparam("these", expanding=True)), _COLUMNS.kind == bindparam("its_kind")
 )
 _FIND = Statement(
@@ -61,11 +61,11 @@ def get(connection: Connection, kind: Kind[Any, Any], uid: str) -> Row | None:
     return _GET.one_or_none(connection, {"this": uid, "its_kind": kind.name})
 
 
-def get_many(connection: Connection, kind: Kind[Any, Any], uids: Sequence[str]) -> Sequence[Row]:
-    """The rows of those records that there are, in any order."""
+def texts(connection: Connection, kind: Kind[Any, Any], uids: Sequence[str]) -> Sequence[Row]:
+    """Specs and statuses of those records that there are, as they are stored, in any order."""
     if not uids:
         return ()
-    return connection.execute(_GET_MANY, {"these": list(uids), "its_kind": kind.name}).all()
+    return connection.execute(_TEXTS, {"these": list(uids), "its_kind": kind.name}).all()
 
 
 def find(connection: Connection, kind: Kind[Any, Any], org: str, name: str) -> Row | None:

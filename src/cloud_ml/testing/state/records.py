@@ -44,8 +44,11 @@ class RecordContract:
         gone = make(store, "gone")
         store.delete(WISH, gone.key.uid, fence=None)
         uids = [*(one.key.uid for one in (*made, other, gone)), "no-such-uid", *UNSTORABLE_TEXTS]
-        assert store.get_many(WISH, uids) == {one.key.uid: one for one in made}
-        assert store.get_many(WISH, []) == {}
+        documents = store.documents(WISH, uids)
+        assert {
+            uid: (WISH.decode_spec(spec), WISH.decode_status(status)) for uid, (spec, status) in documents.items()
+        } == {one.key.uid: (one.spec, one.status) for one in made}
+        assert store.documents(WISH, []) == {}
 
     def test_create_returns_what_get_and_find_return(self, store: StateStore) -> None:
         made = make(store, spec=Wish("a bike", 3, {"colour": "red"}), status=Progress(Phase.BUSY, "n", NOW))
