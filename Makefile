@@ -56,9 +56,10 @@ test-serving-long: $(VENV)/.develop  ## Requests and reloads of a model server, 
 test-rolling: $(VENV)/.develop  ## Calls for ROLLING_S seconds (60) while versions roll, replicas and the server are killed: none may fail
 	$(BIN)/python benchmarks/serving/rolling.py $(ROLLING_S)
 
-check: $(VENV)/.develop  ## Format, lint, types, import rules
+check: $(VENV)/.develop  ## Format, lint, spelling, types, import rules
 	$(BIN)/ruff format --check src tests benchmarks examples tools docs
 	$(BIN)/ruff check src tests benchmarks examples tools docs
+	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md src docs examples benchmarks tools
 	$(BIN)/python tools/twins.py --check
 	$(BIN)/python -m cloud_ml.serving.protos.make --check
 	$(BIN)/mypy
