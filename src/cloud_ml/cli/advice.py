@@ -67,6 +67,8 @@ def next_step(job: Job) -> str:
     uri = str(job.spec.get("trainer_uri") or "")
     if job.reason == "TrainerNotFound" and uri.startswith("http"):
         text = "Put it where the server can fetch it, or submit the file itself: cloudml jobs submit ./FILE"
+    elif job.reason == "TrainerNotFound" and uri.startswith("git+"):
+        text = "Check the repository, commit and folder. If it is private, clone it: cloudml jobs submit ./FOLDER"
     return (text or _BY_PHASE.get(job.phase, "")).format(
         name=job.name,
         folder="/".join(uri.split("/")[:3]) + "/",

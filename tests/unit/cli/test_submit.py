@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 import pytest
 
+from cloud_ml.cli.advice import next_step
 from cloud_ml.cli.words import read_pairs, with_words
+from cloud_ml.models.job import Job
 from support.fake_api import FakeApi
 from support.fake_server import FakeServer
 
@@ -301,3 +304,20 @@ def test_a_notebook_is_told_how_it_becomes_a_script(run: Run, tmp_path: Path, pl
     assert result.exit_code == 1
     assert "train.ipynb is a notebook; running notebooks is planned" in result.output
     assert "jupyter nbconvert --to script" in result.output
+
+
+@pytest.mark.parametrize(
+    ("uri", "step"),
+    [
+        ("git+https://github.com/o/r@v1", "Check the repository, commit and folder."),
+        ("https://host/t.tar.gz", "Put it where the server can fetch it"),
+        ("fds://ml/t.tar.gz", "cloudml storage ls -r fds://ml/"),
+    ],
+)
+def test_code_that_was_not_found_is_looked_for_where_it_comes_from(uri: str, step: str) -> None:
+    now = datetime.now(UTC)
+    job = Job(
+        uid="1", name="a", org="o", owner="u", revision=1, phase="Failed", state="failed", attempt=1, created_at=now,
+        updated_at=now, reason="TrainerNotFound", spec={"trainer_uri": uri},
+    )  # fmt: skip
+    assert step in next_step(job)
