@@ -17,6 +17,7 @@ from cloud_ml.models.common import format_memory
 _AREA = Area("machine")
 _LEAST_MEMORY = 2 * 2**30
 _LEAST_FILES = 4096
+_MANY_FILES = 10**9
 _GPU_TIMEOUT_S = 10.0
 
 
@@ -37,7 +38,19 @@ def examine() -> Iterator[Finding]:
         yield _AREA.warning("open files", f"at most {soft} ({hard} can be had)", remedy)
     else:
         yield _AREA.ok("open files", f"at most {soft}")
+    yield _open_files_of_all()
     yield _gpus()
+
+
+def _open_files_of_all() -> Finding:
+    """How many files all processes together may have open. One organisation's jobs could take them all."""
+    most = int(Path("/proc/sys/fs/file-max").read_text("ascii"))
+    if most >= _MANY_FILES:
+        return _AREA.ok("open files of all", "as many as memory holds")
+    says = f"at most {most}: jobs of one organisation could take all of them, and others' could open none"
+    return _AREA.warning(
+        "open files of all", says, "sysctl fs.file-max=9223372036854775807, which systemd sets by itself"
+    )
 
 
 def _memory() -> tuple[int, int]:

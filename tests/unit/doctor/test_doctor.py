@@ -60,6 +60,21 @@ def test_an_accelerator_is_named_and_a_broken_driver_told(tmp_path: Path, monkey
     assert named(machine.examine(), "gpus").verdict is Verdict.WARNING
 
 
+@pytest.mark.parametrize(("most", "verdict"), [("2465620\n", Verdict.WARNING), (f"{2**63 - 1}\n", Verdict.OK)])
+def test_open_files_that_one_organisation_could_take_are_a_warning(
+    monkeypatch: pytest.MonkeyPatch, most: str, verdict: Verdict
+) -> None:
+    read = Path.read_text
+
+    def told(path: Path, *rest: Any) -> str:
+        return most if path == Path("/proc/sys/fs/file-max") else read(path, *rest)
+
+    monkeypatch.setattr(Path, "read_text", told)
+    found = named(machine.examine(), "open files of all")
+    assert found.verdict is verdict
+    assert verdict is Verdict.OK or "sysctl fs.file-max" in (found.remedy or "")
+
+
 def test_a_data_folder_that_others_write_is_a_problem(settings: Callable[..., Settings], tmp_path: Path) -> None:
     (tmp_path / "data").mkdir()
     (tmp_path / "data").chmod(0o777)
