@@ -62,7 +62,7 @@ def test_a_service_without_a_model_says_so(server: RealServer, ask: Asked) -> No
     failed = ask.until("/none/v1", lambda one: one["phase"] == "Failed")
     assert failed["reason"] == "ModelNotFound"
     assert failed["message"].startswith("fds://cloudml/nothing has no model: looked for a folder with a number")
-    assert failed["message"].endswith("there is nothing")
+    assert "; there is nothing; beside it there is fds://cloudml/" in failed["message"]
     shown = server.cli("models", "describe", "none", "v1").good().out
     assert "See what is there: cloudml storage ls -r fds://cloudml/nothing" in shown
     assert "models logs" not in shown
