@@ -37,11 +37,12 @@ class _Reader:
         self._tensors = {each["index"]: each for each in interpreter.get_tensor_details()}
         self._operators = [each for each in interpreter._get_ops_details() if each["op_name"] != "DELEGATE"]
         self._kinds: dict[int, str] = {}
+        self._computed: set[int] = set()
 
     def check(self) -> None:
-        made = {int(index) for each in self._operators for index in each["outputs"]}
+        self._computed = {int(index) for each in self._operators for index in each["outputs"]}
         for index in self._tensors:
-            if index not in made:
+            if index not in self._computed:
                 self._kinds[index] = _CONSTANT
         for each in self._interpreter.get_input_details():
             self._set_rows(each["index"])
@@ -93,6 +94,8 @@ class _Reader:
             if kind == "FULLY_CONNECTED" and self._shape(inputs[0])[1] != self._shape(inputs[1])[1]:
                 raise Mixes("numbers of several rows may be multiplied together")
         elif kind in _REDUCTIONS:
+            if inputs[1] in self._computed:
+                raise Mixes("its axes are computed, and have no values yet")
             axes = self._interpreter.get_tensor(inputs[1]).ravel().tolist()
             if any(axis % rank == 0 for axis in axes):
                 raise Mixes("it reduces over the rows")
