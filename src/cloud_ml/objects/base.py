@@ -301,6 +301,15 @@ class ObjectStore(abc.ABC):
             PreconditionFailed: The object has another version than ``etag``; it stays.
         """
 
+    def delete_folder(self, bucket: str, folder: str) -> None:
+        """Remove all objects whose key starts with ``folder`` and a '/', and whatever else a job has put there.
+
+        A folder that is gone is success.
+        """
+        while objects := self.list(bucket, f"{folder}/").objects:
+            for info in objects:
+                self.delete(bucket, info.key)
+
     def put(self, bucket: str, key: str, content: bytes, *, only_if_absent: bool = False) -> ObjectInfo:
         """Write a small object in one go."""
         with self.writer(bucket, key, only_if_absent=only_if_absent) as upload:

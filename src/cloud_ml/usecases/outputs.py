@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
@@ -18,7 +19,6 @@ from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.storage import Storage
 
 _PAGE = 1000
-_BETWEEN_LOOKS = 64
 
 
 class Outputs:
@@ -67,8 +67,11 @@ class Outputs:
         folder = folder_of(job)
         buckets = {self.bucket(job.key.org), folder.bucket if folder else ""} - {""}
         for bucket in buckets:
+            if stop():
+                raise interrupted()
             if self._storage.owns(job.key.org, bucket):
-                self._empty(bucket, rules.folder_of(job.key.name, job.key.uid), stop)
+                with contextlib.suppress(NotFound):  # the bucket went just now
+                    self._objects.delete_folder(bucket, rules.folder_of(job.key.name, job.key.uid).rstrip("/"))
 
     def ended_before(self, moment: datetime) -> Iterator[JobRecord]:
         """Jobs with outputs that ended before a time."""
@@ -101,19 +104,6 @@ class Outputs:
         """The bucket where outputs of an organisation's jobs go; empty if it has none."""
         record = self._store.find(ORGANISATION, SYSTEM, org)
         return "" if record is None else record.spec.default_bucket
-
-    def _empty(self, bucket: str, prefix: str, stop: Callable[[], bool]) -> None:
-        while True:
-            try:
-                listing = self._objects.list(bucket, prefix, limit=_PAGE)
-            except NotFound:
-                return
-            if not listing.objects:
-                return
-            for number, info in enumerate(listing.objects):
-                if number % _BETWEEN_LOOKS == 0 and stop():
-                    raise interrupted()
-                self._objects.delete(bucket, info.key)
 
 
 def folder_of(job: JobRecord) -> ObjectUri | None:

@@ -327,6 +327,22 @@ def test_nothing_that_a_job_leaves_keeps_a_bucket_that_is_removed_with_force(
     assert (outside / "secret").exists()
 
 
+def test_a_folder_that_is_removed_takes_what_is_no_object_with_it_and_follows_no_link(
+    store: LocalObjectStore, bucket: Path, outside: Path
+) -> None:
+    (bucket / "folder").mkdir()
+    plant_rubbish(bucket / "folder", outside)
+    plant_what_no_key_names(bucket / "folder")
+    store.delete_folder(BUCKET, "folder")
+    assert list(bucket.iterdir()) == []
+    (bucket / "link").symlink_to(outside)
+    store.delete_folder(BUCKET, "link/secret")  # there is no such folder
+    assert (outside / "secret").exists()
+    store.delete_folder(BUCKET, "link")
+    assert list(bucket.iterdir()) == []
+    assert (outside / "secret").exists()
+
+
 def test_a_job_that_writes_on_keeps_nothing_either(store: LocalObjectStore, bucket: Path) -> None:
     with subprocess.Popen(
         ["sh", "-c", "i=0; while mkdir -p $i/x && touch $i/y; do i=$((i+1)); done 2>/dev/null"], cwd=bucket

@@ -47,6 +47,15 @@ class BucketContract:
         store.create_bucket(BUCKET)
         assert keys(store.list(BUCKET)) == []
 
+    def test_a_folder_goes_with_everything_in_it_and_nothing_else_does(self, store: ObjectStore) -> None:
+        fill(store, "a/b/c", "a/b/d/e", "a/bc", "a/b2/x")
+        for _ in range(2):
+            store.delete_folder(BUCKET, "a/b")
+            assert keys(store.list(BUCKET)) == ["a/b2/x", "a/bc"]
+        store.delete_folder(BUCKET, "absent/folder")
+        with pytest.raises(NotFound):
+            store.delete_folder("absent", "a")
+
     def test_deleting_a_bucket_twice_is_success(self, store: ObjectStore) -> None:
         store.delete_bucket(BUCKET)
         store.delete_bucket(BUCKET)
