@@ -52,21 +52,25 @@ class KeptDisk:
             record = (self._jobs / job_uid / _RECORD).read_text("ascii")
             (self._folder / record).unlink()
 
-    def total(self, tenant: int, without: str = "") -> int:
-        """Bytes that the ended jobs of an organisation keep, ``without`` one of them."""
-        return sum(size for uid, size in self._noted(tenant) if uid != without)
+    def total(self, tenant: int, begins: str = "", allowance: int = 0) -> int:
+        """Bytes that the ended jobs of an organisation keep.
 
-    def excess(self, tenant: int, job_uid: str, limit: int) -> str:
+        Of a job that ``begins`` again, what it keeps beyond its ``allowance`` counts: the output of its attempts.
+        """
+        return sum(max(0, size - allowance) if uid == begins else size for uid, size in self._noted(tenant))
+
+    def excess(self, tenant: int, job_uid: str, limit: int, allowance: int = 0) -> str:
         """Why the job may not start, as a sentence; empty if it may.
 
         Args:
             tenant: Its organisation.
-            job_uid: The job; what its earlier attempts keep does not count.
+            job_uid: The job.
             limit: Bytes; or ``NO_LIMIT``, or ``AS_MUCH_AS_IS_FREE``.
+            allowance: The disk limit of the job. What its earlier attempts keep within it does not count.
         """
         if limit == NO_LIMIT:
             return ""
-        total = self.total(tenant, without=job_uid)
+        total = self.total(tenant, job_uid, allowance)
         allowed = max(self._free(), _ALWAYS_ALLOWED) if limit == AS_MUCH_AS_IS_FREE else limit
         if total <= allowed:
             return ""

@@ -42,6 +42,7 @@ from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.removing import remove
 
 _KILL_LIMIT_S = 30.0
+_UNLIMITED = 1 << 62
 _MOST_NOTICES, _LONGEST_NOTICE = 10, 500
 """What a report holds of the notices about an environment; the log has all of them."""
 _SHELL = ("/bin/sh", "-c")
@@ -178,7 +179,10 @@ class Supervisor:
         gang = self._gang
         if gang.serves:
             return
-        excess = self._ledger.kept_disk.excess(gang.tenant, gang.key.job_uid, self._config.kept_disk_bytes)
+        allowance = gang.disk_bytes or self._config.default_disk_bytes or _UNLIMITED
+        excess = self._ledger.kept_disk.excess(
+            gang.tenant, gang.key.job_uid, self._config.kept_disk_bytes, allowance=allowance
+        )
         if excess:
             raise EnvironmentFailed(Reason.DISK_QUOTA, f"DiskQuotaExceeded: {excess}")
 
