@@ -6,7 +6,6 @@ What a transaction does is said here; how rows are read and written is said in t
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
@@ -163,7 +162,7 @@ class SqlStateStore(StateStore):
         found: dict[str, tuple[Any, Any]] = {}
         for row in rows:
             with suppress(ValueError, RecursionError):
-                found[row.uid] = json.loads(row.spec), json.loads(row.status)
+                found[row.uid] = rules.from_text(_document, row.spec), rules.from_text(_document, row.status)
         return found
 
     def find(self, kind: Kind[S, T], org: str, name: str) -> Record[S, T] | None:
@@ -410,6 +409,11 @@ class SqlStateStore(StateStore):
             assert self._database.prompt is not None
             self._prompt = self._database.prompt.connect()
         return self._prompt
+
+
+def _document(value: Any) -> Any:
+    """A stored document as it is."""
+    return value
 
 
 def _alive(row: Row | None, kind: Kind[Any, Any], key: str | None) -> Row:
