@@ -12,7 +12,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.independence import onnx_file, onnx_graph, tensorflow_file, tensorflow_graph
-from cloud_ml.serving.independence.facts import Fact, Mixes
+from cloud_ml.serving.independence.tensor_info import NotIndependent, TensorInfo
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from fuzz.harness import target
 from support import tensorflow_messages
@@ -57,12 +57,12 @@ def onnx_graph_file(data: bytes) -> None:
     """Refused with a reason; or the nodes that ONNX's own reader finds."""
     try:
         graph = onnx_file.read(data)
-    except Mixes as reason:
+    except NotIndependent as reason:
         assert str(reason)  # noqa: PT017
         return
     try:
         onnx_graph.check(data, SIGNATURE)
-    except Mixes as reason:
+    except NotIndependent as reason:
         assert str(reason)  # noqa: PT017
     try:
         model = onnx.ModelProto.FromString(data)
@@ -100,7 +100,7 @@ def _check_attribute(mine: Any, theirs: onnx.AttributeProto) -> None:
         assert mine is None
 
 
-def _check_tensor(mine: Fact, theirs: TensorProto) -> None:
+def _check_tensor(mine: TensorInfo, theirs: TensorProto) -> None:
     """Sizes and values are what ONNX's own reader finds, where they are known."""
     if mine.shape is not None:
         assert [size.factor for size in mine.shape] == list(theirs.dims)
@@ -123,12 +123,12 @@ def saved_model_graph(data: bytes) -> None:
     """Refused with a reason; or the nodes and functions that protobuf's own parser finds."""
     try:
         graph = tensorflow_file.parse(data)
-    except Mixes as reason:
+    except NotIndependent as reason:
         assert str(reason)  # noqa: PT017
         return
     try:
         tensorflow_graph.check(graph, SAVED_SIGNATURE)
-    except Mixes as reason:
+    except NotIndependent as reason:
         assert str(reason)  # noqa: PT017
     compare_with_protobuf(graph, data)
 
@@ -182,14 +182,14 @@ def _compare_value(mine: Any, theirs: Any) -> None:
         assert mine is None
 
 
-def _compare_shape(mine: Fact, theirs: Any) -> None:
+def _compare_shape(mine: TensorInfo, theirs: Any) -> None:
     if mine.shape is None:
         return
     assert not theirs.unknown_rank
     assert [size.factor for size in mine.shape] == [each.size if each.size >= 0 else None for each in theirs.dim]
 
 
-def _compare_numbers(mine: Fact, theirs: Any) -> None:
+def _compare_numbers(mine: TensorInfo, theirs: Any) -> None:
     """Integers that are known are what numpy finds in the content, or the list, whose last one is repeated."""
     if not mine.values:
         return

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional
 
 from cloud_ml.serving.independence import torch_graph
-from cloud_ml.serving.independence.facts import Mixes
+from cloud_ml.serving.independence.tensor_info import NotIndependent
 
 MIXES = {
     "softmax": lambda x: x.softmax(0),
@@ -104,7 +104,7 @@ def reason(module, x):
     exported = torch.export.export(module.eval(), (x,), dynamic_shapes=({0: rows},))
     try:
         torch_graph.check(exported)
-    except Mixes as told:
+    except NotIndependent as told:
         return str(told)
     return ""
 

@@ -13,7 +13,7 @@ import tensorflow as tf
 from keras import layers, ops
 
 from cloud_ml.serving.independence import keras_layers, probe, tensorflow_file, tensorflow_graph
-from cloud_ml.serving.independence.facts import Mixes
+from cloud_ml.serving.independence.tensor_info import NotIndependent
 from cloud_ml.serving.runtimes.keras import KerasModel, _described
 from cloud_ml.serving.runtimes.tensorflow import described
 from cloud_ml.serving.runtimes.tflite import TfliteModel
@@ -128,7 +128,7 @@ def refusal(model):
     """Why the layers of a model are not proven, whatever the probe would say."""
     try:
         keras_layers.check(model)
-    except Mixes as told:
+    except NotIndependent as told:
         return str(told)
     return ""
 
@@ -147,7 +147,7 @@ def saved(model, folder):
     signature = described.signatures(Path(folder))["serving_default"]
     try:
         tensorflow_graph.check(tensorflow_file.read(Path(folder) / "saved_model.pb"), signature)
-    except Mixes as told:
+    except NotIndependent as told:
         return str(told)
     return ""
 

@@ -6,7 +6,7 @@ A type of the same name that is not scikit-learn's own is not trusted, nor is a 
 from collections.abc import Iterator
 from typing import Any
 
-from cloud_ml.serving.independence.facts import Mixes, names
+from cloud_ml.serving.independence.tensor_info import NotIndependent, names
 
 METHODS = frozenset(
     {"predict", "predict_proba", "predict_log_proba", "decision_function", "transform", "score_samples", "apply"}
@@ -56,27 +56,27 @@ def check(estimator: Any, method: str) -> None:
     """Look at an estimator and all that it is made of.
 
     Raises:
-        Mixes: with the type that is not known, or the method.
+        NotIndependent: with the type that is not known, or the method.
     """
     if method not in METHODS:
-        raise Mixes(f"method {method!r} is not known to look at each row by itself")
+        raise NotIndependent(f"method {method!r} is not known to look at each row by itself")
     _check(estimator, 0)
 
 
 def _check(estimator: Any, depth: int) -> None:
     kind = type(estimator)
     if depth > _DEEPEST:
-        raise Mixes("estimators lie deeper in each other than is looked at")
+        raise NotIndependent("estimators lie deeper in each other than is looked at")
     if kind.__module__.partition(".")[0] != "sklearn" or kind.__name__ not in _KNOWN | _PARTS.keys():
-        raise Mixes(f"estimator {kind.__module__}.{kind.__qualname__} is not known to keep rows apart")
+        raise NotIndependent(f"estimator {kind.__module__}.{kind.__qualname__} is not known to keep rows apart")
     for own in ("predict", "predict_proba", "transform", "decision_function"):
         if own in getattr(estimator, "__dict__", {}):
-            raise Mixes(f"estimator {kind.__qualname__} has a {own!r} of its own")
+            raise NotIndependent(f"estimator {kind.__qualname__} has a {own!r} of its own")
     _check_functions(estimator)
     for name in _PARTS.get(kind.__name__, ()):
         for part in _parts(getattr(estimator, name, None)):
             if part is estimator:
-                raise Mixes("an estimator is a part of itself")
+                raise NotIndependent("an estimator is a part of itself")
             _check(part, depth + 1)
 
 
@@ -88,7 +88,7 @@ def _check_functions(estimator: Any) -> None:
             continue
         kind = type(value)
         if kind.__module__.partition(".")[0] != "sklearn":  # classes of scikit-learn are losses and estimators
-            raise Mixes(f"{type(estimator).__qualname__} runs a function that nobody looks at: {name!r}")
+            raise NotIndependent(f"{type(estimator).__qualname__} runs a function that nobody looks at: {name!r}")
 
 
 def _parts(value: Any) -> Iterator[Any]:

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from cloud_ml.serving.independence.facts import Mixes
+from cloud_ml.serving.independence.tensor_info import NotIndependent
 
 log = logging.getLogger(__name__)
 
@@ -43,10 +43,10 @@ class BatchingDecision:
 
 
 def proven(source: str, found: str, check: Callable[[], None]) -> Evidence:
-    """The evidence of a proof: ``check`` raises ``Mixes`` where there is none, and ``found`` says what it showed."""
+    """The evidence of a proof. ``check`` raises ``NotIndependent`` without one; ``found`` says what it showed."""
     try:
         check()
-    except Mixes as reason:
+    except NotIndependent as reason:
         return Evidence(False, source, str(reason))
     except Exception as error:  # a file that its framework reads is no reason not to serve it
         log.warning("rows could not be proven independent", exc_info=True)

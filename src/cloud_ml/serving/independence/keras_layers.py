@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from cloud_ml.serving.independence.facts import Mixes, names
+from cloud_ml.serving.independence.tensor_info import NotIndependent, names
 
 _PLAIN = names(
     """
@@ -47,16 +47,16 @@ def check(model: Any) -> None:
     """Look at every layer of a functional or sequential model.
 
     Raises:
-        Mixes: with the first layer that is not known to keep rows apart, and why.
+        NotIndependent: with the first layer that is not known to keep rows apart, and why.
     """
     _model(model, 0)
 
 
 def _model(model: Any, depth: int) -> None:
     if depth > _DEEPEST:
-        raise Mixes("models lie deeper in each other than is looked at")
+        raise NotIndependent("models lie deeper in each other than is looked at")
     if type(model).__name__ not in ("Functional", "Sequential") or not _own(model):
-        raise Mixes(f"model {type(model).__qualname__} has code of its own")
+        raise NotIndependent(f"model {type(model).__qualname__} has code of its own")
     parts = model.operations if type(model).__name__ == "Functional" else model.layers
     for part in parts:
         _layer(part, depth + 1)
@@ -84,14 +84,14 @@ def _layer(layer: Any, depth: int) -> None:
         return
     check_layer = _check_of(kind) if _own_layer(layer) or _own_operation(layer) else None
     if check_layer is None:
-        raise Mixes(f"{told} is not known to keep rows apart")
+        raise NotIndependent(f"{told} is not known to keep rows apart")
     try:
         check_layer(layer)
         _calls(layer)
         for name in ("activation", "recurrent_activation"):
             _activation(layer, getattr(layer, name, None))
-    except Mixes as reason:
-        raise Mixes(f"{told}: {reason}") from None
+    except NotIndependent as reason:
+        raise NotIndependent(f"{told}: {reason}") from None
     for name in _WRAPPERS.get(kind, ()):
         _layer(getattr(layer, name), depth + 1)
 
@@ -110,12 +110,12 @@ def _check_of(kind: str) -> Callable[[Any], None] | None:
 
 def _plain(layer: Any) -> None:
     if getattr(layer, "stateful", False):
-        raise Mixes("it keeps a state from call to call")
+        raise NotIndependent("it keeps a state from call to call")
     for name in ("scale", "offset") if type(layer).__name__ == "Rescaling" else ():
         _check_constant(getattr(layer, name), min(_ranks(layer), default=0))
     equation = getattr(layer, "equation", None)
     if equation is not None and not _keeps_first(str(equation)):
-        raise Mixes(f"its equation is {equation!r}")
+        raise NotIndependent(f"its equation is {equation!r}")
 
 
 def _keeps_first(equation: str) -> bool:
@@ -144,7 +144,7 @@ def _calls(layer: Any) -> None:
             _check_constant(constant, rank)
         training = node.arguments.kwargs.get("training")
         if training not in (None, False) or any(each is True for each in node.arguments.args):
-            raise Mixes("it is called in training mode")
+            raise NotIndependent("it is called in training mode")
 
 
 def _constants(arguments: Iterable[Any]) -> Iterator[Any]:
@@ -163,32 +163,32 @@ def _check_constant(value: Any, rank: int) -> None:
     """Refuse a constant that may be aligned with the rows: it would give each place another value.
 
     Raises:
-        Mixes: where it has as many dimensions as the tensor, and more than one entry in the first.
+        NotIndependent: where it has as many dimensions as the tensor, and more than one entry in the first.
     """
     shape = tuple(getattr(value, "shape", None) or np.shape(value))
     if len(shape) > rank or (len(shape) == rank and shape and shape[0] != 1):
-        raise Mixes("a constant has a value for each place among the rows")
+        raise NotIndependent("a constant has a value for each place among the rows")
 
 
 def _with_axis(layer: Any) -> None:
     axes = layer.axis if isinstance(layer.axis, list | tuple) else [layer.axis]
     ranks = _ranks(layer)
     if not ranks:
-        raise Mixes("the rank of its input is not known")
+        raise NotIndependent("the rank of its input is not known")
     for rank in ranks:
         if any(axis % rank == 0 for axis in axes):
-            raise Mixes("its axis is that of the rows")
+            raise NotIndependent("its axis is that of the rows")
 
 
 def _merge(layer: Any) -> None:
     if len(set(_ranks(layer))) > 1:
-        raise Mixes("tensors of different ranks are aligned by their last dimension")
+        raise NotIndependent("tensors of different ranks are aligned by their last dimension")
 
 
 def _attention(layer: Any) -> None:
     axes = getattr(layer, "_attention_axes", None)
     if axes is None or 0 in axes or any(axis < 0 for axis in axes):
-        raise Mixes("rows may attend to each other")
+        raise NotIndependent("rows may attend to each other")
 
 
 def _activation(layer: Any, function: Any) -> None:
@@ -196,11 +196,11 @@ def _activation(layer: Any, function: Any) -> None:
     if name in _OVER_AXIS and type(layer).__name__ in _ANY_RANK:
         ranks = _ranks(layer, "output_tensors")
         if not ranks or min(ranks) < 2:
-            raise Mixes(f"its activation {name!r} may work along the rows")
+            raise NotIndependent(f"its activation {name!r} may work along the rows")
     if name == "Softmax" and getattr(function, "axis", -1) != -1:
-        raise Mixes("its activation works along an axis that is not the last")
+        raise NotIndependent("its activation works along an axis that is not the last")
     if function is None or (_own_layer(function) and type(function).__name__ in _AS_ACTIVATION):
         return
     module, name = getattr(function, "__module__", ""), getattr(function, "__name__", "")
     if not module.startswith("keras.src.activations") or name not in _ACTIVATIONS:
-        raise Mixes(f"its activation {name or type(function).__name__!r} is not known to keep rows apart")
+        raise NotIndependent(f"its activation {name or type(function).__name__!r} is not known to keep rows apart")

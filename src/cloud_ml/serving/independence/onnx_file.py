@@ -13,7 +13,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from cloud_ml.serving.codecs import wire
-from cloud_ml.serving.independence.facts import CONSTANT, LARGEST, MOST_VALUES, Fact, Mixes, constant
+from cloud_ml.serving.independence.tensor_info import (
+    CONSTANT,
+    LARGEST,
+    MOST_VALUES,
+    NotIndependent,
+    TensorInfo,
+    constant,
+)
 
 _INT32, _INT64, _BOOL = 6, 7, 9
 _FLOAT, _INT, _STRING, _TENSOR, _INTS = 1, 2, 3, 4, 7
@@ -57,7 +64,7 @@ class Graph:
     """Nodes in an order in which they can run, constants by name, and which operator set they are from."""
 
     nodes: list[Node] = field(default_factory=list)
-    constants: dict[str, Fact] = field(default_factory=dict)
+    constants: dict[str, TensorInfo] = field(default_factory=dict)
     outputs: list[str] = field(default_factory=list)
     opsets: dict[str, int] = field(default_factory=dict)
 
@@ -66,7 +73,7 @@ def read(source: bytes | Path) -> Graph:
     """The graph of a model.
 
     Raises:
-        Mixes: where the file cannot be read as such, or is too large.
+        NotIndependent: where the file cannot be read as such, or is too large.
     """
     try:
         if isinstance(source, bytes):
@@ -74,7 +81,7 @@ def read(source: bytes | Path) -> Graph:
         with source.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return _model(data, Span(0, len(data)))
     except (OSError, ValueError, struct.error) as error:
-        raise Mixes(f"the file cannot be read: {error}") from error
+        raise NotIndependent(f"the file cannot be read: {error}") from error
 
 
 def _model(data: Any, span: Span) -> Graph:
@@ -84,7 +91,7 @@ def _model(data: Any, span: Span) -> Graph:
         if number == 7:
             graphs += 1
             if graphs > 1:
-                raise Mixes("the file has more than one graph")
+                raise NotIndependent("the file has more than one graph")
             _graph(data, Span(start, end), graph)
         elif number == 8:
             domain, version = "", 0
@@ -95,12 +102,12 @@ def _model(data: Any, span: Span) -> Graph:
                     version = _signed(wire.read_varint(data, at, stop)[0])
             domain = "" if domain == "ai.onnx" else domain
             if domain in graph.opsets:
-                raise Mixes(f"the file names the operator set {domain or 'ai.onnx'!r} twice")
+                raise NotIndependent(f"the file names the operator set {domain or 'ai.onnx'!r} twice")
             graph.opsets[domain] = version
         elif number == 25:
             domains = [_text(data, at, stop) for inner, at, stop in _messages(data, start, end) if inner == 10]
             if not domains or domains[-1] in ("", "ai.onnx", "ai.onnx.ml"):
-                raise Mixes("a function of the model may stand for an operator of ONNX")
+                raise NotIndependent("a function of the model may stand for an operator of ONNX")
     return graph
 
 
@@ -108,19 +115,19 @@ def _graph(data: Any, span: Span, graph: Graph) -> None:
     for number, start, end in _messages(data, *span):
         if number == 1:
             if len(graph.nodes) >= MOST_NODES:
-                raise Mixes(f"the graph has more than {MOST_NODES} nodes")
+                raise NotIndependent(f"the graph has more than {MOST_NODES} nodes")
             graph.nodes.append(_node(data, Span(start, end)))
         elif number == 5:
-            name, fact = tensor(data, Span(start, end))
+            name, info = tensor(data, Span(start, end))
             if name in graph.constants:
-                raise Mixes(f"the graph has two constants {name!r}")
-            graph.constants[name] = fact
+                raise NotIndependent(f"the graph has two constants {name!r}")
+            graph.constants[name] = info
         elif number == 12:
             for inner, at, stop in _messages(data, start, end):
                 if inner == 1:
                     graph.outputs.append(_text(data, at, stop))
         elif number == 15:
-            raise Mixes("the graph has sparse constants")
+            raise NotIndependent("the graph has sparse constants")
 
 
 def _node(data: Any, span: Span) -> Node:
@@ -137,7 +144,7 @@ def _node(data: Any, span: Span) -> Node:
         elif number == 5:
             name, value = _attribute(data, Span(start, end))
             if name in node.attributes:
-                raise Mixes(f"operator {node.kind} has two attributes {name!r}")
+                raise NotIndependent(f"operator {node.kind} has two attributes {name!r}")
             node.attributes[name] = value
         elif number == 7:
             node.domain = _text(data, start, end)
@@ -148,22 +155,22 @@ def _attribute(data: Any, span: Span) -> tuple[str, Any]:
     """Its name and value; None for a value of another kind, such as a graph or a reference to a function's own.
 
     Raises:
-        Mixes: where it has values of several types, of which readers may take one or another.
+        NotIndependent: where it has values of several types, of which readers may take one or another.
     """
     name, type_ = "", 0
     given: dict[int, list[tuple[int, Span]]] = {}
     for number, kind, start, end in wire.fields(data, *span):
         if number in _SINGLE and number in given:
-            raise Mixes(f"field {number} of an attribute occurs twice")
+            raise NotIndependent(f"field {number} of an attribute occurs twice")
         if kind not in _KINDS.get(number, (kind,)):
-            raise Mixes(f"field {number} of an attribute is of another kind")
+            raise NotIndependent(f"field {number} of an attribute is of another kind")
         given.setdefault(number, []).append((kind, Span(start, end)))
     if 1 in given:
         name = _text(data, *given[1][0][1])
     if 20 in given:
         type_ = wire.read_varint(data, *given[20][0][1])[0]
     if given.keys() & set(_VALUES.values()) - {_VALUES.get(type_)}:
-        raise Mixes(f"attribute {name!r} has a value that is not of its type")
+        raise NotIndependent(f"attribute {name!r} has a value that is not of its type")
     return name, _value(data, type_, given.get(_VALUES.get(type_, 0), []))
 
 
@@ -183,7 +190,7 @@ def _value(data: Any, type_: int, given: list[tuple[int, Span]]) -> Any:
     return tensor(data, span)[1] if type_ == _TENSOR else None
 
 
-def tensor(data: Any, span: Span) -> tuple[str, Fact]:
+def tensor(data: Any, span: Span) -> tuple[str, TensorInfo]:
     """The name of a tensor and what is known of it."""
     name, dims, dtype = "", list[int](), 0
     lists: dict[int, list[int]] = {}
@@ -253,9 +260,9 @@ def known_operator_sets(graph: Graph, bounds: Mapping[str, tuple[int, int]]) -> 
     """Refuse operators from sets whose meaning may be another one.
 
     Raises:
-        Mixes: with the set and its version.
+        NotIndependent: with the set and its version.
     """
     for domain, (oldest, newest) in bounds.items():
         version = graph.opsets.get(domain)
         if version is not None and not oldest <= version <= newest:
-            raise Mixes(f"version {version} of the operator set {domain or 'ai.onnx'!r} is not known")
+            raise NotIndependent(f"version {version} of the operator set {domain or 'ai.onnx'!r} is not known")

@@ -6,23 +6,23 @@ https://onnx.ai/onnx/operators/; the functions take a node and what is known of 
 from collections.abc import Callable, Sequence
 
 from cloud_ml.serving.independence import operators as op
-from cloud_ml.serving.independence.facts import (
+from cloud_ml.serving.independence.onnx_file import Node
+from cloud_ml.serving.independence.tensor_info import (
     CONSTANT,
     UNKNOWN,
-    Dim,
-    Fact,
-    Mixes,
+    Dimension,
+    NotIndependent,
+    TensorInfo,
     constant,
     names,
     product,
     tensor,
     vector,
 )
-from cloud_ml.serving.independence.onnx_file import Node
 from cloud_ml.serving.independence.windows import Window, spatial_sizes
 
-Inputs = Sequence[Fact | None]
-Handler = Callable[[Node, Inputs], Fact | list[Fact]]
+Inputs = Sequence[TensorInfo | None]
+Handler = Callable[[Node, Inputs], TensorInfo | list[TensorInfo]]
 
 OPERATOR_SETS = {"": (9, 28), "ai.onnx.ml": (1, 5)}
 """The oldest and newest version of each set whose operators mean what is said here."""
@@ -45,124 +45,124 @@ _REDUCTIONS = names(
 _SIZES = {"Add": "add", "Sub": "sub", "Mul": "mul", "Div": "div"}
 
 
-def first(facts: Inputs) -> Fact:
+def first(infos: Inputs) -> TensorInfo:
     """The first input.
 
     Raises:
-        Mixes: where it was left out.
+        NotIndependent: where it was left out.
     """
-    return given(facts, 0)
+    return given(infos, 0)
 
 
-def given(facts: Inputs, place: int) -> Fact:
+def given(infos: Inputs, place: int) -> TensorInfo:
     """An input that must be there.
 
     Raises:
-        Mixes: where it was left out.
+        NotIndependent: where it was left out.
     """
-    found = facts[place] if place < len(facts) else None
+    found = infos[place] if place < len(infos) else None
     if found is None:
-        raise Mixes(f"input {place} is missing")
+        raise NotIndependent(f"input {place} is missing")
     return found
 
 
-def _there(facts: Inputs) -> list[Fact]:
-    return [fact for fact in facts if fact is not None]
+def _there(infos: Inputs) -> list[TensorInfo]:
+    return [info for info in infos if info is not None]
 
 
-def _axes(node: Node, facts: Inputs, place: int = 1) -> list[int] | None:
+def _axes(node: Node, infos: Inputs, place: int = 1) -> list[int] | None:
     """The axes of a node: an attribute in older sets, an input in newer ones. None where none are named."""
     if "axes" in node.attributes:
         return _integers(node, "axes")
-    found = facts[place] if place < len(facts) else None
+    found = infos[place] if place < len(infos) else None
     return None if found is None else list(found.integers())
 
 
 def _integers(node: Node, name: str, default: Sequence[int] = ()) -> list[int]:
     value = node.attributes.get(name, list(default))
     if not isinstance(value, list):
-        raise Mixes(f"attribute {name!r} is no list of numbers")
+        raise NotIndependent(f"attribute {name!r} is no list of numbers")
     return value
 
 
 def _integer(node: Node, name: str, default: int) -> int:
     value = node.attributes.get(name, default)
     if not isinstance(value, int):
-        raise Mixes(f"attribute {name!r} is no number")
+        raise NotIndependent(f"attribute {name!r} is no number")
     return value
 
 
-def _elementwise(_node: Node, facts: Inputs) -> Fact:
-    return op.elementwise(_there(facts))
+def _elementwise(_node: Node, infos: Inputs) -> TensorInfo:
+    return op.elementwise(_there(infos))
 
 
-def _arithmetic(node: Node, facts: Inputs) -> Fact:
-    there = _there(facts)
+def _arithmetic(node: Node, infos: Inputs) -> TensorInfo:
+    there = _there(infos)
     sizes = op.arithmetic(_SIZES[node.kind], there)
     return sizes if sizes is not None else op.elementwise(there)
 
 
-def _cast(node: Node, facts: Inputs) -> Fact:
-    one = first(facts)
+def _cast(node: Node, infos: Inputs) -> TensorInfo:
+    one = first(infos)
     to_integers = node.attributes.get("to") in (6, 7)  # INT32, INT64
     return op.cast(one) if to_integers else op.elementwise([one])
 
 
-def _same(_node: Node, facts: Inputs) -> Fact:
-    return first(facts)
+def _same(_node: Node, infos: Inputs) -> TensorInfo:
+    return first(infos)
 
 
-def _shaped_like_first(_node: Node, facts: Inputs) -> Fact:
+def _shaped_like_first(_node: Node, infos: Inputs) -> TensorInfo:
     """Clip, CastLike: the other inputs are parameters and do not change the shape."""
-    op.elementwise(_there(facts))
-    return op.elementwise([first(facts)])
+    op.elementwise(_there(infos))
+    return op.elementwise([first(infos)])
 
 
-def _dropout(node: Node, facts: Inputs) -> Fact:
-    if len(facts) > 2 and facts[2] is not None and facts[2].integer() != 0:
-        raise Mixes("it is in training mode")
-    return op.elementwise([first(facts)])
+def _dropout(node: Node, infos: Inputs) -> TensorInfo:
+    if len(infos) > 2 and infos[2] is not None and infos[2].integer() != 0:
+        raise NotIndependent("it is in training mode")
+    return op.elementwise([first(infos)])
 
 
-def _matmul(_node: Node, facts: Inputs) -> Fact:
-    return op.matmul(given(facts, 0), given(facts, 1))
+def _matmul(_node: Node, infos: Inputs) -> TensorInfo:
+    return op.matmul(given(infos, 0), given(infos, 1))
 
 
-def _gemm(node: Node, facts: Inputs) -> Fact:
-    one, two = given(facts, 0), given(facts, 1)
+def _gemm(node: Node, infos: Inputs) -> TensorInfo:
+    one, two = given(infos, 0), given(infos, 1)
     one = op.swapped(one) if _integer(node, "transA", 0) else one
     two = op.swapped(two) if _integer(node, "transB", 0) else two
     made = op.matmul(one, two)
-    bias = facts[2] if len(facts) > 2 else None
+    bias = infos[2] if len(infos) > 2 else None
     return made if bias is None else op.elementwise([made, bias])
 
 
-def _reduce(node: Node, facts: Inputs) -> Fact:
-    axes = _axes(node, facts)
+def _reduce(node: Node, infos: Inputs) -> TensorInfo:
+    axes = _axes(node, infos)
     if not axes and _integer(node, "noop_with_empty_axes", 0):
-        return op.elementwise([first(facts)])
-    return op.reduce(first(facts), axes or None, keep=bool(_integer(node, "keepdims", 1)))
+        return op.elementwise([first(infos)])
+    return op.reduce(first(infos), axes or None, keep=bool(_integer(node, "keepdims", 1)))
 
 
-def _reduce_product(node: Node, facts: Inputs) -> Fact:
-    one, axes = first(facts), _axes(node, facts)
+def _reduce_product(node: Node, infos: Inputs) -> TensorInfo:
+    one, axes = first(infos), _axes(node, infos)
     nothing = not axes and _integer(node, "noop_with_empty_axes", 0)
     if one.values is not None and one.rank == 1 and axes in (None, [], [0], [-1]) and not nothing:
         made = product(one.values)
         if made.fits:
-            return Fact((Dim(1),) if _integer(node, "keepdims", 1) else (), (made,))
-    return _reduce(node, facts)
+            return TensorInfo((Dimension(1),) if _integer(node, "keepdims", 1) else (), (made,))
+    return _reduce(node, infos)
 
 
-def _choose_one(node: Node, facts: Inputs) -> Fact:
+def _choose_one(node: Node, infos: Inputs) -> TensorInfo:
     """ArgMax, ArgMin."""
-    return op.reduce(first(facts), [_integer(node, "axis", 0)], keep=bool(_integer(node, "keepdims", 1)))
+    return op.reduce(first(infos), [_integer(node, "axis", 0)], keep=bool(_integer(node, "keepdims", 1)))
 
 
-def _softmax(node: Node, facts: Inputs) -> Fact:
+def _softmax(node: Node, infos: Inputs) -> TensorInfo:
     """Before version 13 it takes all dimensions from the axis on together; the axis decides either way."""
     default = -1 if node.attributes.get(OPSET, 13) >= 13 else 1
-    one = first(facts)
+    one = first(infos)
     if not one.rows:
         return op.elementwise([one])
     axis = _integer(node, "axis", default)
@@ -173,80 +173,80 @@ OPSET = "opset of the graph"
 """A name under which nodes whose meaning changed are told the version of their set."""
 
 
-def _along(node: Node, facts: Inputs) -> Fact:
-    return op.along(first(facts), _integer(node, "axis", -1))
+def _along(node: Node, infos: Inputs) -> TensorInfo:
+    return op.along(first(infos), _integer(node, "axis", -1))
 
 
-def _cumulative(_node: Node, facts: Inputs) -> Fact:
-    return op.along(first(facts), given(facts, 1).integer())
+def _cumulative(_node: Node, infos: Inputs) -> TensorInfo:
+    return op.along(first(infos), given(infos, 1).integer())
 
 
-def _normalized(node: Node, facts: Inputs) -> Fact:
+def _normalized(node: Node, infos: Inputs) -> TensorInfo:
     """LayerNormalization: all axes from one on."""
-    made = op.along(first(facts), _integer(node, "axis", -1))
-    op.elementwise([made, *_there(facts[1:])])
+    made = op.along(first(infos), _integer(node, "axis", -1))
+    op.elementwise([made, *_there(infos[1:])])
     return made
 
 
-def _each_image(_node: Node, facts: Inputs) -> Fact:
+def _each_image(_node: Node, infos: Inputs) -> TensorInfo:
     """Normalisation of each row by itself: rows, channels and at least one more dimension."""
-    one = first(facts)
-    op.plain(*_there(facts))
-    if one.rank < 3 or any(each.rows for each in _there(facts[1:])):
-        raise Mixes("its scale is made of rows, or there are no channels")
-    return Fact(one.shape)
+    one = first(infos)
+    op.plain(*_there(infos))
+    if one.rank < 3 or any(each.rows for each in _there(infos[1:])):
+        raise NotIndependent("its scale is made of rows, or there are no channels")
+    return TensorInfo(one.shape)
 
 
-def _batch_normalization(node: Node, facts: Inputs) -> Fact:
-    one = first(facts)
-    op.plain(*_there(facts))
+def _batch_normalization(node: Node, infos: Inputs) -> TensorInfo:
+    one = first(infos)
+    op.plain(*_there(infos))
     if _integer(node, "training_mode", 0) or any(node.outputs[1:]):
-        raise Mixes("it is in training mode, which normalises over the rows")
-    if one.rank < 2 or any(each.rows for each in _there(facts[1:])):
-        raise Mixes("its mean and variance are made of rows")
-    return Fact(one.shape)
+        raise NotIndependent("it is in training mode, which normalises over the rows")
+    if one.rank < 2 or any(each.rows for each in _there(infos[1:])):
+        raise NotIndependent("its mean and variance are made of rows")
+    return TensorInfo(one.shape)
 
 
-def _transpose(node: Node, facts: Inputs) -> Fact:
-    one = first(facts)
+def _transpose(node: Node, infos: Inputs) -> TensorInfo:
+    one = first(infos)
     if one.shape is None:
         return op.elementwise([one])
     return op.transpose(one, _integers(node, "perm", range(one.rank)[::-1]))
 
 
-def _reshape(node: Node, facts: Inputs) -> Fact:
-    one, wanted = given(facts, 0), given(facts, 1)
+def _reshape(node: Node, infos: Inputs) -> TensorInfo:
+    one, wanted = given(infos, 0), given(infos, 1)
     if wanted.values is None:
-        raise Mixes("a shape is not known")
-    if one.values is not None and list(wanted.values) in ([Dim(-1)], [Dim(len(one.values))]):
+        raise NotIndependent("a shape is not known")
+    if one.values is not None and list(wanted.values) in ([Dimension(-1)], [Dimension(len(one.values))]):
         return vector(one.values)
     return op.reshape(one, wanted.values, zero_copies=not _integer(node, "allowzero", 0))
 
 
-def _flatten(node: Node, facts: Inputs) -> Fact:
-    return op.flatten(first(facts), _integer(node, "axis", 1))
+def _flatten(node: Node, infos: Inputs) -> TensorInfo:
+    return op.flatten(first(infos), _integer(node, "axis", 1))
 
 
-def _concat(node: Node, facts: Inputs) -> Fact:
-    return op.concat(_there(facts), _integer(node, "axis", 0))
+def _concat(node: Node, infos: Inputs) -> TensorInfo:
+    return op.concat(_there(infos), _integer(node, "axis", 0))
 
 
-def _split(node: Node, facts: Inputs) -> list[Fact]:
-    one, axis = first(facts), _integer(node, "axis", 0)
-    sizes = _integers(node, "split") or (list(facts[1].integers()) if len(facts) > 1 and facts[1] else [])
-    known = [Dim(size) for size in sizes] or [UNKNOWN] * len(node.outputs)
+def _split(node: Node, infos: Inputs) -> list[TensorInfo]:
+    one, axis = first(infos), _integer(node, "axis", 0)
+    sizes = _integers(node, "split") or (list(infos[1].integers()) if len(infos) > 1 and infos[1] else [])
+    known = [Dimension(size) for size in sizes] or [UNKNOWN] * len(node.outputs)
     return [op.part(one, axis, size) for size in known]
 
 
-def _slice(node: Node, facts: Inputs) -> Fact:
-    one = first(facts)
+def _slice(node: Node, infos: Inputs) -> TensorInfo:
+    one = first(infos)
     if "starts" in node.attributes:  # before version 10
         starts, ends = _integers(node, "starts"), _integers(node, "ends")
         axes, steps = _integers(node, "axes", range(len(starts))), [1] * len(starts)
     else:
-        starts, ends = list(given(facts, 1).integers()), list(given(facts, 2).integers())
-        axes = _axes(node, facts, 3) or list(range(len(starts)))
-        steps = list(facts[4].integers()) if len(facts) > 4 and facts[4] is not None else [1] * len(starts)
+        starts, ends = list(given(infos, 1).integers()), list(given(infos, 2).integers())
+        axes = _axes(node, infos, 3) or list(range(len(starts)))
+        steps = list(infos[4].integers()) if len(infos) > 4 and infos[4] is not None else [1] * len(starts)
     if one.values is not None and one.rank == 1 and axes == [0] and steps[0] > 0:
         return vector(one.values[starts[0] : ends[0] : steps[0]])
     for axis, start, end, step in zip(axes, starts, ends, steps, strict=True):
@@ -255,66 +255,66 @@ def _slice(node: Node, facts: Inputs) -> Fact:
     return one
 
 
-def _expand_dims(node: Node, facts: Inputs) -> Fact:
-    return op.expand_dims(first(facts), _axes(node, facts) or [])
+def _expand_dims(node: Node, infos: Inputs) -> TensorInfo:
+    return op.expand_dims(first(infos), _axes(node, infos) or [])
 
 
-def _squeeze(node: Node, facts: Inputs) -> Fact:
-    return op.squeeze(first(facts), _axes(node, facts) or [])
+def _squeeze(node: Node, infos: Inputs) -> TensorInfo:
+    return op.squeeze(first(infos), _axes(node, infos) or [])
 
 
-def _expand(_node: Node, facts: Inputs) -> Fact:
-    wanted = given(facts, 1).values
+def _expand(_node: Node, infos: Inputs) -> TensorInfo:
+    wanted = given(infos, 1).values
     if wanted is None:
-        raise Mixes("a shape is not known")
-    return op.broadcast_to(first(facts), wanted)
+        raise NotIndependent("a shape is not known")
+    return op.broadcast_to(first(infos), wanted)
 
 
-def _tile(_node: Node, facts: Inputs) -> Fact:
-    one, times = first(facts), given(facts, 1).integers()
+def _tile(_node: Node, infos: Inputs) -> TensorInfo:
+    one, times = first(infos), given(infos, 1).integers()
     op.plain(one)
     if not one.rows:
         return CONSTANT
     if times[0] != 1:
-        raise Mixes("it repeats the rows")
+        raise NotIndependent("it repeats the rows")
     return tensor([(one.shape or ())[0], *[UNKNOWN] * (one.rank - 1)])
 
 
-def _pad(node: Node, facts: Inputs) -> Fact:
-    one = first(facts)
+def _pad(node: Node, infos: Inputs) -> TensorInfo:
+    one = first(infos)
     op.plain(one)
     if "pads" in node.attributes:
         pads = _integers(node, "pads")
     else:
-        pads = list(given(facts, 1).integers())
-        if len(facts) > 3 and facts[3] is not None:
-            raise Mixes("the axes of the padding are an input")
+        pads = list(given(infos, 1).integers())
+        if len(infos) > 3 and infos[3] is not None:
+            raise NotIndependent("the axes of the padding are an input")
     if not one.rows:
         return CONSTANT
     if len(pads) != 2 * one.rank or pads[0] or pads[one.rank]:
-        raise Mixes("it puts something before or behind the rows")
+        raise NotIndependent("it puts something before or behind the rows")
     sizes = zip(one.shape or (), pads, pads[one.rank :], strict=False)
-    padded = [Dim(None if size.factor is None else size.factor + low + high) for size, low, high in sizes]
+    padded = [Dimension(None if size.factor is None else size.factor + low + high) for size, low, high in sizes]
     return tensor([(one.shape or ())[0], *padded[1:]])
 
 
-def _shape(node: Node, facts: Inputs) -> Fact:
-    one = first(facts)
+def _shape(node: Node, infos: Inputs) -> TensorInfo:
+    one = first(infos)
     if one.shape is None:
         return CONSTANT
     end = _integer(node, "end", 0) if "end" in node.attributes else None
     return vector(one.shape[_integer(node, "start", 0) : end])
 
 
-def _size(_node: Node, facts: Inputs) -> Fact:
-    return Fact((), (product(first(facts).shape),)) if first(facts).shape is not None else CONSTANT  # type: ignore[arg-type]
+def _size(_node: Node, infos: Inputs) -> TensorInfo:
+    return TensorInfo((), (product(first(infos).shape),)) if first(infos).shape is not None else CONSTANT  # type: ignore[arg-type]
 
 
-def _constant(node: Node, _facts: Inputs) -> Fact:
+def _constant(node: Node, _facts: Inputs) -> TensorInfo:
     if len(node.attributes.keys() - {OPSET}) != 1:
-        raise Mixes("it has more than one value, or none")
+        raise NotIndependent("it has more than one value, or none")
     value = node.attributes.get("value", node.attributes.get("value_int", node.attributes.get("value_ints")))
-    if isinstance(value, Fact):
+    if isinstance(value, TensorInfo):
         return value
     if isinstance(value, int):
         return constant((), (value,))
@@ -323,27 +323,27 @@ def _constant(node: Node, _facts: Inputs) -> Fact:
     return constant(()) if "value_float" in node.attributes else CONSTANT
 
 
-def _constant_of_shape(_node: Node, facts: Inputs) -> Fact:
-    return op.filled(first(facts)) if first(facts).values is not None else CONSTANT
+def _constant_of_shape(_node: Node, infos: Inputs) -> TensorInfo:
+    return op.filled(first(infos)) if first(infos).values is not None else CONSTANT
 
 
-def _gather(node: Node, facts: Inputs) -> Fact:
-    return op.gather(given(facts, 0), given(facts, 1), _integer(node, "axis", 0))
+def _gather(node: Node, infos: Inputs) -> TensorInfo:
+    return op.gather(given(infos, 0), given(infos, 1), _integer(node, "axis", 0))
 
 
-def _gather_elements(node: Node, facts: Inputs) -> Fact:
-    return op.choose_along(given(facts, 0), given(facts, 1), _integer(node, "axis", 0))
+def _gather_elements(node: Node, infos: Inputs) -> TensorInfo:
+    return op.choose_along(given(infos, 0), given(infos, 1), _integer(node, "axis", 0))
 
 
-def _top_k(node: Node, facts: Inputs) -> list[Fact]:
-    return [op.part(first(facts), _integer(node, "axis", -1))] * 2
+def _top_k(node: Node, infos: Inputs) -> list[TensorInfo]:
+    return [op.part(first(infos), _integer(node, "axis", -1))] * 2
 
 
-def _one_hot(node: Node, facts: Inputs) -> Fact:
-    one = first(facts)
-    op.plain(*_there(facts))
-    if any(fact.rows for fact in _there(facts[1:])):
-        raise Mixes("its depth or values are made of rows")
+def _one_hot(node: Node, infos: Inputs) -> TensorInfo:
+    one = first(infos)
+    op.plain(*_there(infos))
+    if any(info.rows for info in _there(infos[1:])):
+        raise NotIndependent("its depth or values are made of rows")
     if not one.rows:
         return CONSTANT
     place = op.axis_of(_integer(node, "axis", -1), one.rank + 1)
@@ -351,39 +351,39 @@ def _one_hot(node: Node, facts: Inputs) -> Fact:
     return tensor([*shape[:place], UNKNOWN, *shape[place:]])
 
 
-def _einsum(node: Node, facts: Inputs) -> Fact:
-    return op.einsum(str(node.attributes.get("equation", "")), _there(facts))
+def _einsum(node: Node, infos: Inputs) -> TensorInfo:
+    return op.einsum(str(node.attributes.get("equation", "")), _there(infos))
 
 
-def _convolution(node: Node, facts: Inputs) -> Fact:
-    one, kernel = given(facts, 0), given(facts, 1)
-    bias = facts[2] if len(facts) > 2 else None
+def _convolution(node: Node, infos: Inputs) -> TensorInfo:
+    one, kernel = given(infos, 0), given(infos, 1)
+    bias = infos[2] if len(infos) > 2 else None
     if bias is not None:
         op.plain(bias)
         if bias.rows:
-            raise Mixes("its bias is made of rows")
+            raise NotIndependent("its bias is made of rows")
     sizes = (kernel.shape or ())[2:]
     window = _window(node, [size.known for size in sizes])
     spatial = spatial_sizes((one.shape or ())[2:], window)
     return op.convolve(one, kernel, spatial, channels=1, kernel_channels=(kernel.shape or (UNKNOWN,))[0])
 
 
-def _transposed_convolution(node: Node, facts: Inputs) -> Fact:
-    one, kernel = given(facts, 0), given(facts, 1)
-    if any(fact.rows for fact in _there(facts[1:])):
-        raise Mixes("its kernel is made of rows")
+def _transposed_convolution(node: Node, infos: Inputs) -> TensorInfo:
+    one, kernel = given(infos, 0), given(infos, 1)
+    if any(info.rows for info in _there(infos[1:])):
+        raise NotIndependent("its kernel is made of rows")
     return op.convolve(one, kernel, [UNKNOWN] * (one.rank - 2), channels=1, kernel_channels=UNKNOWN)
 
 
-def _pool(node: Node, facts: Inputs) -> Fact:
-    one = first(facts)
+def _pool(node: Node, infos: Inputs) -> TensorInfo:
+    one = first(infos)
     window = _window(node, _integers(node, "kernel_shape"))
     return op.pool(one, spatial_sizes((one.shape or ())[2:], window), channels=1)
 
 
-def _global_pool(_node: Node, facts: Inputs) -> Fact:
-    one = first(facts)
-    return op.pool(one, [Dim(1)] * (one.rank - 2), channels=1)
+def _global_pool(_node: Node, infos: Inputs) -> TensorInfo:
+    one = first(infos)
+    return op.pool(one, [Dimension(1)] * (one.rank - 2), channels=1)
 
 
 def _window(node: Node, kernel: Sequence[int | None]) -> Window:
@@ -398,69 +398,71 @@ def _window(node: Node, kernel: Sequence[int | None]) -> Window:
     )
 
 
-def _depth(node: Node, facts: Inputs) -> Fact:
+def _depth(node: Node, infos: Inputs) -> TensorInfo:
     """SpaceToDepth, DepthToSpace: within each row."""
-    return op.pool(first(facts), [UNKNOWN, UNKNOWN], channels=-1) if first(facts).rank == 4 else _refuse(node, facts)
+    return op.pool(first(infos), [UNKNOWN, UNKNOWN], channels=-1) if first(infos).rank == 4 else _refuse(node, infos)
 
 
-def _refuse(node: Node, _facts: Inputs) -> Fact:
-    raise Mixes(f"{node.kind} is not looked at with such inputs")
+def _refuse(node: Node, _facts: Inputs) -> TensorInfo:
+    raise NotIndependent(f"{node.kind} is not looked at with such inputs")
 
 
-def _quantize(node: Node, facts: Inputs) -> Fact:
+def _quantize(node: Node, infos: Inputs) -> TensorInfo:
     """With a scale that is a constant: one number, or one for each channel."""
-    one, scales = first(facts), _there(facts[1:])
-    op.plain(*_there(facts))
-    if any(fact.rank > 1 for fact in scales):
-        raise Mixes("its scale is neither one number nor one for each channel")
-    if one.rows and any(fact.rank for fact in scales) and op.axis_of(_integer(node, "axis", 1), one.rank) == 0:
-        raise Mixes("it has a scale for each of the rows")
-    return Fact(one.shape)
+    one, scales = first(infos), _there(infos[1:])
+    op.plain(*_there(infos))
+    if any(info.rank > 1 for info in scales):
+        raise NotIndependent("its scale is neither one number nor one for each channel")
+    if one.rows and any(info.rank for info in scales) and op.axis_of(_integer(node, "axis", 1), one.rank) == 0:
+        raise NotIndependent("it has a scale for each of the rows")
+    return TensorInfo(one.shape)
 
 
 _TRANSFORMS = ("NONE", "SOFTMAX", "LOGISTIC", "SOFTMAX_ZERO")
 """What may follow the scores. ONNX Runtime puts the results of PROBIT into other rows."""
 
 
-def _table_rows(node: Node, facts: Inputs) -> list[Fact]:
+def _table_rows(node: Node, infos: Inputs) -> list[TensorInfo]:
     """Models of classic machine learning: a table of rows and features in, labels and scores out."""
     if node.attributes.get("post_transform", "NONE") not in _TRANSFORMS:
-        raise Mixes(f"its post_transform {node.attributes['post_transform']!r} is not known to keep rows apart")
-    one = first(facts)
+        raise NotIndependent(
+            f"its post_transform {node.attributes['post_transform']!r} is not known to keep rows apart"
+        )
+    one = first(infos)
     op.plain(one)
     if not one.rows or one.rank != 2:
-        raise Mixes("its input is no table of rows and features")
+        raise NotIndependent("its input is no table of rows and features")
     rows = (one.shape or ())[0]
     return [tensor((rows,)), tensor((rows, UNKNOWN))]
 
 
-def _regressor(node: Node, facts: Inputs) -> Fact:
-    return _table_rows(node, facts)[1]
+def _regressor(node: Node, infos: Inputs) -> TensorInfo:
+    return _table_rows(node, infos)[1]
 
 
-def _features(_node: Node, facts: Inputs) -> Fact:
-    if any(fact.rank != 2 for fact in _there(facts)):
-        raise Mixes("its input is no table of rows and features")
-    return op.part(op.concat(_there(facts), 1), 1)  # as many as its attribute says, whatever the inputs have
+def _features(_node: Node, infos: Inputs) -> TensorInfo:
+    if any(info.rank != 2 for info in _there(infos)):
+        raise NotIndependent("its input is no table of rows and features")
+    return op.part(op.concat(_there(infos), 1), 1)  # as many as its attribute says, whatever the inputs have
 
 
-def _each_feature(_node: Node, facts: Inputs) -> Fact:
+def _each_feature(_node: Node, infos: Inputs) -> TensorInfo:
     """Scaler, Imputer: a number for each feature."""
-    if first(facts).rank != 2:
-        raise Mixes("its input is no table of rows and features")
-    return op.elementwise([first(facts)])
+    if first(infos).rank != 2:
+        raise NotIndependent("its input is no table of rows and features")
+    return op.elementwise([first(infos)])
 
 
-def _normalizer(_node: Node, facts: Inputs) -> Fact:
-    if first(facts).rank != 2:
-        raise Mixes("its input is no table of rows and features")
-    return op.along(first(facts), 1)
+def _normalizer(_node: Node, infos: Inputs) -> TensorInfo:
+    if first(infos).rank != 2:
+        raise NotIndependent("its input is no table of rows and features")
+    return op.along(first(infos), 1)
 
 
-def _extractor(_node: Node, facts: Inputs) -> Fact:
-    if given(facts, 1).rows:
-        raise Mixes("it takes features that other rows choose")
-    return op.part(first(facts), -1)
+def _extractor(_node: Node, infos: Inputs) -> TensorInfo:
+    if given(infos, 1).rows:
+        raise NotIndependent("it takes features that other rows choose")
+    return op.part(first(infos), -1)
 
 
 HANDLERS: dict[str, Handler] = {

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.serving.codecs import wire
-from cloud_ml.serving.independence.facts import LARGEST, MOST_VALUES, Fact, Mixes, constant
+from cloud_ml.serving.independence.tensor_info import LARGEST, MOST_VALUES, NotIndependent, TensorInfo, constant
 
 _INT32, _INT64 = 3, 9
 _SERVE = "serve"
@@ -58,31 +58,31 @@ def read(file: Path) -> Graph:
     """The graph of a ``saved_model.pb``.
 
     Raises:
-        Mixes: where the file cannot be read as such, or is too large.
+        NotIndependent: where the file cannot be read as such, or is too large.
     """
     try:
         with file.open("rb") as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as data:
             return parse(data)
     except OSError as error:
-        raise Mixes(f"the file cannot be read: {error}") from error
+        raise NotIndependent(f"the file cannot be read: {error}") from error
 
 
 def parse(data: Any) -> Graph:
     """The same from bytes.
 
     Raises:
-        Mixes: as ``read``.
+        NotIndependent: as ``read``.
     """
     try:
         graphs = [span[1:] for span in _messages(data, 0, len(data)) if span[0] == 2]
         if len(graphs) > 1:
-            raise Mixes("the file has more than one graph")
+            raise NotIndependent("the file has more than one graph")
         for start, end in graphs:
             if _SERVE in _tags(data, start, end):
                 return _meta_graph(data, start, end)
     except (ValueError, struct.error) as error:
-        raise Mixes(f"the file cannot be read: {error}") from error
-    raise Mixes("there is no graph to serve")
+        raise NotIndependent(f"the file cannot be read: {error}") from error
+    raise NotIndependent("there is no graph to serve")
 
 
 def _messages(data: Any, start: int, end: int) -> Iterator[tuple[int, int, int]]:
@@ -106,11 +106,11 @@ def _meta_graph(data: Any, start: int, end: int) -> Graph:
                 if kind == 1:
                     name, function = _function(data, begin, close)
                     if name in graph.functions:
-                        raise Mixes(f"the graph has two functions {name!r}")
+                        raise NotIndependent(f"the graph has two functions {name!r}")
                     graph.functions[name] = function
                     count += len(function.nodes)
         if count + len(graph.nodes) > MOST_NODES:
-            raise Mixes(f"the graph has more than {MOST_NODES} nodes")
+            raise NotIndependent(f"the graph has more than {MOST_NODES} nodes")
     return graph
 
 
@@ -118,11 +118,11 @@ def _only(data: Any, start: int, end: int, wanted: int) -> tuple[int, int]:
     """Where the message of this field is; nowhere where it is not there.
 
     Raises:
-        Mixes: where it is there twice, which readers merge.
+        NotIndependent: where it is there twice, which readers merge.
     """
     found = [span[1:] for span in _messages(data, start, end) if span[0] == wanted]
     if len(found) > 1:
-        raise Mixes(f"field {wanted} of a message occurs twice")
+        raise NotIndependent(f"field {wanted} of a message occurs twice")
     return found[0] if found else (start, start)
 
 
@@ -168,7 +168,7 @@ def _node(data: Any, start: int, end: int) -> Node:
         elif number == 5:
             key, value = _entry(data, at, stop)
             if key in node.attributes:
-                raise Mixes(f"operation {node.name!r} has two attributes {key!r}")
+                raise NotIndependent(f"operation {node.name!r} has two attributes {key!r}")
             node.attributes[key] = _attribute(data, *value)
     return node
 
@@ -177,11 +177,11 @@ def _attribute(data: Any, start: int, end: int) -> Any:
     """The value of an attribute.
 
     Raises:
-        Mixes: where there are several, of which the last one counts, or which readers merge.
+        NotIndependent: where there are several, of which the last one counts, or which readers merge.
     """
     given = [each for each in wire.fields(data, start, end) if each[0] <= 10]
     if len(given) > 1:
-        raise Mixes("an attribute has several values")
+        raise NotIndependent("an attribute has several values")
     if not given:
         return None
     number, kind, at, stop = given[0]
@@ -216,7 +216,7 @@ def _shape(data: Any, start: int, end: int) -> list[int] | None:
     return sizes
 
 
-def tensor(data: Any, start: int, end: int) -> Fact:
+def tensor(data: Any, start: int, end: int) -> TensorInfo:
     """What is known of a constant: its shape, and its values where they are few integers."""
     dtype = 0
     content: tuple[int, int] | None = None

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from cloud_ml.serving.independence import operators as op
-from cloud_ml.serving.independence.facts import Fact, Mixes, rows_of
+from cloud_ml.serving.independence.tensor_info import NotIndependent, TensorInfo, rows_of
 from cloud_ml.serving.independence.tensorflow_file import FunctionName, Graph, Node
 from cloud_ml.serving.independence.tensorflow_operators import HANDLERS, OUTPUTS, SEVERAL_WITH_ROWS, TAKES_SIZES
 from cloud_ml.serving.signatures import Signature
@@ -14,14 +14,14 @@ MOST_VISITS = 500_000
 DEEPEST = 50
 """Functions that call each other."""
 
-Known = dict[str, "list[Fact] | Mixes"]
+Known = dict[str, "list[TensorInfo] | NotIndependent"]
 
 
 def check(graph: Graph, signature: Signature) -> None:
     """Look at every operation between inputs and outputs, and at whatever else runs with them.
 
     Raises:
-        Mixes: with the first operation that is not known to keep rows apart, and why.
+        NotIndependent: with the first operation that is not known to keep rows apart, and why.
     """
     _Reader(graph).check(signature)
 
@@ -37,7 +37,7 @@ class _Reader:
         known: Known = {}
         for spec in signature.inputs:
             if spec.inner.partition(":")[2] not in ("", "0") or _node_of(spec.inner) in known:
-                raise Mixes(f"input {spec.name!r} is not the first output of a node of its own")
+                raise NotIndependent(f"input {spec.name!r} is not the first output of a node of its own")
             known[_node_of(spec.inner)] = [rows_of(spec.shape or ())]
         wanted = [_node_of(spec.inner) for spec in signature.outputs]
         for node in _ordered(self._graph.nodes, wanted, known):
@@ -45,61 +45,63 @@ class _Reader:
         for spec in signature.outputs:
             op.check_output(spec.name, _found(spec.inner, known, {}))
 
-    def _call(self, name: str, arguments: Sequence[Fact], depth: int) -> list[Fact]:
+    def _call(self, name: str, arguments: Sequence[TensorInfo], depth: int) -> list[TensorInfo]:
         function = self._graph.functions.get(name)
         if function is None or len(function.arguments) != len(arguments):
-            raise Mixes(f"function {name!r} is not there, or takes something else")
+            raise NotIndependent(f"function {name!r} is not there, or takes something else")
         if depth > DEEPEST:
-            raise Mixes("functions call each other deeper than is looked at")
-        known: Known = {argument: [fact] for argument, fact in zip(function.arguments, arguments, strict=True)}
+            raise NotIndependent("functions call each other deeper than is looked at")
+        known: Known = {argument: [info] for argument, info in zip(function.arguments, arguments, strict=True)}
         kinds = {node.name: node.kind for node in function.nodes}
         for node in _ordered(function.nodes, list(kinds), known):
             known[node.name] = self._outputs(node, known, kinds, depth)
         return [_found(result, known, kinds) for result in function.results]
 
-    def _outputs(self, node: Node, known: Known, kinds: dict[str, str], depth: int) -> "list[Fact] | Mixes":
+    def _outputs(
+        self, node: Node, known: Known, kinds: dict[str, str], depth: int
+    ) -> "list[TensorInfo] | NotIndependent":
         """What is known of the outputs of a node, or why its values mix rows. ``kinds`` are those of a function.
 
         Raises:
-            Mixes: at once for what is not known, which may have effects that nobody reads.
+            NotIndependent: at once for what is not known, which may have effects that nobody reads.
         """
         self._visits += 1 + len(node.inputs)
         if self._visits > MOST_VISITS:
-            raise Mixes(f"more than {MOST_VISITS} operations and inputs would have to be looked at")
+            raise NotIndependent(f"more than {MOST_VISITS} operations and inputs would have to be looked at")
         told = f"operation {node.kind} {node.name!r}"
         if node.kind not in HANDLERS and node.kind not in _CALLS:
-            raise Mixes(f"{told} is not known to keep rows apart")
+            raise NotIndependent(f"{told} is not known to keep rows apart")
         try:
-            facts = [_found(name, known, kinds) for name in node.inputs if name[:1] != "^"]
-        except Mixes as reason:
+            infos = [_found(name, known, kinds) for name in node.inputs if name[:1] != "^"]
+        except NotIndependent as reason:
             if node.kind in _CALLS:
                 raise  # what it does with that cannot be looked at, and may have effects
             return reason
         if node.kind in _CALLS:
             called = node.attributes.get("f")
             if not isinstance(called, FunctionName):
-                raise Mixes(f"{told} does not name its function")
-            return self._call(called.name, facts, depth + 1)
-        return _applied(node, facts, told)
+                raise NotIndependent(f"{told} does not name its function")
+            return self._call(called.name, infos, depth + 1)
+        return _applied(node, infos, told)
 
 
-def _applied(node: Node, facts: Sequence[Fact], told: str) -> "list[Fact] | Mixes":
+def _applied(node: Node, infos: Sequence[TensorInfo], told: str) -> "list[TensorInfo] | NotIndependent":
     try:
-        _check_other_inputs(node, facts[1:])
-        made = HANDLERS[node.kind](node, facts)
-    except Mixes as reason:
-        return Mixes(f"{told}: {reason}")
+        _check_other_inputs(node, infos[1:])
+        made = HANDLERS[node.kind](node, infos)
+    except NotIndependent as reason:
+        return NotIndependent(f"{told}: {reason}")
     except (IndexError, ValueError, TypeError, ZeroDivisionError) as error:  # a node that does not fit its inputs
-        return Mixes(f"{told} cannot be followed: {error}")
+        return NotIndependent(f"{told} cannot be followed: {error}")
     return made if isinstance(made, list) else [made]
 
 
-def _check_other_inputs(node: Node, facts: Sequence[Fact]) -> None:
-    for fact in facts:
-        if fact.rows and node.kind not in SEVERAL_WITH_ROWS:
-            raise Mixes("a parameter of it is made of rows")
-        if fact.counts_rows and node.kind not in TAKES_SIZES:
-            raise Mixes("a parameter of it is computed from the number of rows")
+def _check_other_inputs(node: Node, infos: Sequence[TensorInfo]) -> None:
+    for info in infos:
+        if info.rows and node.kind not in SEVERAL_WITH_ROWS:
+            raise NotIndependent("a parameter of it is made of rows")
+        if info.counts_rows and node.kind not in TAKES_SIZES:
+            raise NotIndependent("a parameter of it is computed from the number of rows")
 
 
 def _node_of(name: str) -> str:
@@ -107,23 +109,23 @@ def _node_of(name: str) -> str:
     return name.removeprefix("^").partition(":")[0]
 
 
-def _found(name: str, known: Known, kinds: dict[str, str]) -> Fact:
+def _found(name: str, known: Known, kinds: dict[str, str]) -> TensorInfo:
     """What is known of an input of a node. Outputs have numbers, and names before them inside of functions."""
     node, _, rest = name.partition(":")
     outputs = known.get(node)
     if outputs is None:
-        raise Mixes(f"nothing computes {name!r}")
-    if isinstance(outputs, Mixes):
+        raise NotIndependent(f"nothing computes {name!r}")
+    if isinstance(outputs, NotIndependent):
         raise outputs
     label, _, number = rest.rpartition(":")
     place = int(number) if number.isascii() and number.isdigit() else 0
     several = OUTPUTS.get(kinds.get(node, ""))
     if several is not None and label:
         if label not in several:
-            raise Mixes(f"output {label!r} of {node!r} is not looked at")
+            raise NotIndependent(f"output {label!r} of {node!r} is not looked at")
         place = several.index(label)
     if place >= len(outputs):
-        raise Mixes(f"output {name!r} is not looked at")
+        raise NotIndependent(f"output {name!r} is not looked at")
     return outputs[place]
 
 
@@ -131,7 +133,7 @@ def _ordered(nodes: Sequence[Node], wanted: Sequence[str], known: Known) -> list
     """The nodes that are needed for those that are wanted, each behind what it needs, without recursion.
 
     Raises:
-        Mixes: where they need each other in a circle.
+        NotIndependent: where they need each other in a circle.
     """
     by_name = {node.name: node for node in nodes if node.name not in known}
     done: set[str] = set()
@@ -146,7 +148,7 @@ def _ordered(nodes: Sequence[Node], wanted: Sequence[str], known: Known) -> list
         needed = [each for each in map(_node_of, by_name[name].inputs) if each in by_name and each not in done]
         if name in entered:
             if needed:
-                raise Mixes("operations need each other in a circle")
+                raise NotIndependent("operations need each other in a circle")
             stack.pop()
             done.add(name)
             made.append(by_name[name])
@@ -154,6 +156,6 @@ def _ordered(nodes: Sequence[Node], wanted: Sequence[str], known: Known) -> list
         entered.add(name)
         for each in needed:
             if each in entered:
-                raise Mixes("operations need each other in a circle")
+                raise NotIndependent("operations need each other in a circle")
             stack.append(each)
     return made

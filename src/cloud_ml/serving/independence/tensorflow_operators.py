@@ -6,12 +6,12 @@ https://www.tensorflow.org/api_docs/python/tf/raw_ops; the functions take a node
 from collections.abc import Callable, Sequence
 
 from cloud_ml.serving.independence import operators as op
-from cloud_ml.serving.independence.facts import (
+from cloud_ml.serving.independence.tensor_info import (
     CONSTANT,
     UNKNOWN,
-    Dim,
-    Fact,
-    Mixes,
+    Dimension,
+    NotIndependent,
+    TensorInfo,
     constant,
     names,
     product,
@@ -21,7 +21,7 @@ from cloud_ml.serving.independence.facts import (
 from cloud_ml.serving.independence.tensorflow_file import Node
 from cloud_ml.serving.independence.windows import Window, spatial_sizes
 
-Handler = Callable[[Node, Sequence[Fact]], Fact | list[Fact]]
+Handler = Callable[[Node, Sequence[TensorInfo]], TensorInfo | list[TensorInfo]]
 
 ELEMENTWISE = names(
     """
@@ -42,171 +42,171 @@ _SIZES = {"Add": "add", "AddV2": "add", "Sub": "sub", "Mul": "mul", "FloorDiv": 
 def _integer(node: Node, name: str, default: int = 0) -> int:
     value = node.attributes.get(name, default)
     if not isinstance(value, int):
-        raise Mixes(f"attribute {name!r} is no number")
+        raise NotIndependent(f"attribute {name!r} is no number")
     return value
 
 
 def _number_of_outputs(node: Node, name: str) -> int:
     value = _integer(node, name)
     if value > MOST_OUTPUTS:
-        raise Mixes(f"attribute {name!r} is {value}, which is more than {MOST_OUTPUTS} outputs")
+        raise NotIndependent(f"attribute {name!r} is {value}, which is more than {MOST_OUTPUTS} outputs")
     return value
 
 
 def _integers(node: Node, name: str) -> list[int]:
     value = node.attributes.get(name, [])
     if not isinstance(value, list):
-        raise Mixes(f"attribute {name!r} is no list of numbers")
+        raise NotIndependent(f"attribute {name!r} is no list of numbers")
     return value
 
 
-def _elementwise(_node: Node, facts: Sequence[Fact]) -> Fact:
-    return op.elementwise(facts)
+def _elementwise(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return op.elementwise(infos)
 
 
-def _clip(_node: Node, facts: Sequence[Fact]) -> Fact:
+def _clip(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     """Limits do not change the shape."""
-    op.elementwise(facts)
-    return op.elementwise(facts[:1])
+    op.elementwise(infos)
+    return op.elementwise(infos[:1])
 
 
-def _arithmetic(node: Node, facts: Sequence[Fact]) -> Fact:
-    sizes = op.arithmetic(_SIZES[node.kind], facts)
-    return sizes if sizes is not None else op.elementwise(facts)
+def _arithmetic(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    sizes = op.arithmetic(_SIZES[node.kind], infos)
+    return sizes if sizes is not None else op.elementwise(infos)
 
 
-def _same(_node: Node, facts: Sequence[Fact]) -> Fact:
-    return facts[0]
+def _same(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return infos[0]
 
 
-def _all_the_same(_node: Node, facts: Sequence[Fact]) -> list[Fact]:
-    return list(facts)
+def _all_the_same(_node: Node, infos: Sequence[TensorInfo]) -> list[TensorInfo]:
+    return list(infos)
 
 
-def _cast(node: Node, facts: Sequence[Fact]) -> Fact:
+def _cast(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     to_integers = node.attributes.get("DstT") in (3, 9)  # DT_INT32, DT_INT64
-    return op.cast(facts[0]) if to_integers else op.elementwise(facts)
+    return op.cast(infos[0]) if to_integers else op.elementwise(infos)
 
 
-def _constant(node: Node, _facts: Sequence[Fact]) -> Fact:
+def _constant(node: Node, _facts: Sequence[TensorInfo]) -> TensorInfo:
     value = node.attributes.get("value")
-    return value if isinstance(value, Fact) else CONSTANT
+    return value if isinstance(value, TensorInfo) else CONSTANT
 
 
-def _variable(node: Node, _facts: Sequence[Fact]) -> Fact:
+def _variable(node: Node, _facts: Sequence[TensorInfo]) -> TensorInfo:
     shape = node.attributes.get("shape")
-    return shape if isinstance(shape, Fact) else CONSTANT
+    return shape if isinstance(shape, TensorInfo) else CONSTANT
 
 
-def _nothing(_node: Node, _facts: Sequence[Fact]) -> list[Fact]:
+def _nothing(_node: Node, _facts: Sequence[TensorInfo]) -> list[TensorInfo]:
     return []
 
 
-def _table(_node: Node, _facts: Sequence[Fact]) -> Fact:
+def _table(_node: Node, _facts: Sequence[TensorInfo]) -> TensorInfo:
     return constant(())
 
 
-def _look_up(_node: Node, facts: Sequence[Fact]) -> Fact:
-    return op.elementwise([facts[1], facts[2]]) if facts[2].shape == () else _never("it has a default for each place")
+def _look_up(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return op.elementwise([infos[1], infos[2]]) if infos[2].shape == () else _never("it has a default for each place")
 
 
-def _never(reason: str) -> Fact:
-    raise Mixes(reason)
+def _never(reason: str) -> TensorInfo:
+    raise NotIndependent(reason)
 
 
-def _matmul(node: Node, facts: Sequence[Fact]) -> Fact:
-    one, two = facts[0], facts[1]
+def _matmul(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    one, two = infos[0], infos[1]
     one = op.swapped(one) if _integer(node, "transpose_a") or _integer(node, "adj_x") else one
     two = op.swapped(two) if _integer(node, "transpose_b") or _integer(node, "adj_y") else two
     return op.matmul(one, two)
 
 
-def _bias(_node: Node, facts: Sequence[Fact]) -> Fact:
+def _bias(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     """Added to the channels, wherever these are, and never to the first dimension."""
-    op.plain(*facts)
-    if facts[1].rows or facts[0].rank < 2:
-        raise Mixes("its bias is made of rows, or there are no channels")
-    return Fact(facts[0].shape)
+    op.plain(*infos)
+    if infos[1].rows or infos[0].rank < 2:
+        raise NotIndependent("its bias is made of rows, or there are no channels")
+    return TensorInfo(infos[0].shape)
 
 
-def _reduce(node: Node, facts: Sequence[Fact]) -> Fact:
-    return op.reduce(facts[0], facts[1].integers(), keep=bool(_integer(node, "keep_dims")))
+def _reduce(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return op.reduce(infos[0], infos[1].integers(), keep=bool(_integer(node, "keep_dims")))
 
 
-def _product(node: Node, facts: Sequence[Fact]) -> Fact:
-    one = facts[0]
-    if one.values is not None and one.rank == 1 and facts[1].integers() in ((0,), (-1,)):
+def _product(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    one = infos[0]
+    if one.values is not None and one.rank == 1 and infos[1].integers() in ((0,), (-1,)):
         made = product(one.values)
         if made.fits:
-            return Fact((Dim(1),) if _integer(node, "keep_dims") else (), (made,))
-    return _reduce(node, facts)
+            return TensorInfo((Dimension(1),) if _integer(node, "keep_dims") else (), (made,))
+    return _reduce(node, infos)
 
 
-def _choose_one(_node: Node, facts: Sequence[Fact]) -> Fact:
-    return op.reduce(facts[0], [facts[1].integer()], keep=False)
+def _choose_one(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return op.reduce(infos[0], [infos[1].integer()], keep=False)
 
 
-def _last_axis(_node: Node, facts: Sequence[Fact]) -> Fact:
-    return op.along(facts[0], -1) if facts[0].rows else op.elementwise(facts)
+def _last_axis(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return op.along(infos[0], -1) if infos[0].rows else op.elementwise(infos)
 
 
-def _along(_node: Node, facts: Sequence[Fact]) -> Fact:
-    return op.along(facts[0], facts[1].integer())
+def _along(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return op.along(infos[0], infos[1].integer())
 
 
-def _reshape(_node: Node, facts: Sequence[Fact]) -> Fact:
-    one, wanted = facts[0], facts[1].values
+def _reshape(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    one, wanted = infos[0], infos[1].values
     if wanted is None:
-        raise Mixes("a shape is not known")
-    if one.values is not None and list(wanted) in ([Dim(-1)], [Dim(len(one.values))]):
+        raise NotIndependent("a shape is not known")
+    if one.values is not None and list(wanted) in ([Dimension(-1)], [Dimension(len(one.values))]):
         return vector(one.values)
     if one.values is not None and not wanted and len(one.values) == 1:
-        return Fact((), one.values)
+        return TensorInfo((), one.values)
     return op.reshape(one, wanted)
 
 
-def _transpose(_node: Node, facts: Sequence[Fact]) -> Fact:
-    return op.transpose(facts[0], facts[1].integers())
+def _transpose(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return op.transpose(infos[0], infos[1].integers())
 
 
-def _expand_dims(_node: Node, facts: Sequence[Fact]) -> Fact:
-    return op.expand_dims(facts[0], [facts[1].integer()])
+def _expand_dims(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return op.expand_dims(infos[0], [infos[1].integer()])
 
 
-def _squeeze(node: Node, facts: Sequence[Fact]) -> Fact:
-    return op.squeeze(facts[0], _integers(node, "squeeze_dims"))
+def _squeeze(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return op.squeeze(infos[0], _integers(node, "squeeze_dims"))
 
 
-def _concat(_node: Node, facts: Sequence[Fact]) -> Fact:
-    return op.concat(facts[:-1], facts[-1].integer())
+def _concat(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return op.concat(infos[:-1], infos[-1].integer())
 
 
-def _pack(node: Node, facts: Sequence[Fact]) -> Fact:
+def _pack(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     axis = _integer(node, "axis")
-    if all(fact.values is not None and fact.shape == () for fact in facts):
-        return vector([fact.values[0] for fact in facts if fact.values])
-    if axis == 0 and any(fact.rows for fact in facts):
-        raise Mixes("the rows are not the first dimension")
-    return op.concat([op.expand_dims(fact, [axis]) for fact in facts], axis)
+    if all(info.values is not None and info.shape == () for info in infos):
+        return vector([info.values[0] for info in infos if info.values])
+    if axis == 0 and any(info.rows for info in infos):
+        raise NotIndependent("the rows are not the first dimension")
+    return op.concat([op.expand_dims(info, [axis]) for info in infos], axis)
 
 
-def _unpack(node: Node, facts: Sequence[Fact]) -> list[Fact]:
+def _unpack(node: Node, infos: Sequence[TensorInfo]) -> list[TensorInfo]:
     axis = _integer(node, "axis")
-    return [op.squeeze(op.part(facts[0], axis, Dim(1)), [axis])] * _number_of_outputs(node, "num")
+    return [op.squeeze(op.part(infos[0], axis, Dimension(1)), [axis])] * _number_of_outputs(node, "num")
 
 
-def _split(node: Node, facts: Sequence[Fact]) -> list[Fact]:
-    return [op.part(facts[1], facts[0].integer())] * _number_of_outputs(node, "num_split")
+def _split(node: Node, infos: Sequence[TensorInfo]) -> list[TensorInfo]:
+    return [op.part(infos[1], infos[0].integer())] * _number_of_outputs(node, "num_split")
 
 
-def _split_sizes(_node: Node, facts: Sequence[Fact]) -> list[Fact]:
-    sizes = facts[1].integers()
-    return [op.part(facts[0], facts[2].integer(), Dim(size) if size >= 0 else UNKNOWN) for size in sizes]
+def _split_sizes(_node: Node, infos: Sequence[TensorInfo]) -> list[TensorInfo]:
+    sizes = infos[1].integers()
+    return [op.part(infos[0], infos[2].integer(), Dimension(size) if size >= 0 else UNKNOWN) for size in sizes]
 
 
-def _strided_slice(node: Node, facts: Sequence[Fact]) -> Fact:
-    one = facts[0]
-    begins, ends, steps = (fact.integers() for fact in facts[1:4])
+def _strided_slice(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    one = infos[0]
+    begins, ends, steps = (info.integers() for info in infos[1:4])
     masks = [_integer(node, f"{name}_mask") for name in ("begin", "end", "ellipsis", "new_axis", "shrink_axis")]
     forward = len(begins) == len(steps) == 1 and steps[0] > 0
     if one.values is not None and one.rank == 1 and forward and not masks[2] and not masks[3]:
@@ -215,19 +215,19 @@ def _strided_slice(node: Node, facts: Sequence[Fact]) -> Fact:
     return tensor(_sliced(one, list(zip(begins, ends, steps, strict=True)), masks))
 
 
-def _some_values(values: Sequence[Dim], bounds: tuple[int, int, int], masks: Sequence[int]) -> Fact:
+def _some_values(values: Sequence[Dimension], bounds: tuple[int, int, int], masks: Sequence[int]) -> TensorInfo:
     begin, end, step = bounds
     if masks[4]:
-        return Fact((), (values[op.axis_of(begin, len(values))],))
+        return TensorInfo((), (values[op.axis_of(begin, len(values))],))
     return vector(values[None if masks[0] else begin : None if masks[1] else end : step])
 
 
-def _sliced(one: Fact, bounds: Sequence[tuple[int, int, int]], masks: Sequence[int]) -> list[Dim]:
+def _sliced(one: TensorInfo, bounds: Sequence[tuple[int, int, int]], masks: Sequence[int]) -> list[Dimension]:
     """The sizes of a slice: the first dimension of rows must be taken as it is."""
-    made: list[Dim] = []
+    made: list[Dimension] = []
     shape, axis = one.shape, 0
     if shape is None:
-        raise Mixes("the rank of a tensor is not known")
+        raise NotIndependent("the rank of a tensor is not known")
     real = sum(not (masks[2] | masks[3]) >> place & 1 for place in range(len(bounds)))
     for place, (begin, _, step) in enumerate(bounds):
         begins, all_ends, ellipsis, added, gone = ((mask >> place) & 1 for mask in masks)
@@ -235,78 +235,78 @@ def _sliced(one: Fact, bounds: Sequence[tuple[int, int, int]], masks: Sequence[i
             made += shape[axis : axis + len(shape) - real]
             axis += len(shape) - real
         elif added:
-            made.append(Dim(1))
+            made.append(Dimension(1))
         else:
             whole = step == 1 and (begins or begin == 0) and all_ends and not gone
             if axis == 0 and one.rows and not whole:
-                raise Mixes("it takes some of the rows")
+                raise NotIndependent("it takes some of the rows")
             if not gone:
                 made.append(shape[axis] if whole else UNKNOWN)
             axis += 1
     return [*made, *shape[axis:]]
 
 
-def _gather(node: Node, facts: Sequence[Fact]) -> Fact:
+def _gather(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
     if _integer(node, "batch_dims"):
-        raise Mixes("it has dimensions of batches")
-    return op.gather(facts[0], facts[1], facts[2].integer() if len(facts) > 2 else 0)
+        raise NotIndependent("it has dimensions of batches")
+    return op.gather(infos[0], infos[1], infos[2].integer() if len(infos) > 2 else 0)
 
 
-def _shape(_node: Node, facts: Sequence[Fact]) -> Fact:
-    return CONSTANT if facts[0].shape is None else vector(facts[0].shape)
+def _shape(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return CONSTANT if infos[0].shape is None else vector(infos[0].shape)
 
 
-def _size(_node: Node, facts: Sequence[Fact]) -> Fact:
-    return CONSTANT if facts[0].shape is None else Fact((), (product(facts[0].shape),))
+def _size(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return CONSTANT if infos[0].shape is None else TensorInfo((), (product(infos[0].shape),))
 
 
-def _rank(_node: Node, facts: Sequence[Fact]) -> Fact:
-    return constant((), (facts[0].rank,))
+def _rank(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return constant((), (infos[0].rank,))
 
 
-def _fill(_node: Node, facts: Sequence[Fact]) -> Fact:
-    return op.filled(facts[0])
+def _fill(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return op.filled(infos[0])
 
 
-def _range(_node: Node, facts: Sequence[Fact]) -> Fact:
-    op.plain(*facts)
+def _range(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    op.plain(*infos)
     return constant((-1,))
 
 
-def _broadcast_to(_node: Node, facts: Sequence[Fact]) -> Fact:
-    if facts[1].values is None:
-        raise Mixes("a shape is not known")
-    return op.broadcast_to(facts[0], facts[1].values)
+def _broadcast_to(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    if infos[1].values is None:
+        raise NotIndependent("a shape is not known")
+    return op.broadcast_to(infos[0], infos[1].values)
 
 
-def _tile(_node: Node, facts: Sequence[Fact]) -> Fact:
-    one, times = facts[0], facts[1].integers()
+def _tile(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    one, times = infos[0], infos[1].integers()
     op.plain(one)
     if not one.rows:
         return CONSTANT
     if times[0] != 1:
-        raise Mixes("it repeats the rows")
+        raise NotIndependent("it repeats the rows")
     return tensor([(one.shape or ())[0], *[UNKNOWN] * (one.rank - 1)])
 
 
-def _pad(_node: Node, facts: Sequence[Fact]) -> Fact:
-    one = facts[0]
-    op.plain(*facts)
+def _pad(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    one = infos[0]
+    op.plain(*infos)
     if not one.rows:
         return CONSTANT
-    pads = facts[1].integers()
+    pads = infos[1].integers()
     if len(pads) != 2 * one.rank or pads[0] or pads[1]:
-        raise Mixes("it puts something before or behind the rows")
+        raise NotIndependent("it puts something before or behind the rows")
     sizes = [
-        Dim(None if size.factor is None else size.factor + sum(pads[2 * place : 2 * place + 2]))
+        Dimension(None if size.factor is None else size.factor + sum(pads[2 * place : 2 * place + 2]))
         for place, size in enumerate(one.shape or ())
     ]
     return tensor([(one.shape or ())[0], *sizes[1:]])
 
 
-def _one_hot(node: Node, facts: Sequence[Fact]) -> Fact:
-    one = facts[0]
-    op.plain(*facts)
+def _one_hot(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    one = infos[0]
+    op.plain(*infos)
     if not one.rows:
         return CONSTANT
     place = op.axis_of(_integer(node, "axis", -1), one.rank + 1)
@@ -314,21 +314,21 @@ def _one_hot(node: Node, facts: Sequence[Fact]) -> Fact:
     return tensor([*shape[:place], UNKNOWN, *shape[place:]])
 
 
-def _top_k(_node: Node, facts: Sequence[Fact]) -> list[Fact]:
-    return [op.part(facts[0], -1)] * 2
+def _top_k(_node: Node, infos: Sequence[TensorInfo]) -> list[TensorInfo]:
+    return [op.part(infos[0], -1)] * 2
 
 
-def _einsum(node: Node, facts: Sequence[Fact]) -> Fact:
-    return op.einsum(str(node.attributes.get("equation", "")), facts)
+def _einsum(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    return op.einsum(str(node.attributes.get("equation", "")), infos)
 
 
-def _batch_norm(node: Node, facts: Sequence[Fact]) -> Fact:
-    op.plain(*facts)
+def _batch_norm(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    op.plain(*infos)
     if _integer(node, "is_training", 1):
-        raise Mixes("it is in training mode, which normalises over the rows")
-    if facts[0].rank < 2:
-        raise Mixes("its input has no channels")
-    return Fact(facts[0].shape)
+        raise NotIndependent("it is in training mode, which normalises over the rows")
+    if infos[0].rank < 2:
+        raise NotIndependent("its input has no channels")
+    return TensorInfo(infos[0].shape)
 
 
 def _channels(node: Node, rank: int) -> int:
@@ -341,11 +341,11 @@ def _space(node: Node, name: str, rank: int) -> list[int]:
     values = _integers(node, name) or [1] * rank
     channels = _channels(node, rank)
     if len(values) != rank or values[0] != 1 or values[channels] != 1:
-        raise Mixes(f"{name} is {values}, which is more than space")
+        raise NotIndependent(f"{name} is {values}, which is more than space")
     return [value for place, value in enumerate(values) if place not in (0, channels)]
 
 
-def _window(node: Node, one: Fact, kernel: Sequence[int | None]) -> list[Dim]:
+def _window(node: Node, one: TensorInfo, kernel: Sequence[int | None]) -> list[Dimension]:
     rank, channels = one.rank, _channels(node, one.rank)
     sizes = [size for place, size in enumerate(one.shape or ()) if place not in (0, channels)]
     window = Window(
@@ -358,8 +358,8 @@ def _window(node: Node, one: Fact, kernel: Sequence[int | None]) -> list[Dim]:
     return spatial_sizes(sizes, window)
 
 
-def _convolution(node: Node, facts: Sequence[Fact]) -> Fact:
-    one, kernel = facts[0], facts[1]
+def _convolution(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    one, kernel = infos[0], infos[1]
     shape = kernel.shape or ()
     spatial = _window(node, one, [size.known for size in shape[:-2]])
     count = shape[-1] if len(shape) > 2 else UNKNOWN
@@ -369,16 +369,16 @@ def _convolution(node: Node, facts: Sequence[Fact]) -> Fact:
     return op.convolve(one, kernel, spatial, channels=place, kernel_channels=count)
 
 
-def _pool(node: Node, facts: Sequence[Fact]) -> Fact:
-    one = facts[0]
+def _pool(node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    one = infos[0]
     spatial = _window(node, one, _space(node, "ksize", one.rank))
     return op.pool(one, spatial, channels=1 if _channels(node, one.rank) == 1 else -1)
 
 
-def _resize(_node: Node, facts: Sequence[Fact]) -> Fact:
-    if facts[0].rank != 4:
-        raise Mixes("its input is no image")
-    return op.pool(facts[0], [UNKNOWN, UNKNOWN], channels=-1)
+def _resize(_node: Node, infos: Sequence[TensorInfo]) -> TensorInfo:
+    if infos[0].rank != 4:
+        raise NotIndependent("its input is no image")
+    return op.pool(infos[0], [UNKNOWN, UNKNOWN], channels=-1)
 
 
 HANDLERS: dict[str, Handler] = {

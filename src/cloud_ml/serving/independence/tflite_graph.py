@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-from cloud_ml.serving.independence.facts import Mixes, names
+from cloud_ml.serving.independence.tensor_info import NotIndependent, names
 
 _ELEMENTWISE = names(
     """
@@ -26,7 +26,7 @@ def check(interpreter: Any) -> None:
     """Look at every operator of an interpreter whose tensors are allocated.
 
     Raises:
-        Mixes: with the first operator that is not known to keep rows apart, and why.
+        NotIndependent: with the first operator that is not known to keep rows apart, and why.
     """
     _Reader(interpreter).check()
 
@@ -51,11 +51,11 @@ class _Reader:
             outputs = [int(index) for index in each["outputs"]]
             try:
                 self._follow(each["op_name"], inputs, outputs)
-            except Mixes as reason:
-                raise Mixes(f"operator {each['op_name']} {each['index']}: {reason}") from None
+            except NotIndependent as reason:
+                raise NotIndependent(f"operator {each['op_name']} {each['index']}: {reason}") from None
         for each in self._interpreter.get_output_details():
             if self._kinds.get(each["index"]) != _ROWS:
-                raise Mixes(f"output {each['name']!r} does not have one entry for each row")
+                raise NotIndependent(f"output {each['name']!r} does not have one entry for each row")
 
     def _shape(self, index: int) -> list[int]:
         return [int(size) for size in self._tensors[index]["shape_signature"]]
@@ -63,18 +63,18 @@ class _Reader:
     def _set_rows(self, index: int) -> None:
         shape = self._shape(index)
         if not shape or shape[0] != -1 or -1 in shape[1:]:
-            raise Mixes("the rows are not the first dimension, or another one is open")
+            raise NotIndependent("the rows are not the first dimension, or another one is open")
         self._kinds[index] = _ROWS
 
     def _follow(self, kind: str, inputs: Sequence[int], outputs: Sequence[int]) -> None:
         states = [self._kinds.get(index) for index in inputs]
         if None in states or len(outputs) != 1:
-            raise Mixes("it is not known what it is made of")
+            raise NotIndependent("it is not known what it is made of")
         if kind == "SHAPE" or (_ROWS not in states and kind in _SIZES):
             self._kinds[outputs[0]] = _SIZE if _SIZE in states or _ROWS in states else _CONSTANT
             return
         if states[0] == _SIZE or (_SIZE in states and kind != "RESHAPE"):
-            raise Mixes("it computes with the number of rows")
+            raise NotIndependent("it computes with the number of rows")
         self._keeps(kind, inputs, states, outputs[0])
         self._set_rows(outputs[0])
 
@@ -86,39 +86,39 @@ class _Reader:
         elif kind == "CONCATENATION":
             self._check_concat(inputs, states, output)
         elif states[0] != _ROWS or _ROWS in states[1:]:
-            raise Mixes("a parameter of it is made of rows")
+            raise NotIndependent("a parameter of it is made of rows")
         elif kind in _WEIGHTS:
             types = {self._tensors[index]["dtype"] for index in inputs[:2]}
             if rank != _WEIGHTS[kind] or len(types) != 1:
-                raise Mixes("its input has another rank or type than its weights")
+                raise NotIndependent("its input has another rank or type than its weights")
             if kind == "FULLY_CONNECTED" and self._shape(inputs[0])[1] != self._shape(inputs[1])[1]:
-                raise Mixes("numbers of several rows may be multiplied together")
+                raise NotIndependent("numbers of several rows may be multiplied together")
         elif kind in _REDUCTIONS:
             if inputs[1] in self._computed:
-                raise Mixes("its axes are computed, and have no values yet")
+                raise NotIndependent("its axes are computed, and have no values yet")
             axes = self._interpreter.get_tensor(inputs[1]).ravel().tolist()
             if any(axis % rank == 0 for axis in axes):
-                raise Mixes("it reduces over the rows")
+                raise NotIndependent("it reduces over the rows")
         elif kind == "RESHAPE":
             if prod(self._shape(inputs[0])[1:]) != prod(self._shape(output)[1:]):
-                raise Mixes("numbers together may belong to different rows")
+                raise NotIndependent("numbers together may belong to different rows")
         elif kind in ("SOFTMAX", "LOG_SOFTMAX"):
             if rank < 2:
-                raise Mixes("it works along the rows")
+                raise NotIndependent("it works along the rows")
         elif kind not in _POOLS or rank != 4:
-            raise Mixes("it is not known to keep rows apart")
+            raise NotIndependent("it is not known to keep rows apart")
 
     def _check_aligned(self, inputs: Sequence[int], states: Sequence[str | None]) -> None:
         ranks = {len(self._shape(index)) for index, state in zip(inputs, states, strict=True) if state == _ROWS}
         if len(ranks) != 1:
-            raise Mixes("tensors of different ranks are aligned by their last dimension")
+            raise NotIndependent("tensors of different ranks are aligned by their last dimension")
         rank = ranks.pop()
         for index, state in zip(inputs, states, strict=True):
             shape = self._shape(index)
             if state == _CONSTANT and (len(shape) > rank or (len(shape) == rank and shape[0] != 1)):
-                raise Mixes("a constant has a value for each place among the rows")
+                raise NotIndependent("a constant has a value for each place among the rows")
 
     def _check_concat(self, inputs: Sequence[int], states: Sequence[str | None], output: int) -> None:
         """Along the rows all other sizes would stay."""
         if set(states) != {_ROWS} or any(self._shape(index)[1:] == self._shape(output)[1:] for index in inputs):
-            raise Mixes("it may put tensors one after the other along the rows")
+            raise NotIndependent("it may put tensors one after the other along the rows")

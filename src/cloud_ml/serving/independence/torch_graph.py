@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from cloud_ml.serving.independence.facts import Dim, Mixes, names
+from cloud_ml.serving.independence.tensor_info import Dimension, NotIndependent, names
 
 ELEMENTWISE = names(
     """
@@ -45,14 +45,14 @@ def check(program: Any) -> None:
     """Look at every node of an ``ExportedProgram``.
 
     Raises:
-        Mixes: with the first node that is not known to keep rows apart, and why.
+        NotIndependent: with the first node that is not known to keep rows apart, and why.
     """
     signature = program.graph_signature
     if signature.buffers_to_mutate or getattr(signature, "user_inputs_to_mutate", None):
-        raise Mixes("it changes its own state")
+        raise NotIndependent("it changes its own state")
     nodes = list(program.graph.nodes)
     if len(nodes) > MOST_NODES:
-        raise Mixes(f"the graph has more than {MOST_NODES} nodes")
+        raise NotIndependent(f"the graph has more than {MOST_NODES} nodes")
     _Reader(set(signature.user_inputs), nodes).check(list(signature.user_outputs))
 
 
@@ -88,8 +88,8 @@ class _Reader:
         by_name = {node.name: node for node in self._nodes}
         for name in outputs:
             alone = self._outer.get(name, 1) == 1
-            if not alone or self._axes.get(name) != 0 or self._shape(by_name[name])[0] != Dim(1, True):
-                raise Mixes(f"output {name!r} does not have one entry for each row")
+            if not alone or self._axes.get(name) != 0 or self._shape(by_name[name])[0] != Dimension(1, True):
+                raise NotIndependent(f"output {name!r} does not have one entry for each row")
 
     def _placeholder(self, node: Any) -> Axis:
         if node.name not in self._inputs:
@@ -97,7 +97,7 @@ class _Reader:
         first = node.meta["val"].shape[0]
         symbol = getattr(getattr(first, "node", None), "expr", None)
         if symbol is None or not getattr(symbol, "is_Symbol", False):
-            raise Mixes(f"the number of rows of input {node.name!r} is fixed")
+            raise NotIndependent(f"the number of rows of input {node.name!r} is fixed")
         self._batch.add(symbol)
         return 0
 
@@ -107,32 +107,32 @@ class _Reader:
             axis = self._axis(node)
             value = node.meta.get("val")
             lost = axis is not None and not isinstance(value, list | tuple) and not self._shape(node)[axis].of_rows
-        except Mixes as reason:
-            raise Mixes(f"{told}: {reason}") from None
+        except NotIndependent as reason:
+            raise NotIndependent(f"{told}: {reason}") from None
         except (IndexError, KeyError, ValueError, TypeError, AttributeError) as error:
-            raise Mixes(f"{told} cannot be followed: {type(error).__name__}: {error}") from error
+            raise NotIndependent(f"{told} cannot be followed: {type(error).__name__}: {error}") from error
         if lost:
-            raise Mixes(f"{told}: the rows are lost")
+            raise NotIndependent(f"{told}: the rows are lost")
         return axis
 
     # --- what is known of arguments ---
 
-    def _dim(self, size: Any) -> Dim:
+    def _dim(self, size: Any) -> Dimension:
         expression = getattr(getattr(size, "node", None), "expr", size)
         if isinstance(expression, int):
-            return Dim(expression)
+            return Dimension(expression)
         found = self._batch & expression.free_symbols
         if not found:
-            return Dim(int(expression)) if expression.is_Integer else Dim(None)
+            return Dimension(int(expression)) if expression.is_Integer else Dimension(None)
         factor = expression.coeff(next(iter(found)))
         if len(found) > 1 or not factor.is_Integer or expression - factor * next(iter(found)) != 0:
-            raise Mixes(f"a size is {expression}, which is no multiple of the number of rows")
-        return Dim(int(factor), True)
+            raise NotIndependent(f"a size is {expression}, which is no multiple of the number of rows")
+        return Dimension(int(factor), True)
 
-    def _shape(self, node: Any) -> list[Dim]:
+    def _shape(self, node: Any) -> list[Dimension]:
         shape = [self._dim(size) for size in node.meta["val"].shape]
         if sum(size.of_rows for size in shape) > 1:
-            raise Mixes("two dimensions depend on the number of rows")
+            raise NotIndependent("two dimensions depend on the number of rows")
         return shape
 
     def _tensors(self, value: Any) -> list[Any]:
@@ -175,25 +175,25 @@ class _Reader:
             return self._axes[node.args[0].name]
         if kind in _SHAPED or kind in _FILLED or kind == "expand":
             if kind == "full" and self._counts_rows(node.args[1]):
-                raise Mixes("it computes with the number of rows")
+                raise NotIndependent("it computes with the number of rows")
         elif self._counts_rows(arguments):
-            raise Mixes("it computes with the number of rows")
+            raise NotIndependent("it computes with the number of rows")
         if kind in _FILLED:
             return next((place for place, size in enumerate(self._shape(node)) if size.of_rows), None)
         if kind.endswith("_") and kind != "detach_" and self._axes[node.args[0].name] is None:
-            raise Mixes("it changes a constant")
+            raise NotIndependent("it changes a constant")
         handler = self._handler(kind)
         if kind == "expand":
             return self._expand(node)
         if not self._rows(tensors):
             if handler is None and kind not in ("arange", "tril", "triu", "ones", "scalar_tensor"):
-                raise Mixes("it is not known to keep rows apart")
+                raise NotIndependent("it is not known to keep rows apart")
             return None
         if handler is None:
-            raise Mixes("it is not known to keep rows apart")
+            raise NotIndependent("it is not known to keep rows apart")
         outer = {self._outer.get(each.name, 1) for each in self._rows(tensors)}
         if len(outer) > 1 or (outer != {1} and kind not in ELEMENTWISE | _SHAPED | _REPEATED):
-            raise Mixes("rows meet other rows")
+            raise NotIndependent("rows meet other rows")
         self._outer[node.name] = outer.pop()
         return handler(node)
 
@@ -202,7 +202,7 @@ class _Reader:
         arguments = getattr(getattr(node.target, "_schema", None), "arguments", ())
         positional = {each.name for each in arguments if not each.kwarg_only}
         if found := positional & node.kwargs.keys():
-            raise Mixes(f"argument {min(found)!r} is given by its name")
+            raise NotIndependent(f"argument {min(found)!r} is given by its name")
 
     def _handler(self, kind: str) -> "Callable[[Any], Axis] | None":
         if kind in ELEMENTWISE:
@@ -232,7 +232,7 @@ class _Reader:
         first = node.args[0]
         axis = self._axes[first.name]
         if axis is None or self._rows(self._tensors([*node.args[1:], *node.kwargs.values()])):
-            raise Mixes("a parameter of it is made of rows")
+            raise NotIndependent("a parameter of it is made of rows")
         return axis, len(first.meta["val"].shape)
 
     def _aligned(self, node: Any) -> Axis:
@@ -240,7 +240,7 @@ class _Reader:
         ends = {self._end(each) for each in self._rows(tensors)}
         sizes = {self._shape(each)[-self._end(each)] for each in self._rows(tensors)}
         if len(ends) != 1 or len(sizes) != 1:
-            raise Mixes("rows meet another dimension than rows")
+            raise NotIndependent("rows meet another dimension than rows")
         end = ends.pop()
         self._check_constants(tensors, end)
         return len(node.meta["val"].shape) - end
@@ -248,22 +248,22 @@ class _Reader:
     def _check_constants(self, tensors: Sequence[Any], end: int) -> None:
         for each in tensors:
             shape = self._shape(each)
-            if self._axes[each.name] is None and len(shape) >= end and shape[-end] != Dim(1):
-                raise Mixes("a constant has a value for each place among the rows")
+            if self._axes[each.name] is None and len(shape) >= end and shape[-end] != Dimension(1):
+                raise NotIndependent("a constant has a value for each place among the rows")
 
     def _reshape(self, node: Any) -> Axis:
         axis, _ = self._one(node)
         before, after = self._shape(node.args[0]), self._shape(node)
         place = next((place for place, size in enumerate(after) if size.of_rows), None)
         if place is None:
-            raise Mixes("the rows are lost")
+            raise NotIndependent("the rows are lost")
         outer, left = self._outer.get(node.args[0].name, 1), [*before[:axis], *after[:place]]
         if any(each.factor is None for each in left) or after[place].factor is None:
-            raise Mixes("a size is not known")
+            raise NotIndependent("a size is not known")
         outer *= prod(each.factor or 0 for each in before[:axis])
         outside = prod(each.factor or 0 for each in after[:place])
         if not outside or outer % outside or (after[place].factor or 0) % (outer // outside):
-            raise Mixes("numbers together may belong to different rows")
+            raise NotIndependent("numbers together may belong to different rows")
         self._outer[node.name] = outer // outside
         return place
 
@@ -274,17 +274,17 @@ class _Reader:
     def _along(self, node: Any) -> Axis:
         axis, rank = self._one(node)
         if axis in self._dims(node.args[1], rank):
-            raise Mixes("it works along the rows")
+            raise NotIndependent("it works along the rows")
         return axis
 
     def _reduce(self, node: Any) -> Axis:
         axis, rank = self._one(node)
         dims = node.args[1] if len(node.args) > 1 else node.kwargs.get("dim")
         if dims is None or dims == [] or isinstance(dims, bool):
-            raise Mixes("it reduces over the rows")
+            raise NotIndependent("it reduces over the rows")
         gone = self._dims(dims, rank)
         if axis in gone:
-            raise Mixes("it reduces over the rows")
+            raise NotIndependent("it reduces over the rows")
         value = node.meta["val"]
         made = value[0] if isinstance(value, list | tuple) else value
         kept = len(made.shape) == rank
@@ -294,13 +294,13 @@ class _Reader:
         axis, rank = self._one(node)
         kind = _kind(str(node.target))
         if axis != 0 or rank != _POOLS[kind]:
-            raise Mixes("its input has no rows")
+            raise NotIndependent("its input has no rows")
         return 0
 
     def _linear(self, node: Any) -> Axis:
         axis, rank = self._one(node)
         if axis == rank - 1:
-            raise Mixes("it adds over the rows")
+            raise NotIndependent("it adds over the rows")
         return axis
 
     def _matmul(self, node: Any) -> Axis:
@@ -308,34 +308,34 @@ class _Reader:
         ranks = [len(each.meta["val"].shape) for each in (one, two)]
         rows = self._rows([one, two])
         if min(ranks) < 2:
-            raise Mixes("a product with a vector")
+            raise NotIndependent("a product with a vector")
         if len(rows) == 2:
             if self._end(one) != self._end(two) or self._end(one) < 3:
-                raise Mixes("it adds over the rows, or pairs them with another dimension")
+                raise NotIndependent("it adds over the rows, or pairs them with another dimension")
             return len(node.meta["val"].shape) - self._end(one)
         end = self._end(rows[0])
         if (rows[0] is one and end == 1) or (rows[0] is two and end < 3):
-            raise Mixes("it adds over the rows")
+            raise NotIndependent("it adds over the rows")
         if end >= 3:
             self._check_constants([one, two], end)
         elif max(ranks) != ranks[0] or ranks[1] > 2:
-            raise Mixes("a matrix of rows meets several matrices")
+            raise NotIndependent("a matrix of rows meets several matrices")
         return len(node.meta["val"].shape) - end
 
     def _addmm(self, node: Any) -> Axis:
         bias, one, two = node.args[:3]
         if self._rows([bias, two]) or self._axes[one.name] != 0 or len(bias.meta["val"].shape) > 1:
-            raise Mixes("a parameter of it is made of rows")
+            raise NotIndependent("a parameter of it is made of rows")
         return 0
 
     def _attention(self, node: Any) -> Axis:
         dropout = node.args[4] if len(node.args) > 4 else node.kwargs.get("dropout_p", 0.0)
         tensors = self._tensors([*node.args, *node.kwargs.values()])
         if len(self._rows(node.args[:3])) != 3 or dropout:
-            raise Mixes("it is random, or a part of it is a constant")
+            raise NotIndependent("it is random, or a part of it is a constant")
         ends = {self._end(each) for each in self._rows(tensors)}
         if len(ends) != 1 or min(ends) < 3:
-            raise Mixes("rows attend to each other")
+            raise NotIndependent("rows attend to each other")
         end = ends.pop()
         self._check_constants(tensors, end)
         return len(node.meta["val"].shape) - end
@@ -343,35 +343,35 @@ class _Reader:
     def _dropout(self, node: Any) -> Axis:
         axis, _ = self._one(node)
         if node.args[2] is not False:
-            raise Mixes("it is in training mode")
+            raise NotIndependent("it is in training mode")
         return axis
 
     def _layer_norm(self, node: Any) -> Axis:
         axis, rank = self._one(node)
         if axis >= rank - len(node.args[1]):
-            raise Mixes("it normalises over the rows")
+            raise NotIndependent("it normalises over the rows")
         return axis
 
     def _images(self, node: Any) -> Axis:
         axis, rank = self._one(node)
         if axis != 0 or rank < 2:
-            raise Mixes("its input has no rows")
+            raise NotIndependent("its input has no rows")
         return 0
 
     def _batch_norm(self, node: Any) -> Axis:
         if node.args[5] is not False:
-            raise Mixes("it is in training mode, which normalises over the rows")
+            raise NotIndependent("it is in training mode, which normalises over the rows")
         return self._images(node)
 
     def _convolution(self, node: Any) -> Axis:
         axis, rank = self._one(node)
         if axis != 0 or rank != len(node.args[1].meta["val"].shape):
-            raise Mixes("its input has no rows")
+            raise NotIndependent("its input has no rows")
         return 0
 
     def _embedding(self, node: Any) -> Axis:
         if self._axes[node.args[0].name] is not None:
-            raise Mixes("it takes some of the rows")
+            raise NotIndependent("it takes some of the rows")
         return self._axes[node.args[1].name]
 
     def _transpose(self, node: Any) -> Axis:
@@ -391,17 +391,17 @@ class _Reader:
         axis, rank = self._one(node)
         gone = self._dims(node.args[1], rank)
         if axis in gone:
-            raise Mixes("the dimension of the rows goes where there is one row")
+            raise NotIndependent("the dimension of the rows goes where there is one row")
         sizes = self._shape(node.args[0])
         if any(sizes[dim].factor is None for dim in gone):
-            raise Mixes("whether a dimension goes is not known")
-        return axis - sum(dim < axis and sizes[dim] == Dim(1) for dim in set(gone))
+            raise NotIndependent("whether a dimension goes is not known")
+        return axis - sum(dim < axis and sizes[dim] == Dimension(1) for dim in set(gone))
 
     def _select(self, node: Any) -> Axis:
         axis, rank = self._one(node)
         dim = node.args[1] % rank
         if dim == axis:
-            raise Mixes("it takes some of the rows")
+            raise NotIndependent("it takes some of the rows")
         return axis - int(dim < axis)
 
     def _slice(self, node: Any) -> Axis:
@@ -410,20 +410,20 @@ class _Reader:
         dim, start, end, step = bounds
         everything = start in (0, None) and (end is None or end >= (1 << 62)) and step == 1
         if dim % rank == axis and not everything:
-            raise Mixes("it takes some of the rows")
+            raise NotIndependent("it takes some of the rows")
         return axis
 
     def _chosen(self, node: Any) -> Axis:
         axis, rank = self._one(node)
         if node.args[1] % rank == axis:
-            raise Mixes("it takes some of the rows")
+            raise NotIndependent("it takes some of the rows")
         return axis
 
     def _parts(self, node: Any) -> Axis:
         axis, rank = self._one(node)
         dim = node.args[2] if len(node.args) > 2 else node.kwargs.get("dim", 0)
         if dim % rank == axis:
-            raise Mixes("it takes some of the rows")
+            raise NotIndependent("it takes some of the rows")
         return axis
 
     def _top_k(self, node: Any) -> Axis:
@@ -431,7 +431,7 @@ class _Reader:
         place = 2 if "topk" in str(node.target) else 1
         dim = node.args[place] if len(node.args) > place else node.kwargs.get("dim", -1)
         if dim % rank == axis:
-            raise Mixes("it works along the rows")
+            raise NotIndependent("it works along the rows")
         return axis
 
     def _cat(self, node: Any) -> Axis:
@@ -441,13 +441,13 @@ class _Reader:
         dim = (node.args[1] if len(node.args) > 1 else node.kwargs.get("dim", 0)) % rank
         axis = next(iter(axes))
         if len(axes) != 1 or axis == dim:
-            raise Mixes("it puts tensors one after the other along the rows, or a constant beside them")
+            raise NotIndependent("it puts tensors one after the other along the rows, or a constant beside them")
         return axis
 
     def _pad(self, node: Any) -> Axis:
         axis, rank = self._one(node)
         if axis >= rank - len(node.args[1]) // 2:
-            raise Mixes("it puts something before or behind the rows")
+            raise NotIndependent("it puts something before or behind the rows")
         return axis
 
     def _expand(self, node: Any) -> Axis:

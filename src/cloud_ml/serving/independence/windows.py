@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cloud_ml.serving.independence.facts import UNKNOWN, Dim
+from cloud_ml.serving.independence.tensor_info import UNKNOWN, Dimension
 
 
 @dataclass(frozen=True, slots=True)
@@ -18,7 +18,7 @@ class Window:
     ceil: bool = False
 
 
-def spatial_sizes(sizes: Sequence[Dim], window: Window) -> list[Dim]:
+def spatial_sizes(sizes: Sequence[Dimension], window: Window) -> list[Dimension]:
     """The sizes behind it; unknown where anything is unknown or does not fit."""
     count = len(sizes)
     lists = (window.kernel, window.strides, window.dilations)
@@ -27,14 +27,14 @@ def spatial_sizes(sizes: Sequence[Dim], window: Window) -> list[Dim]:
     return [_size(size.known, place, window) for place, size in enumerate(sizes)]
 
 
-def _size(size: int | None, place: int, window: Window) -> Dim:
+def _size(size: int | None, place: int, window: Window) -> Dimension:
     kernel, stride = window.kernel[place], window.strides[place]
     if size is None or kernel is None or stride < 1:
         return UNKNOWN
     if window.auto_pad in ("SAME_UPPER", "SAME_LOWER") and window.dilations[place] != 1:
         return UNKNOWN  # ONNX Runtime pads for the kernel without its gaps
     if window.auto_pad in ("SAME", "SAME_UPPER", "SAME_LOWER"):
-        return Dim(-(-size // stride))
+        return Dimension(-(-size // stride))
     padding = 0
     if window.auto_pad == "NOTSET":
         padding = window.pads[place] + window.pads[place + len(window.kernel)]
@@ -45,4 +45,4 @@ def _size(size: int | None, place: int, window: Window) -> Dim:
         return UNKNOWN
     if window.ceil and left % stride:
         return UNKNOWN  # whether the last, smaller one counts differs from framework to framework
-    return Dim(left // stride + 1)
+    return Dimension(left // stride + 1)

@@ -12,7 +12,7 @@ from onnx import AttributeProto, TensorProto, helper, numpy_helper
 
 from cloud_ml.serving.codecs import wire
 from cloud_ml.serving.independence import onnx_graph, tensorflow_file, tensorflow_graph
-from cloud_ml.serving.independence.facts import Mixes
+from cloud_ml.serving.independence.tensor_info import NotIndependent
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE
 from cloud_ml.serving.runtimes.onnx import OnnxModel
 from cloud_ml.serving.runtimes.tensorflow import described
@@ -125,7 +125,7 @@ def test_an_ambiguous_onnx_file_is_not_proven(name: str) -> None:
     made, reason = ONNX[name]
     plain = model([node("Relu", ["x"], ["y"])], dtype=FLOAT).SerializeToString()
     signature = OnnxModel({DEFAULT_SIGNATURE: plain}).signatures[DEFAULT_SIGNATURE]
-    with pytest.raises(Mixes, match=reason):
+    with pytest.raises(NotIndependent, match=reason):
         onnx_graph.check(made(), signature)
 
 
@@ -182,5 +182,5 @@ SAVED: dict[str, tuple[Callable[[], bytes], str]] = {
 def test_an_ambiguous_saved_model_is_not_proven(name: str, tmp_path: Path) -> None:
     made, reason = SAVED[name]
     signature = described.signatures(save(tmp_path, _relu()))["serving_default"]
-    with pytest.raises(Mixes, match=reason):
+    with pytest.raises(NotIndependent, match=reason):
         tensorflow_graph.check(tensorflow_file.parse(made()), signature)

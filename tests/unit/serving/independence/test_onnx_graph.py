@@ -12,7 +12,7 @@ import pytest
 from onnx import numpy_helper
 
 from cloud_ml.serving.independence import onnx_graph, probe
-from cloud_ml.serving.independence.facts import Mixes
+from cloud_ml.serving.independence.tensor_info import NotIndependent
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE
 from cloud_ml.serving.runtimes.onnx import OnnxModel
 from support.onnx_graphs import APART, MIXES, UNSTABLE, model, node
@@ -24,7 +24,7 @@ def test_rows_that_may_influence_each_other_are_not_proven(name: str) -> None:
     loaded = OnnxModel({DEFAULT_SIGNATURE: data})
     signature = loaded.signatures[DEFAULT_SIGNATURE]
     assert signature.has_rows or "for each place" in name, "the proof must be what refuses it"
-    with pytest.raises(Mixes):
+    with pytest.raises(NotIndependent):
         onnx_graph.check(data, signature)
     assert not loaded.evidence[DEFAULT_SIGNATURE].independent
 
@@ -62,7 +62,7 @@ def test_what_no_output_needs_does_not_count() -> None:
 def test_operator_sets_of_another_meaning_are_not_trusted(opset: int) -> None:
     made = model([node("Relu", ["x"], ["y"])], opset=opset)
     signature = OnnxModel({DEFAULT_SIGNATURE: model([node("Relu", ["x"], ["y"])]).SerializeToString()}).signatures
-    with pytest.raises(Mixes, match=f"version {opset} of the operator set"):
+    with pytest.raises(NotIndependent, match=f"version {opset} of the operator set"):
         onnx_graph.check(made.SerializeToString(), signature[DEFAULT_SIGNATURE])
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cloud_ml.serving.independence import tensorflow_file, tensorflow_graph
-from cloud_ml.serving.independence.facts import Mixes
+from cloud_ml.serving.independence.tensor_info import NotIndependent
 from cloud_ml.serving.runtimes.tensorflow import described
 from support.measuring import cost_of
 from support.tensorflow_graphs import APART, MIXES, Node, const, function, node, save, saved
@@ -24,7 +24,7 @@ def check(data: bytes, folder: Path) -> None:
 
 @pytest.mark.parametrize("name", MIXES)
 def test_rows_that_may_influence_each_other_are_not_proven(name: str, tmp_path: Path) -> None:
-    with pytest.raises(Mixes):
+    with pytest.raises(NotIndependent):
         check(MIXES[name], tmp_path)
 
 
@@ -34,7 +34,7 @@ def test_models_in_use_are_proven(name: str, tmp_path: Path) -> None:
 
 
 def test_the_reason_names_the_operation(tmp_path: Path) -> None:
-    with pytest.raises(Mixes, match="operation Mean 'm': it reduces over the rows"):
+    with pytest.raises(NotIndependent, match="operation Mean 'm': it reduces over the rows"):
         check(MIXES["nested functions"], tmp_path)
 
 
@@ -56,7 +56,7 @@ def test_functions_that_call_each_other_twice_do_not_double_the_work_without_end
     for level in range(1, 40):
         calls = [node("PartitionedCall", each, "a", f=f"function:f{level - 1}") for each in "cd"]
         functions.append(function(f"f{level}", ["a"], calls, {"o": "c:output:0"}))
-    with pytest.raises(Mixes, match="would have to be looked at"):
+    with pytest.raises(NotIndependent, match="would have to be looked at"):
         check(saved([node("PartitionedCall", "y", "x", f="function:f39")], functions), tmp_path)
 
 
@@ -96,7 +96,7 @@ def test_a_file_that_is_made_to_take_memory_or_time_is_refused(name: str, tmp_pa
     data = made()
 
     def look() -> None:
-        with pytest.raises(Mixes, match=reason):
+        with pytest.raises(NotIndependent, match=reason):
             check(data, tmp_path)
 
     cost = cost_of(look)

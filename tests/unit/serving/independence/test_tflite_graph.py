@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cloud_ml.serving.independence import tflite_graph
-from cloud_ml.serving.independence.facts import Mixes
+from cloud_ml.serving.independence.tensor_info import NotIndependent
 
 
 class Interpreter:
@@ -47,5 +47,5 @@ def test_a_sum_along_constant_axes_is_proven() -> None:
 
 def test_axes_that_are_computed_are_not_read_before_the_model_ran() -> None:
     made = Interpreter([[-1, 4], [1], [1], [1], [-1]], [("MUL", [1, 2], [3]), ("SUM", [0, 3], [4])])
-    with pytest.raises(Mixes, match="SUM 1: its axes are computed"):
+    with pytest.raises(NotIndependent, match="SUM 1: its axes are computed"):
         tflite_graph.check(made)

@@ -11,7 +11,7 @@ import numpy as np
 from cloud_ml.serving.errors import BadRequest, ModelFailed
 from cloud_ml.serving.independence import tensorflow_file, tensorflow_graph
 from cloud_ml.serving.independence.evidence import Evidence, proven
-from cloud_ml.serving.independence.facts import Mixes
+from cloud_ml.serving.independence.tensor_info import NotIndependent
 from cloud_ml.serving.runtimes.base import Array
 from cloud_ml.serving.runtimes.tensorflow import described
 from cloud_ml.serving.signatures import Signature
@@ -73,7 +73,7 @@ def _evidence(folder: Path, signatures: Mapping[str, Signature]) -> dict[str, Ev
     """What the graph shows of the rows of each signature; its functions are read once."""
     try:
         graph = tensorflow_file.read(folder / "saved_model.pb")
-    except Mixes as reason:
+    except NotIndependent as reason:
         return dict.fromkeys(signatures, Evidence(False, "graph", str(reason)))
     found = "every operation of the graph keeps rows apart"
     return {

@@ -20,11 +20,11 @@ LARGEST_TENSOR = (1 << 63) - 1
 """The largest number of entries of a tensor."""
 
 
-class Mixes(Exception):
+class NotIndependent(Exception):
     """Rows may influence each other, or it is not known that they do not. The message is the reason."""
 
 
-class Dim(NamedTuple):
+class Dimension(NamedTuple):
     """A size: ``factor``, or ``factor`` times the number of rows.
 
     None is a factor that is not known, but the same for all calls that may run together.
@@ -48,17 +48,17 @@ class Dim(NamedTuple):
         return (f"{size}*rows" if self.factor != 1 else "rows") if self.of_rows else size
 
 
-ROWS = Dim(1, True)
-UNKNOWN = Dim(None)
-Shape = tuple[Dim, ...]
+ROWS = Dimension(1, True)
+UNKNOWN = Dimension(None)
+Shape = tuple[Dimension, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Fact:
+class TensorInfo:
     """A tensor. ``shape`` is None for a constant of unknown rank; ``values`` are those of a small integer tensor."""
 
     shape: Shape | None
-    values: tuple[Dim, ...] | None = None
+    values: tuple[Dimension, ...] | None = None
 
     @property
     def rows(self) -> bool:
@@ -70,10 +70,10 @@ class Fact:
         """How many dimensions it has.
 
         Raises:
-            Mixes: where that is not known.
+            NotIndependent: where that is not known.
         """
         if self.shape is None:
-            raise Mixes("the rank of a tensor is not known")
+            raise NotIndependent("the rank of a tensor is not known")
         return len(self.shape)
 
     @property
@@ -85,82 +85,82 @@ class Fact:
         """Its values.
 
         Raises:
-            Mixes: where they are not known or depend on the number of rows.
+            NotIndependent: where they are not known or depend on the number of rows.
         """
         if self.values is None or any(each.known is None for each in self.values):
-            raise Mixes("a size or an axis is not a constant")
+            raise NotIndependent("a size or an axis is not a constant")
         return tuple(each.factor for each in self.values if each.factor is not None)
 
     def integer(self) -> int:
         """Its only value.
 
         Raises:
-            Mixes: where it is not known.
+            NotIndependent: where it is not known.
         """
         values = self.integers()
         if len(values) != 1:
-            raise Mixes("one number is expected, there are several")
+            raise NotIndependent("one number is expected, there are several")
         return values[0]
 
 
-CONSTANT = Fact(None)
+CONSTANT = TensorInfo(None)
 """A constant of which nothing else is known."""
 
 
-def constant(sizes: Sequence[int] | None, values: Iterable[int] | None = None) -> Fact:
+def constant(sizes: Sequence[int] | None, values: Iterable[int] | None = None) -> TensorInfo:
     """A constant of this shape; negative sizes are unknown ones. Values are remembered where they are few."""
     if sizes is not None and len(sizes) > MOST_DIMENSIONS:
         return CONSTANT
-    shape = None if sizes is None else tuple(Dim(size) if size >= 0 else UNKNOWN for size in sizes)
-    few = None if values is None else tuple(Dim(value) for value in islice(values, MOST_VALUES + 1))
-    return Fact(shape, few if few is None or len(few) <= MOST_VALUES else None)
+    shape = None if sizes is None else tuple(Dimension(size) if size >= 0 else UNKNOWN for size in sizes)
+    few = None if values is None else tuple(Dimension(value) for value in islice(values, MOST_VALUES + 1))
+    return TensorInfo(shape, few if few is None or len(few) <= MOST_VALUES else None)
 
 
-def vector(values: Sequence[Dim]) -> Fact:
+def vector(values: Sequence[Dimension]) -> TensorInfo:
     """A vector of integers, which are remembered where they are few.
 
     Raises:
-        Mixes: where there are many, and one depends on the number of rows.
+        NotIndependent: where there are many, and one depends on the number of rows.
     """
     few = len(values) <= MOST_VALUES
     if not few and any(each.of_rows for each in values):
-        raise Mixes("it computes with the number of rows")
-    return Fact((Dim(len(values)),), tuple(values) if few else None)
+        raise NotIndependent("it computes with the number of rows")
+    return TensorInfo((Dimension(len(values)),), tuple(values) if few else None)
 
 
-def rows_of(sizes: Sequence[int]) -> Fact:
+def rows_of(sizes: Sequence[int]) -> TensorInfo:
     """An input: its first dimension is the rows, negative sizes are unknown ones."""
-    return tensor((ROWS, *(Dim(size) if size >= 0 else UNKNOWN for size in sizes[1:])))
+    return tensor((ROWS, *(Dimension(size) if size >= 0 else UNKNOWN for size in sizes[1:])))
 
 
-def tensor(shape: Sequence[Dim]) -> Fact:
+def tensor(shape: Sequence[Dimension]) -> TensorInfo:
     """A tensor of this shape.
 
     Raises:
-        Mixes: where another dimension than the first depends on the number of rows, or there are too many.
+        NotIndependent: where another dimension than the first depends on the number of rows, or there are too many.
     """
     if len(shape) > MOST_DIMENSIONS:
-        raise Mixes(f"a tensor has more than {MOST_DIMENSIONS} dimensions")
+        raise NotIndependent(f"a tensor has more than {MOST_DIMENSIONS} dimensions")
     if any(each.of_rows for each in shape[1:]):
-        raise Mixes("the rows are not the first dimension")
-    return Fact(tuple(shape))
+        raise NotIndependent("the rows are not the first dimension")
+    return TensorInfo(tuple(shape))
 
 
-def product(sizes: Iterable[Dim]) -> Dim:
+def product(sizes: Iterable[Dimension]) -> Dimension:
     """The size of several dimensions together.
 
     Raises:
-        Mixes: where it grows faster than the number of rows, or is larger than that of any tensor.
+        NotIndependent: where it grows faster than the number of rows, or is larger than that of any tensor.
     """
     sizes = list(sizes)
     if sum(each.of_rows for each in sizes) > 1:
-        raise Mixes("a size grows with the square of the number of rows")
+        raise NotIndependent("a size grows with the square of the number of rows")
     whole: int | None = 1
     for size in sizes:
         whole = None if whole is None or size.factor is None else whole * size.factor
         if whole is not None and abs(whole) > LARGEST_TENSOR:
-            raise Mixes("a size is larger than that of any tensor")
-    return Dim(whole, any(each.of_rows for each in sizes))
+            raise NotIndependent("a size is larger than that of any tensor")
+    return Dimension(whole, any(each.of_rows for each in sizes))
 
 
 def names(text: str) -> frozenset[str]:
