@@ -62,7 +62,7 @@ REFUSED: dict[str, tuple[list[str], dict[str, str]]] = {
     "cannot be run as a module": (["jobs", "submit", "FOLDER/my model.py"], {}),
     "a file or folder that exists": (["jobs", "submit", "FOLDER/absent"], {}),
     "holds several modules that could be run": (["jobs", "submit", "FOLDER"], {}),
-    "Arguments of the trainer go behind": (["jobs", "submit", PLAIN, "--epochs", "3"], {}),
+    "Put your script's arguments after": (["jobs", "submit", PLAIN, "--epochs", "3"], {}),
 }  # fmt: skip
 """What the page of refusals quotes, and a command that is told so. What is not here has a test below."""
 BELOW = {"does not look like a Cloud ML server", "ahead of the server's time", "behind the server's time", "is full"}
@@ -142,7 +142,7 @@ def test_a_job_that_can_never_fit(server: RealServer, limit: list[str], words: l
 @pytest.mark.parametrize(
     ("files", "code", "words"),
     [
-        ({"train.py": "import pandass"}, 1, ["No module named 'pandass'", "trainer's requirements", "jobs logs"]),
+        ({"train.py": "import pandass"}, 1, ["No module named 'pandass'", "add its line to requirements.txt", "jobs logs"]),
         ({"train.py": "def f(:"}, 1, ["SyntaxError: invalid syntax (train.py, line 1)", "jobs logs"]),
         ({"train.py": "", "requirements.txt": "six==1.16.0\nsix==1.17.0"}, 3,
          ["six==1.16.0 and six==1.17.0", "unsatisfiable", "Fix this and resubmit"]),
