@@ -142,7 +142,7 @@ def test_a_job_that_can_never_fit(server: RealServer, limit: list[str], words: l
 @pytest.mark.parametrize(
     ("files", "code", "words"),
     [
-        ({"train.py": "import pandass"}, 1, ["No module named 'pandass'", "add its line to requirements.txt", "jobs logs"]),
+        ({"train.py": "import pandass"}, 1, ["No module named 'pandass'", "its line to requirements.txt", "jobs logs"]),
         ({"train.py": "def f(:"}, 1, ["SyntaxError: invalid syntax (train.py, line 1)", "jobs logs"]),
         ({"train.py": "", "requirements.txt": "six==1.16.0\nsix==1.17.0"}, 3,
          ["six==1.16.0 and six==1.17.0", "unsatisfiable", "Fix this and resubmit"]),
