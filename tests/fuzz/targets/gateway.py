@@ -247,7 +247,7 @@ def replica_excuse(data: bytes) -> None:
 
 
 @target(
-    "gateway.fronts",
+    "gateway.fronts", "serving.http2.grpc_timeout",
     seeds=[b":path\n/a\ngrpc-timeout\n1S\nauthorization\nBearer x", b"grpc-timeout\n99999999n", b"grpc-timeout\n-1S", b"te\ntrailers\n:authority\nx"],
     words=["grpc-timeout", "\n", "authorization", "Bearer ", "m", "\u00b2", "cloudml-release"],
 )  # fmt: skip
