@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.serving.grpc.service import GrpcService
+from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.connection import Http1Connection
 from cloud_ml.serving.http1.connection import Limits as Http1Limits
@@ -25,13 +26,14 @@ from cloud_ml.serving.listening import Alive, Greeting
 from cloud_ml.serving.rest.service import HttpService
 from cloud_ml.serving.tallies import Refusals
 from cloud_ml.serving.turns import TURN_UNITS, Turns
-from support.hostile_callers import BULK, FLOODS, Flood
+from support.hostile_callers import BULK, FLOODS, HELLO, Flood, head
 
 READ = 262_144
 """Bytes that uvloop reads at once."""
 CALLS = 20 * TURN_UNITS
 """Calls of functions that the units of a turn may stand for; reading all at once takes ten times as many and more."""
 MANY_TURNS = 20_000
+REQUEST = head("/r")
 
 
 @dataclass
@@ -110,14 +112,15 @@ class Transport:
 
 
 class Server:
-    """A model server without models, and one connection to it."""
+    """A model server without models, and one connection to it. With ``units`` for a turn, it answers everything."""
 
-    def __init__(self) -> None:
+    def __init__(self, units: int = 0) -> None:
         loop: Any = Loop()
         self.loop: Loop = loop
-        turns, clock, alive = Turns(loop), Clock(loop), Alive()
+        turns, clock, alive = Turns(loop, units or TURN_UNITS), Clock(loop), Alive()
         limits = Http1Limits()
-        http = HttpService((), Refusals())
+        self.http = Recorded(turns)
+        http = self.http if units else HttpService((), Refusals())
         grpc = GrpcService({}, 64 << 20, loop, http=HttpOverHttp2(http, limits, clock, loop))
         heads = Heads(http.understand)
         self.turns = turns
@@ -185,3 +188,70 @@ def test_a_small_request_waits_for_no_flood() -> None:
     server.loop.turn()
     assert server.transport.written
     assert server.transport.reading
+
+
+def http2_requests() -> bytes:
+    """Requests of all forms: heads in pieces, bodies in pieces and whole, control frames between."""
+    parts = [HELLO]
+    for number in range(1, 401, 2):
+        parts += (
+            frames.frame(frames.HEADERS, 0, number, REQUEST[:20]),
+            frames.frame(frames.CONTINUATION, frames.END_HEADERS, number, REQUEST[20:]),
+            frames.frame(frames.DATA, 0, number, b"%d, " % number),
+            frames.frame(frames.PING, 0, 0, bytes(8)) if number % 9 == 0 else b"",
+            frames.window_update(number, 1),
+            frames.frame(frames.DATA, frames.END_STREAM, number, b"x" * (number % 7)),
+        )
+    return b"".join(parts)
+
+
+def http1_requests() -> bytes:
+    """The same, pipelined: by length, in chunks, without a body, with new heads."""
+    parts = []
+    for number in range(1, 401, 2):
+        body = b"%d, " % number
+        chunks = b"".join(b"1\r\n%c\r\n" % byte for byte in body) + b"0\r\n\r\n"
+        parts += (
+            b"POST /%d HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n\r\n" % (number, len(body)) + body,
+            b"POST /c HTTP/1.1\r\nHost: x\r\nTransfer-Encoding: chunked\r\n\r\n" + chunks,
+            b"GET / HTTP/1.1\r\nHost: x\r\n\r\n\r\n",
+        )
+    return b"".join(parts)
+
+
+class Recorded(HttpService):
+    """Keeps what it is asked, and answers at the end of the turn or at once, by turns."""
+
+    def __init__(self, turns: Turns) -> None:
+        super().__init__((), Refusals())
+        self.asked: list[tuple[str, bytes]] = []
+        self._turns = turns
+
+    def serve(self, call: HttpCall, meaning: object, body: bytes) -> None:
+        self.asked.append((call.head.target, bytes(body)))
+        number = b"%d" % len(self.asked)
+        answer = lambda: call.reply(200, b"", number)  # noqa: E731
+        if len(self.asked) % 2:
+            self._turns.run(answer)
+        else:
+            answer()
+
+
+@pytest.mark.parametrize("make", [http1_requests, http2_requests])
+@pytest.mark.parametrize("piece", [1, 97, 5_000, 1 << 20])
+def test_requests_mean_the_same_however_many_turns_they_take(make: Callable[[], bytes], piece: int) -> None:
+    found = []
+    for units in (10**9, 1):
+        server = Server(units)
+        data = make()
+        for at in range(0, len(data), piece):
+            while not server.transport.reading:
+                server.loop.turn()
+            server.transport.receive(data[at : at + piece])
+        while server.loop.soon:
+            server.loop.turn()
+        assert server.transport.reading
+        assert not server.transport.closing
+        found.append((server.http.asked, server.transport.written))
+    assert len(found[0][0]) in (200, 600)
+    assert found[0] == found[1]
