@@ -33,7 +33,7 @@ class Flood:
 
 
 FLOODS: dict[str, Flood] = {}
-BULK = {"large_bodies", "large_bodies_over_http2"}
+BULK = {"large_bodies", "large_bodies_over_http2", "large_frames"}
 """Floods of bytes and not of frames."""
 
 
@@ -253,6 +253,16 @@ def large_bodies_over_http2() -> Blocks:
             + frames.frame(frames.DATA, frames.END_STREAM, number)
         )
     )
+
+
+@register(HELLO)
+def large_frames() -> Blocks:
+    body = b"\0" + INT.pack(8 << 20) + bytes((1 << 20) - 5)
+    for number in range(1, LAST_STREAM, 2):
+        yield frames.frame(frames.HEADERS, frames.END_HEADERS, number, GRPC)
+        for _ in range(8):
+            yield frames.frame(frames.DATA, 0, number, body)
+        yield frames.frame(frames.DATA, frames.END_STREAM, number)
 
 
 # --- the process ---

@@ -33,6 +33,7 @@ READ = 262_144
 CALLS = 20 * TURN_UNITS
 """Calls of functions that the units of a turn may stand for; reading all at once takes ten times as many and more."""
 MANY_TURNS = 20_000
+MOST_BYTES = 4 << 20
 REQUEST = head("/r")
 
 
@@ -255,3 +256,19 @@ def test_requests_mean_the_same_however_many_turns_they_take(make: Callable[[], 
         found.append((server.http.asked, server.transport.written))
     assert len(found[0][0]) in (200, 600)
     assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", sorted(BULK))
+def test_a_turn_reads_a_bounded_number_of_bytes(name: str) -> None:
+    """The kernel has megabytes of a fast caller, and uvloop reads them all in one turn."""
+    server, flood, size = Server(TURN_UNITS), FLOODS[name], 0
+    server.transport.receive(flood.begin)
+    blocks = (block[at : at + READ] for block in flood.blocks() for at in range(0, len(block), READ))
+    while server.transport.reading and size < 8 * MOST_BYTES:
+        block = next(blocks)
+        server.transport.receive(block)
+        size += len(block)
+    assert size <= MOST_BYTES
+    while server.loop.soon:
+        server.loop.turn()
+    assert server.transport.reading

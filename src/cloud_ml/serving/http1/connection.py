@@ -343,6 +343,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                 return b""
             self._parts.append(data[: self._missing])
             body, rest = b"".join(self._parts), data[self._missing :]
+            self._units -= len(body) >> BYTES_SHIFT  # copied once more
         self._drop_body()
         self._whole(head, meaning, body)
         return rest

@@ -216,6 +216,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
             return
         if size == due and flags & frames.END_STREAM:
             self._requests.whole(number)
+        self._charge_bytes(size)
 
     def passing(self, data: memoryview) -> None:
         """Take bytes from memory that is used again: pieces of bodies go where they belong, all else is copied."""
@@ -229,6 +230,13 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._patience.quiet = 0
         if at < len(data):
             self.data_received(bytes(data[at:]))
+        self._charge_bytes(at)
+
+    def _charge_bytes(self, size: int) -> None:
+        """Count bytes that were put to bodies; where this turn has read enough, the next ones wait."""
+        self._share.charge(size >> BYTES_SHIFT)
+        if self._share.left <= 0 and not self._deferred:
+            self._defer()
 
     def _pieces(self, data: memoryview) -> int:
         """Take what goes to bodies, and heads that are known, up to the first frame that is something else."""
