@@ -27,6 +27,7 @@ NOT_FUZZED = {
     "api.sse": "digits of a header; `test_watching.py` has the table of them",
     "fetching.git": "the version of the git of the machine, and a URL that the harness `trainer_uri` has read",
     "engines.local.working_directory": "a manifest in a folder that no job can write to",
+    "domain.spec_changes": "names of our own fields, to leave secrets out",
     "cli.config": "a file of one document; the harness `user_settings` reads the same with the same errors",
     "cli.server": "a URL of the operator, to blot its password out",
     "cli.submit": "one option as JSON, beside `job_file`",

@@ -127,13 +127,15 @@ class AsyncModelServices:
         """
         return await self._services.start(name, version)
 
-    async def stop_model_service(self, name: str, version: str) -> Service:
+    async def stop_model_service(self, name: str, version: str, *, grace: str | None = None) -> Service:
         """End every replica of a service, which stays and can be started again.
+
+        ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``.
 
         Raises:
             NotFound: There is none.
         """
-        return await self._services.stop(name, version)
+        return await self._services.stop(name, version, grace=grace)
 
     async def delete_model_service(self, name: str, version: str) -> Service:
         """Ask for a service's removal: its replicas end, and then its name and version are free.

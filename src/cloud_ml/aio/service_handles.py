@@ -254,9 +254,9 @@ class AsyncServiceHandle:
         self.service = await self._calls.start(self.name, self.version)
         return self.service
 
-    async def stop(self) -> Service:
+    async def stop(self, *, grace: str | None = None) -> Service:
         """End every replica; the service stays and can be started again."""
-        self.service = await self._calls.stop(self.name, self.version)
+        self.service = await self._calls.stop(self.name, self.version, grace=grace)
         return self.service
 
     async def delete(self) -> Service:

@@ -136,6 +136,7 @@ class Platform:
         self.services = ModelServices(
             self.store, self.storage, self.clock, quota_of=limits, keep=self.kept_releases, records=records,
             longest_call_s=self.longest_call_s, defaults=self.default_limits,
+            grace_limit_s=self.settings.grace_limit_s,
         )  # fmt: skip
         self.releasing = Releasing(self.store, self.services, self.clock, keep=self.kept_releases)
         self.read = ShortReads(self.store, self.offload, slow_ms=self.database_slow_ms)

@@ -32,7 +32,7 @@ COMMANDS = {
     "logs": Lazy("cloud_ml.cli.shortcuts:logs", "Print the output of a job or a model service."),
     "status": Lazy("cloud_ml.cli.shortcuts:status", "Describe a job or a model service."),
     "stop": Lazy("cloud_ml.cli.shortcuts:stop", "Stop a job or a model service."),
-    "kill": Lazy("cloud_ml.cli.shortcuts:kill", "Stop a job at once, without a grace time."),
+    "kill": Lazy("cloud_ml.cli.shortcuts:kill", "Stop a job or a model service at once."),
     "rm": Lazy("cloud_ml.cli.removing:rm", "Delete jobs, model services or objects."),
     "events": Lazy("cloud_ml.cli.shortcuts:events", "List what happened to a job or a service.", hidden=True),
     "wait": Lazy("cloud_ml.cli.shortcuts:wait", "Wait for a job or a model service.", hidden=True),

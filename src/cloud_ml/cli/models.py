@@ -181,11 +181,12 @@ def start(session: Session, name: str, version: str | None, *, watch: bool, outp
 @models.command()
 @NAME
 @VERSION
+@click.option("--grace", metavar="TIME", help="Time between SIGTERM and SIGKILL, such as 30s; 0 kills at once.")
 @output_option()
 @pass_session
-def stop(session: Session, name: str, version: str | None, output: str | None) -> None:
+def stop(session: Session, name: str, version: str | None, *, grace: str | None, output: str | None) -> None:
     """End every replica; the service stays and can be started again."""
-    service = session.client.stop_model_service(*named(session, name, version))
+    service = session.client.stop_model_service(*named(session, name, version), grace=grace)
     if not echo_as(output, service, f"{service.name} {service.version}"):
         echo(f"{service.name} {service.version} is being stopped")
         note(f"Start it again: cloudml models start {service.name} {service.version}")

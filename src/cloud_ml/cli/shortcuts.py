@@ -77,7 +77,7 @@ status = RawCommand(
     "status", params=[_NAMES], callback=_describe, help="Describe a job or a model service; without NAME, list jobs."
 )
 logs = _by_kind("logs", "Print the output of a job or a model service.", {JOB: "logs", SERVICE: "logs"})
-kill = _by_kind("kill", "Stop a job without a grace time.", {JOB: "cancel --grace 0"})
+kill = _by_kind("kill", "Stop a job or a model service at once.", {JOB: "cancel --grace 0", SERVICE: "stop --grace 0"})
 stop = _by_kind("stop", "Stop a job or a model service.", {JOB: "cancel", SERVICE: "stop"})
 events = _by_kind("events", "List what happened to a job or a model service.", {JOB: "events", SERVICE: "events"})
 wait = _by_kind("wait", "Wait for a job or a model service.", {JOB: "wait", SERVICE: "wait"})

@@ -77,6 +77,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
     "cloudml models": {
         "call": "predict",
         "down": "stop",
+        "kill": "stop --grace 0",
         "run": "deploy",
         "serve": "deploy",
         "undeploy": "delete",

@@ -253,9 +253,9 @@ class ServiceHandle:
         self.service = self._calls.start(self.name, self.version)
         return self.service
 
-    def stop(self) -> Service:
+    def stop(self, *, grace: str | None = None) -> Service:
         """End every replica; the service stays and can be started again."""
-        self.service = self._calls.stop(self.name, self.version)
+        self.service = self._calls.stop(self.name, self.version, grace=grace)
         return self.service
 
     def delete(self) -> Service:

@@ -88,9 +88,10 @@ class ServiceCalls:
         """Start a service that was saved or stopped."""
         return self._changed(name, version, Request("POST", f"{_path(name, version)}/start", once=True))
 
-    def stop(self, name: str, version: str) -> Service:
-        """End every replica; the service stays."""
-        return self._changed(name, version, Request("POST", f"{_path(name, version)}/stop", once=True))
+    def stop(self, name: str, version: str, *, grace: str | None = None) -> Service:
+        """End every replica; the service stays. ``grace`` is the time between SIGTERM and SIGKILL."""
+        request = Request("POST", f"{_path(name, version)}/stop", query={"grace": grace}, once=True)
+        return self._changed(name, version, request)
 
     def delete(self, name: str, version: str, known: Service | None = None) -> Service:
         """Ask for the service's removal.

@@ -28,6 +28,7 @@ from cloud_ml.state.matching import Match
 from cloud_ml.usecases import admission, usage
 from cloud_ml.usecases.bucket_uris import suggest_buckets
 from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.grace import grace_seconds
 from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.record_limits import RecordLimits
@@ -61,7 +62,9 @@ class ModelServices:
         records: RecordLimits | None = None,
         defaults: DefaultLimits = NO_DEFAULT_LIMITS,
         longest_call_s: float = 300.0,
+        grace_limit_s: float = 3600.0,
     ) -> None:
+        self._grace_limit_s = grace_limit_s
         self._longest_call_s = longest_call_s
         self._defaults = defaults
         self._records = records or RecordLimits(store, clock, 0)
@@ -236,14 +239,26 @@ class ModelServices:
         return quotas.excess(quota, wanted, _amounts(there), elsewhere=_amounts(elsewhere), kind="model")
 
     def want(
-        self, scope: str | None, name: tuple[str, str], caller: Identity, desired: Desired, *, once: Once | None = None
+        self,
+        scope: str | None,
+        name: tuple[str, str],
+        caller: Identity,
+        desired: Desired,
+        *,
+        grace: str | None = None,
+        once: Once | None = None,
     ) -> ServiceRecord:
         """Start or stop a service; what is so already is success. A start also tries a release again that failed.
 
+        ``grace`` is the time that replicas have between SIGTERM and SIGKILL when they are stopped. A stop that goes on
+        is shortened by a later one with less.
+
         Raises:
             NotFound: There is no such service.
+            InvalidRequest: ``grace`` is no duration, or too long.
         """
         permit(caller, Operation.RUN_JOBS)
+        grace_s = grace_seconds("grace", grace, self._grace_limit_s)
         record = self.find(scope, *name)
         if desired is Desired.RUN:
             self._check_quota(record.key.org, record.key.name, record.spec, counted=True)
@@ -252,9 +267,11 @@ class ModelServices:
         failed = has_failed(record) if desired is Desired.RUN else None
 
         def change(spec: ServiceSpec) -> ServiceSpec:
-            spec = spec.with_desired(desired)
+            spec = spec.with_desired(desired, grace_s)
             return spec if failed is None else retried(spec, failed)
 
+        if grace_s is not None:
+            self._shorten(record, grace_s)
         return self._store.change_spec(
             MODEL_SERVICE,
             record.key.uid,
@@ -263,6 +280,17 @@ class ModelServices:
             events=[Event(now, reason, f"{word} requested by {caller.user}")],
             once=once,
         )
+
+    def _shorten(self, record: ServiceRecord, grace_s: float) -> None:
+        """Have replicas that are being stopped end sooner."""
+
+        def change(spec: JobSpec) -> JobSpec:
+            longer = spec.grace_s is None or spec.grace_s > grace_s
+            return spec.stopped(grace_s) if spec.desired is Desired.STOPPED and longer else spec
+
+        for replica in self.replicas(record).items:
+            if not replica.status.phase.terminal:
+                self._store.change_spec(REPLICA, replica.key.uid, change, now=self._clock())
 
     def delete(
         self, scope: str | None, name: tuple[str, str], caller: Identity, *, once: Once | None = None

@@ -27,6 +27,7 @@ from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.deploying import service_of
 from cloud_ml.usecases.finding import Filters
+from cloud_ml.usecases.grace import grace_seconds
 from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.record_limits import RecordLimits
@@ -101,7 +102,7 @@ class TrainJobs:
         """
         permit(caller, Operation.RUN_JOBS)
         admission.check_offered(job, self._catalog, self._trainers)
-        self._check_grace("grace_time", job.grace_time)
+        grace_seconds("grace_time", job.grace_time, self._grace_limit_s)
         spec = job_specs.from_wire(job).with_defaults(capacity.defaults)
         admitted = admission.fit(spec, capacity, gpu_missing=self._gpu_missing)
         admission.check_quota(admitted.spec, self._quota_of(caller.org))
@@ -238,7 +239,7 @@ class TrainJobs:
             InvalidRequest: ``grace`` is no duration, or too long.
         """
         permit(caller, Operation.RUN_JOBS)
-        grace_s = self._check_grace("grace", grace)
+        grace_s = grace_seconds("grace", grace, self._grace_limit_s)
         record = self.find(scope, name)
         stopping = record.spec.desired is Desired.STOPPED
         if stopping and (record.status.phase.terminal or not _is_shorter(grace_s, record.spec.grace_s)):
@@ -269,15 +270,6 @@ class TrainJobs:
         return self._store.change_spec(
             TRAIN_JOB, record.key.uid, change, now=now, events=[Event(now, reason, said)], once=once
         )
-
-    def _check_grace(self, field: str, value: object) -> float | None:
-        """The grace time in seconds, ``None`` if none is given."""
-        if value is None:
-            return None
-        seconds = float(common.duration_seconds(common.check_grace(field, value)))
-        if seconds > self._grace_limit_s:
-            raise common.refuse(field, value, f"at most {self._grace_limit_s:g}s")
-        return seconds
 
     def _unchanged(self, record: JobRecord, once: Once | None) -> JobRecord:
         if once is not None:

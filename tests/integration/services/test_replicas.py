@@ -51,7 +51,7 @@ def test_the_life_of_a_service(server: RealServer, ask: Asked) -> None:
     assert {each["uid"] for each in after["replicas"]} == {each["uid"] for each in rolled["replicas"]}
     assert {each["attempt"] for each in after["replicas"]} == {1}, "nothing was started again"
 
-    ask("POST", "/linear/v1/stop")
+    ask("POST", "/linear/v1/stop?grace=0")
     ask.until("/linear/v1", lambda one: one["phase"] == "Stopped" and not one["replicas"])
     ask("DELETE", "/linear/v1")
     eventually(lambda: not ask("GET", "")["items"], "the service is gone")

@@ -138,9 +138,14 @@ async def start(here: Here, call: Signed, name: str, version: str) -> Response:
 
 
 @router.post("/{name}/{version}/stop", responses=answers(Service))
-async def stop(here: Here, call: Signed, name: str, version: str) -> Response:
-    """End every replica; the service stays and can be started again."""
-    return await _want(here, call, (name, version), Desired.STOPPED)
+async def stop(
+    here: Here, call: Signed, name: str, version: str, grace: Annotated[str | None, Query(max_length=32)] = None
+) -> Response:
+    """End every replica; the service stays and can be started again.
+
+    ``grace`` is the time between SIGTERM and SIGKILL, such as ``30s`` or ``0``; left out, the server's setting.
+    """
+    return await _want(here, call, (name, version), Desired.STOPPED, grace)
 
 
 @router.delete("/{name}/{version}", status_code=202, responses=answers(Service, 202))
@@ -198,8 +203,8 @@ async def watch_events(
     return telling.of_service(here, await here.offload(find), sse.place(last_event_id, after) or 0)
 
 
-async def _want(here: Here, call: Call, name: tuple[str, str], desired: Desired) -> Response:
-    record = await here.offload(here.services.want, call.org, name, call.caller, desired, once=call.once)
+async def _want(here: Here, call: Call, name: tuple[str, str], desired: Desired, grace: str | None = None) -> Response:
+    record = await here.offload(here.services.want, call.org, name, call.caller, desired, grace=grace, once=call.once)
     return documents.answer(_shown(here, record))
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 from cloud_ml.controller.answering import Answering
 from cloud_ml.controller.entrances import Entrances, release_of
@@ -198,7 +199,9 @@ class ModelServiceReconciler:
             )
         elif isinstance(action, StopReplica):
             event = Event(now, Reason.CANCEL_REQUESTED, f"{service.key.name} does not need it any more")
-            self._store.change_spec(REPLICA, action.uid, _stopped, now=now, events=[event])
+            stopping = service.spec.desired is Desired.STOPPED
+            stopped = partial(_stopped, grace_s=service.spec.grace_s if stopping else None)
+            self._store.change_spec(REPLICA, action.uid, stopped, now=now, events=[event])
         elif isinstance(action, DropReplica):
             later = "there are later ones whose output is kept"
             why = later if service.delete_requested_at is None else f"{service.key.name} is deleted"
@@ -207,8 +210,8 @@ class ModelServiceReconciler:
             self._store.delete(MODEL_SERVICE, uid, fence=self._fence)
 
 
-def _stopped(spec: JobSpec) -> JobSpec:
-    return spec.with_desired(Desired.STOPPED)
+def _stopped(spec: JobSpec, grace_s: float | None) -> JobSpec:
+    return spec.stopped(grace_s)
 
 
 def replica_name(service_uid: str, wish: Wish) -> str:

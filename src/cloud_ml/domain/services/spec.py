@@ -49,7 +49,8 @@ class ServiceSpec:
 
     ``earlier`` are releases that have answered before this one, the latest last; ``newest`` is the highest number that
     any release had, 0 where that is this one's. ``redeployed_by`` is the idempotency key of the request that made the
-    service in place of one that failed. See ``releases`` for what changes them.
+    service in place of one that failed. See ``releases`` for what changes them. ``grace_s`` is the time that replicas
+    have between SIGTERM and SIGKILL when the service is stopped; ``None`` means the operator's.
     """
 
     submitted: ModelService
@@ -59,10 +60,11 @@ class ServiceSpec:
     earlier: tuple[Release, ...] = ()
     newest: int = 0
     redeployed_by: str = ""
+    grace_s: float | None = None
 
-    def with_desired(self, desired: Desired) -> ServiceSpec:
+    def with_desired(self, desired: Desired, grace_s: float | None = None) -> ServiceSpec:
         """The same service, wanted differently."""
-        return replace(self, desired=desired)
+        return replace(self, desired=desired, grace_s=grace_s)
 
     def made_of(self, template: int) -> Release:
         """What replicas of that template are made of: the candidate, an earlier release, or what is served."""
