@@ -12,7 +12,7 @@ from cloud_ml.cli import env_files, jobfile, yamls
 from cloud_ml.cli.installing import Installing
 from cloud_ml.errors import CloudMlError, InvalidRequest, TransportError
 from cloud_ml.models.ignoring import IgnoreRules
-from cloud_ml.sdk import config, failures, pieces, watching
+from cloud_ml.sdk import config, failures, output_paths, pieces, watching
 from cloud_ml.sdk.endpoint import parse_endpoint
 from fuzz.harness import cuts, scratch, target, text
 from fuzz.harness import pieces as parts_of
@@ -174,3 +174,26 @@ def variables_file(data: bytes) -> None:
     written = "".join(f"{name}='{value}'\n" for name, value in found.items() if not set(value) & set("'\r\n"))
     plain = {name: value for name, value in found.items() if not set(value) & set("'\r\n")}
     assert env_files.parse_env_file(path, written.encode(), {}) == plain
+
+
+@target(
+    "sdk.output_paths",
+    seeds=["job:model.pt", "job:", "a:../../etc/passwd", "job:/etc/passwd", "job:1/a\n1/b\n2/../../c", "fds://b/k", "job:./x\nx/model.onnx"],
+    words=["job:", "../", "./", "/", "1/", "model.onnx", "\0", "\\", "~", "C:"],
+)  # fmt: skip
+def output_names(data: bytes) -> None:
+    """What a server says that a job has left is written below the folder that the user named, and nowhere else."""
+    first, *others = text(data).split("\n")
+    with contextlib.suppress(ValueError, OSError):  # a zero byte, a name that is too long
+        source = output_paths.output_source(first)
+        if source is None:
+            return
+        assert output_paths.output_source(str(source)) == source or source.path.startswith(("./", "/"))
+        with contextlib.suppress(InvalidRequest):
+            for key in output_paths.version_keys(source, [other for other in others if source.holds(other)]):
+                assert key
+        with scratch() as folder:
+            for other in (source.path, *others):
+                with contextlib.suppress(InvalidRequest):
+                    place = output_paths.local_place(folder, other)
+                    assert place.resolve().is_relative_to(folder.resolve())

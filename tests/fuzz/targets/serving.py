@@ -20,6 +20,7 @@ from cloud_ml.serving.http1.heads import CHUNKED, HeadFault, read_head
 from cloud_ml.serving.http2 import connection as http2_connection
 from cloud_ml.serving.http2 import frames, straight
 from cloud_ml.serving.http2.connection import Http2Connection
+from cloud_ml.serving.http2.grpc_timeout import parse_timeout, wrong_timeout
 from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Limits, Received
 from cloud_ml.serving.protos import message
@@ -270,6 +271,20 @@ def _frames_of(pieces: list[bytes], *, begun: int, direct: int, ticks: bool) -> 
 
 
 _FLOATS = Signature("s", (TensorSpec("x", dtypes.FLOAT, (-1,)),), (TensorSpec("y", dtypes.FLOAT, (-1,)),))
+
+
+@target(
+    "serving.http2.grpc_timeout",
+    seeds=["1S", "99999999H", "0n", "999999999S", "S", "", "-1S", "\u0661S"],
+    words=["H", "m", "u", "9"],
+)
+def grpc_timeouts(data: bytes) -> None:
+    """Seconds within what eight digits of hours can say, or nothing and a sentence."""
+    seconds = parse_timeout(data)
+    if seconds is None:
+        assert wrong_timeout(data).isprintable()
+    else:
+        assert 0 <= seconds <= 99_999_999 * 3600
 
 
 @target(
