@@ -70,7 +70,6 @@ NOT_FUZZED = {
     "engines.local.kept_disk": "names of files in a folder that no job can write to",
     "environments.layer_bytecode": "one pattern of the names of folders, to leave some out",
     "models.outputs": "whether a folder is named by a number, as in `a.isdigit()`; nothing is converted",
-    "domain.spec_changes": "one pattern of the names of fields, to leave secrets out",
     "settings.themes": "a setting of the operator: words and numbers, see `test_settings.py`",
     "sdk.downloads": "a length that http.client has checked",
     "sdk.packaging": "writes archives; opens them to write",
