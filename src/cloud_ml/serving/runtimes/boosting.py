@@ -12,6 +12,7 @@ from cloud_ml.serving.independence.evidence import Evidence
 from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
+from cloud_ml.serving.runtimes.imports import import_framework
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _XGBOOST = ("model.ubj", "model.json")
@@ -46,7 +47,7 @@ class XGBoostRuntime:
     def load(self, folder: Path, options: LoadOptions) -> Booster:
         file = next(folder / name for name in _XGBOOST if (folder / name).is_file())
         try:
-            import xgboost  # noqa: PLC0415 - only where such a model is served
+            xgboost = import_framework("xgboost")  # only where such a model is served
 
             booster = xgboost.Booster({"nthread": 1})
             booster.load_model(file)
@@ -69,7 +70,7 @@ class LightGBMRuntime:
 
     def load(self, folder: Path, options: LoadOptions) -> Booster:
         try:
-            import lightgbm  # noqa: PLC0415 - only where such a model is served
+            lightgbm = import_framework("lightgbm")  # only where such a model is served
 
             booster = lightgbm.Booster(model_file=str(folder / "model.txt"), params={"num_threads": 1})
         except Exception as error:

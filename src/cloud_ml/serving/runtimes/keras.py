@@ -14,6 +14,7 @@ from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
+from cloud_ml.serving.runtimes.imports import import_framework
 from cloud_ml.serving.runtimes.load_advice import keras_refusal
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
@@ -52,7 +53,7 @@ class KerasRuntime:
 
     def load(self, folder: Path, options: LoadOptions) -> KerasModel:
         try:
-            import keras  # noqa: PLC0415 - seconds, only where such a model is served
+            keras = import_framework("keras")  # seconds, only where such a model is served
         except Exception as error:
             raise ModelFailed(f"Keras cannot be imported: {type(error).__name__}: {error}"[:2000]) from error
         try:

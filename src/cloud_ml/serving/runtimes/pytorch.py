@@ -12,6 +12,7 @@ from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
+from cloud_ml.serving.runtimes.imports import import_framework
 from cloud_ml.serving.runtimes.load_advice import cannot_load, check_torch_script
 from cloud_ml.serving.runtimes.output_discovery import complete_outputs
 from cloud_ml.serving.signatures import Signature, TensorSpec
@@ -53,7 +54,7 @@ class ExportedProgramRuntime:
 
     def load(self, folder: Path, options: LoadOptions) -> TorchModel:
         try:
-            import torch  # noqa: PLC0415 - seconds, only where such a model is served
+            torch = import_framework("torch")  # seconds, only where such a model is served
 
             torch.set_num_threads(1)
             program = torch.export.load(folder / "model.pt2")
@@ -81,8 +82,7 @@ class TorchScriptRuntime:
         check_torch_script(folder / "model.pt")
         signatures = told.needed(folder, "TorchScript", "model.pt")
         try:
-            import torch  # noqa: PLC0415
-
+            torch = import_framework("torch")
             torch.set_num_threads(1)
             module = torch.jit.load(folder / "model.pt", map_location="cpu").eval()
         except Exception as error:

@@ -14,6 +14,7 @@ from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
+from cloud_ml.serving.runtimes.imports import import_framework
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _PICKLES = ("model.joblib", "model.pkl")
@@ -67,9 +68,9 @@ class SkopsRuntime:
 
     def load(self, folder: Path, options: LoadOptions) -> SklearnModel:
         try:
-            import skops.io  # noqa: PLC0415 - only where such a model is served
+            skops_io = import_framework("skops.io")  # only where such a model is served
 
-            estimator = skops.io.load(folder / "model.skops")
+            estimator = skops_io.load(folder / "model.skops")
         except Exception as error:
             raise ModelFailed(f"skops cannot load it: {type(error).__name__}: {error}"[:2000]) from error
         return SklearnModel(estimator, told.read(folder) or described(estimator))
@@ -87,7 +88,7 @@ class PickledRuntime:
     def load(self, folder: Path, options: LoadOptions) -> SklearnModel:
         file = next(folder / name for name in _PICKLES if (folder / name).is_file())
         try:
-            import joblib  # noqa: PLC0415 - reads plain pickles too
+            joblib = import_framework("joblib")  # reads plain pickles too
 
             estimator = joblib.load(file)
         except Exception as error:

@@ -11,6 +11,7 @@ from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.independence import tflite_graph
 from cloud_ml.serving.independence.evidence import proven
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
+from cloud_ml.serving.runtimes.imports import import_framework
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 
@@ -67,12 +68,9 @@ class TfliteRuntime:
 def _interpreter() -> Any:
     """LiteRT's interpreter, or the same one out of TensorFlow."""
     try:
-        from ai_edge_litert.interpreter import Interpreter  # noqa: PLC0415
+        return import_framework("ai_edge_litert.interpreter").Interpreter
     except ImportError:
-        import tensorflow as tf  # noqa: PLC0415
-
-        return tf.lite.Interpreter
-    return Interpreter
+        return import_framework("tensorflow.lite.python.interpreter").Interpreter
 
 
 def _spec(told: Any) -> TensorSpec:

@@ -13,6 +13,7 @@ from cloud_ml.serving.independence import tensorflow_file, tensorflow_graph
 from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.independence.tensor_info import NotIndependent
 from cloud_ml.serving.runtimes.base import Array
+from cloud_ml.serving.runtimes.imports import import_framework
 from cloud_ml.serving.runtimes.tensorflow import described
 from cloud_ml.serving.signatures import Signature
 
@@ -59,7 +60,7 @@ def load(folder: Path) -> SavedModel:
     os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
     signatures = described.signatures(folder)
     try:
-        import tensorflow as tf  # noqa: PLC0415 - only where such a model is served
+        tf = import_framework("tensorflow")  # only where such a model is served
 
         loaded = tf.saved_model.load(str(folder), tags=[described.SERVE])
     except Exception as error:
