@@ -6,13 +6,14 @@ costs no memory and each byte of structure is looked at once.
 
 import mmap
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from cloud_ml.serving.codecs import wire
+from cloud_ml.serving.independence.message_fields import messages, signed, text, varints
 from cloud_ml.serving.independence.tensor_info import (
     CONSTANT,
     LARGEST,
@@ -87,7 +88,7 @@ def read(source: bytes | Path) -> Graph:
 def _model(data: Any, span: Span) -> Graph:
     graph = Graph()
     graphs = 0
-    for number, start, end in _messages(data, *span):
+    for number, start, end in messages(data, *span):
         if number == 7:
             graphs += 1
             if graphs > 1:
@@ -97,22 +98,22 @@ def _model(data: Any, span: Span) -> Graph:
             domain, version = "", 0
             for inner, kind, at, stop in wire.fields(data, start, end):
                 if inner == 1 and kind == wire.DELIMITED:
-                    domain = _text(data, at, stop)
+                    domain = text(data, at, stop)
                 elif inner == 2 and kind == wire.VARINT:
-                    version = _signed(wire.read_varint(data, at, stop)[0])
+                    version = signed(wire.read_varint(data, at, stop)[0])
             domain = "" if domain == "ai.onnx" else domain
             if domain in graph.opsets:
                 raise NotIndependent(f"the file names the operator set {domain or 'ai.onnx'!r} twice")
             graph.opsets[domain] = version
         elif number == 25:
-            domains = [_text(data, at, stop) for inner, at, stop in _messages(data, start, end) if inner == 10]
+            domains = [text(data, at, stop) for inner, at, stop in messages(data, start, end) if inner == 10]
             if not domains or domains[-1] in ("", "ai.onnx", "ai.onnx.ml"):
                 raise NotIndependent("a function of the model may stand for an operator of ONNX")
     return graph
 
 
 def _graph(data: Any, span: Span, graph: Graph) -> None:
-    for number, start, end in _messages(data, *span):
+    for number, start, end in messages(data, *span):
         if number == 1:
             if len(graph.nodes) >= MOST_NODES:
                 raise NotIndependent(f"the graph has more than {MOST_NODES} nodes")
@@ -123,31 +124,31 @@ def _graph(data: Any, span: Span, graph: Graph) -> None:
                 raise NotIndependent(f"the graph has two constants {name!r}")
             graph.constants[name] = info
         elif number == 12:
-            for inner, at, stop in _messages(data, start, end):
+            for inner, at, stop in messages(data, start, end):
                 if inner == 1:
-                    graph.outputs.append(_text(data, at, stop))
+                    graph.outputs.append(text(data, at, stop))
         elif number == 15:
             raise NotIndependent("the graph has sparse constants")
 
 
 def _node(data: Any, span: Span) -> Node:
     node = Node()
-    for number, start, end in _messages(data, *span):
+    for number, start, end in messages(data, *span):
         if number == 1:
-            node.inputs.append(_text(data, start, end))
+            node.inputs.append(text(data, start, end))
         elif number == 2:
-            node.outputs.append(_text(data, start, end))
+            node.outputs.append(text(data, start, end))
         elif number == 3:
-            node.name = _text(data, start, end)
+            node.name = text(data, start, end)
         elif number == 4:
-            node.kind = _text(data, start, end)
+            node.kind = text(data, start, end)
         elif number == 5:
             name, value = _attribute(data, Span(start, end))
             if name in node.attributes:
                 raise NotIndependent(f"operator {node.kind} has two attributes {name!r}")
             node.attributes[name] = value
         elif number == 7:
-            node.domain = _text(data, start, end)
+            node.domain = text(data, start, end)
     return node
 
 
@@ -166,7 +167,7 @@ def _attribute(data: Any, span: Span) -> tuple[str, Any]:
             raise NotIndependent(f"field {number} of an attribute is of another kind")
         given.setdefault(number, []).append((kind, Span(start, end)))
     if 1 in given:
-        name = _text(data, *given[1][0][1])
+        name = text(data, *given[1][0][1])
     if 20 in given:
         type_ = wire.read_varint(data, *given[20][0][1])[0]
     if given.keys() & set(_VALUES.values()) - {_VALUES.get(type_)}:
@@ -177,14 +178,14 @@ def _attribute(data: Any, span: Span) -> tuple[str, Any]:
 def _value(data: Any, type_: int, given: list[tuple[int, Span]]) -> Any:
     """The value of an attribute, from the fields that are of its type."""
     if type_ == _INTS:
-        return [each for kind, span in given for each in _varints(data, kind, *span)]
+        return [each for kind, span in given for each in varints(data, kind, *span)]
     if not given:
         return _UNSET.get(type_)
     span = given[0][1]
     if type_ == _FLOAT:
         return struct.unpack("<f", data[span.start : span.end])[0]
     if type_ == _INT:
-        return _signed(wire.read_varint(data, *span)[0])
+        return signed(wire.read_varint(data, *span)[0])
     if type_ == _STRING:
         return bytes(data[span.start : span.end]).decode("utf-8", "replace")
     return tensor(data, span)[1] if type_ == _TENSOR else None
@@ -204,13 +205,13 @@ def tensor(data: Any, span: Span) -> tuple[str, TensorInfo]:
         elif kind not in _OF_LISTS:
             continue
         elif number == 1:
-            dims += _varints(data, kind, start, end)
+            dims += varints(data, kind, start, end)
         elif number in (5, 7):
             certain &= len(lists.get(number, ())) <= MOST_VALUES and end - start <= 10 * MOST_VALUES
             if certain:
-                lists.setdefault(number, []).extend(_varints(data, kind, start, end))
+                lists.setdefault(number, []).extend(varints(data, kind, start, end))
         elif number == 8 and kind == wire.DELIMITED:
-            name = _text(data, start, end)
+            name = text(data, start, end)
         elif number == 9 and kind == wire.DELIMITED:
             raw = Span(start, end)
     if any(size < 0 for size in dims):
@@ -230,30 +231,6 @@ def _values(data: Any, dtype: int, count: int, listed: list[int], raw: Span | No
     if len(listed) != count or (dtype != _INT64 and any(abs(each) > LARGEST for each in listed)):
         return None
     return [int(each != 0) for each in listed] if dtype == _BOOL else listed
-
-
-def _messages(data: Any, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """The fields that are texts or messages: number, and where the content begins and ends."""
-    for number, kind, at, stop in wire.fields(data, start, end):
-        if kind == wire.DELIMITED:
-            yield number, at, stop
-
-
-def _varints(data: Any, kind: int, start: int, end: int) -> Iterator[int]:
-    """The numbers of a repeated field, one by one or packed."""
-    while start < end:
-        value, start = wire.read_varint(data, start, end)
-        yield _signed(value)
-        if kind == wire.VARINT:
-            return
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value
-
-
-def _text(data: Any, start: int, end: int) -> str:
-    return bytes(data[start:end]).decode()
 
 
 def known_operator_sets(graph: Graph, bounds: Mapping[str, tuple[int, int]]) -> None:

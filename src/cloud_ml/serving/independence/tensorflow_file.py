@@ -5,13 +5,14 @@ https://github.com/tensorflow/tensorflow/tree/master/tensorflow/core: protobuf/s
 
 import mmap
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
 from typing import Any
 
 from cloud_ml.serving.codecs import wire
+from cloud_ml.serving.independence.message_fields import messages, signed, text, varints
 from cloud_ml.serving.independence.tensor_info import LARGEST, MOST_VALUES, NotIndependent, TensorInfo, constant
 
 _INT32, _INT64 = 3, 9
@@ -74,7 +75,7 @@ def parse(data: Any) -> Graph:
         NotIndependent: as ``read``.
     """
     try:
-        graphs = [span[1:] for span in _messages(data, 0, len(data)) if span[0] == 2]
+        graphs = [span[1:] for span in messages(data, 0, len(data)) if span[0] == 2]
         if len(graphs) > 1:
             raise NotIndependent("the file has more than one graph")
         for start, end in graphs:
@@ -85,24 +86,18 @@ def parse(data: Any) -> Graph:
     raise NotIndependent("there is no graph to serve")
 
 
-def _messages(data: Any, start: int, end: int) -> Iterator[tuple[int, int, int]]:
-    for number, kind, at, stop in wire.fields(data, start, end):
-        if kind == wire.DELIMITED:
-            yield number, at, stop
-
-
 def _tags(data: Any, start: int, end: int) -> list[str]:
-    infos = [span[1:] for span in _messages(data, start, end) if span[0] == 1]
-    return [_text(data, at, stop) for info in infos for number, at, stop in _messages(data, *info) if number == 4]
+    infos = [span[1:] for span in messages(data, start, end) if span[0] == 1]
+    return [text(data, at, stop) for info in infos for number, at, stop in messages(data, *info) if number == 4]
 
 
 def _meta_graph(data: Any, start: int, end: int) -> Graph:
     graph, count = Graph(), 0
-    for inner, first, last in _messages(data, *_only(data, start, end, 2)):
+    for inner, first, last in messages(data, *_only(data, start, end, 2)):
         if inner == 1:
             graph.nodes.append(_node(data, first, last))
         elif inner == 2:
-            for kind, begin, close in _messages(data, first, last):
+            for kind, begin, close in messages(data, first, last):
                 if kind == 1:
                     name, function = _function(data, begin, close)
                     if name in graph.functions:
@@ -120,7 +115,7 @@ def _only(data: Any, start: int, end: int, wanted: int) -> tuple[int, int]:
     Raises:
         NotIndependent: where it is there twice, which readers merge.
     """
-    found = [span[1:] for span in _messages(data, start, end) if span[0] == wanted]
+    found = [span[1:] for span in messages(data, start, end) if span[0] == wanted]
     if len(found) > 1:
         raise NotIndependent(f"field {wanted} of a message occurs twice")
     return found[0] if found else (start, start)
@@ -130,24 +125,24 @@ def _function(data: Any, start: int, end: int) -> tuple[str, Function]:
     function, name = Function(), ""
     declared: list[str] = []
     returned: dict[str, str] = {}
-    for inner, first, last in _messages(data, *_only(data, start, end, 1)):
+    for inner, first, last in messages(data, *_only(data, start, end, 1)):
         if inner == 1:
-            name = _text(data, first, last)
+            name = text(data, first, last)
         elif inner in (2, 3):
             (function.arguments if inner == 2 else declared).append(_name(data, first, last))
-    for number, at, stop in _messages(data, start, end):
+    for number, at, stop in messages(data, start, end):
         if number == 3:
             function.nodes.append(_node(data, at, stop))
         elif number == 4:
             key, value = _entry(data, at, stop)
-            returned[key] = _text(data, *value)
+            returned[key] = text(data, *value)
     function.results = [returned.get(each, "") for each in declared]
     return name, function
 
 
 def _name(data: Any, start: int, end: int) -> str:
     """The first field of a message, which is its name; the last one counts."""
-    found = [_text(data, at, stop) for number, at, stop in _messages(data, start, end) if number == 1]
+    found = [text(data, at, stop) for number, at, stop in messages(data, start, end) if number == 1]
     return found[-1] if found else ""
 
 
@@ -158,13 +153,13 @@ def _entry(data: Any, start: int, end: int) -> tuple[str, tuple[int, int]]:
 
 def _node(data: Any, start: int, end: int) -> Node:
     node = Node()
-    for number, at, stop in _messages(data, start, end):
+    for number, at, stop in messages(data, start, end):
         if number == 1:
-            node.name = _text(data, at, stop)
+            node.name = text(data, at, stop)
         elif number == 2:
-            node.kind = _text(data, at, stop)
+            node.kind = text(data, at, stop)
         elif number == 3:
-            node.inputs.append(_text(data, at, stop))
+            node.inputs.append(text(data, at, stop))
         elif number == 5:
             key, value = _entry(data, at, stop)
             if key in node.attributes:
@@ -186,7 +181,7 @@ def _attribute(data: Any, start: int, end: int) -> Any:
         return None
     number, kind, at, stop = given[0]
     if number in (3, 5, 6) and kind == wire.VARINT:  # a number, a truth value, a type
-        return _signed(wire.read_varint(data, at, stop)[0])
+        return signed(wire.read_varint(data, at, stop)[0])
     read = _READERS.get(number)
     return read(data, at, stop) if read is not None and kind == wire.DELIMITED else None
 
@@ -197,7 +192,7 @@ def _integers(data: Any, start: int, end: int) -> list[int]:
         each
         for inner, form, first, last in wire.fields(data, start, end)
         if inner == 3 and form in (wire.VARINT, wire.DELIMITED)
-        for each in _varints(data, form, first, last)
+        for each in varints(data, form, first, last)
     ]
 
 
@@ -210,7 +205,7 @@ def _shape(data: Any, start: int, end: int) -> list[int] | None:
                 for inner, form, first, last in wire.fields(data, at, stop)
                 if inner == 1 and form == wire.VARINT
             ]
-            sizes.append(_signed(found[-1]) if found else 0)
+            sizes.append(signed(found[-1]) if found else 0)
         elif number == 3 and kind == wire.VARINT and wire.read_varint(data, at, stop)[0]:
             return None
     return sizes
@@ -231,7 +226,7 @@ def tensor(data: Any, start: int, end: int) -> TensorInfo:
         elif number in (7, 10) and kind in (wire.VARINT, wire.DELIMITED):
             certain &= stop - at <= 10 * MOST_VALUES and len(lists[number]) <= MOST_VALUES
             if certain:
-                lists[number] += _varints(data, kind, at, stop)
+                lists[number] += varints(data, kind, at, stop)
     if sizes is None or not certain or any(size < 0 for size in sizes):
         return constant(sizes)
     listed = lists[10 if dtype == _INT64 else 7]
@@ -254,22 +249,6 @@ def _values(
     if len(listed) > count or (dtype == _INT32 and any(abs(each) > LARGEST for each in listed)):
         return None
     return listed + (listed[-1:] or [0]) * (count - len(listed))  # as in TensorFlow, the last one stands for the others
-
-
-def _varints(data: Any, kind: int, start: int, end: int) -> Iterator[int]:
-    while start < end:
-        value, start = wire.read_varint(data, start, end)
-        yield _signed(value)
-        if kind == wire.VARINT:
-            return
-
-
-def _signed(value: int) -> int:
-    return value - (1 << 64) if value >> 63 else value
-
-
-def _text(data: Any, start: int, end: int) -> str:
-    return bytes(data[start:end]).decode()
 
 
 _READERS: dict[int, Callable[[Any, int, int], Any]] = {
