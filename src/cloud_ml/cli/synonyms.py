@@ -129,7 +129,7 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "scale": "use: cloudml models update NAME VERSION --replicas N",
         "scancel": "use: cloudml stop NAME",
         "scontrol": "use: cloudml jobs describe NAME",
-        "secrets": "use: cloudml secret",
+        "secrets": "use: cloudml jobs submit --env-file FILE",
         "serve": "use: cloudml models deploy NAME VERSION URI, or cloudml server to start the platform",
         "show-gpus": "use: cloudml doctor",
         "sinfo": "use: cloudml doctor",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
 import click
@@ -105,3 +106,22 @@ def test_advice_is_about_options_that_do_not_exist(path: str) -> None:
     known = {name for one in command.params for name in [*one.opts, *getattr(one, "aliases", ())]}
     assert not known & set(synonyms.OPTION_ADVICE.get(path, {}))
     assert synonyms.SAME_OPTIONS.get(path, path) in synonyms.OPTION_ADVICE
+
+
+def _advice() -> list[str]:
+    tables = [*synonyms.COMMAND_ADVICE.values(), *synonyms.OPTION_ADVICE.values()]
+    return sorted({text for table in tables for text in table.values()})
+
+
+@pytest.mark.parametrize("text", _advice())
+def test_advice_names_commands_that_exist(text: str) -> None:
+    for line in re.findall(r"cloudml ((?:[a-z]+ ?)+)", text):
+        command: click.Command = cli
+        for name in line.split():
+            if not isinstance(command, click.Group):
+                break
+            found = command.get_command(click.Context(command, info_name="cloudml"), name)
+            assert found is not None or command is not cli, f"there is no command {name}"
+            if found is None:
+                break
+            command = found
