@@ -17,7 +17,9 @@ def shortest(values: Sequence[float]) -> list[float]:
     """
     found = list(values)
     left = [place for place, value in enumerate(found) if abs(value) >= _SMALLEST or not value]
-    for digits in (7, 8):  # of fewer digits, %g writes no more
+    # %g writes no zeros at the end, so 6 stands for all numbers up to 6 digits. It goes first: 7 digits may find a
+    # closer number that is longer, since near 9.99 they are finer than a float32.
+    for digits in (6, 7, 8):
         left = _tried(values, found, left, digits)
     for place in left:
         found[place] = _of_nine_digits(values[place])

@@ -30,6 +30,12 @@ def test_it_is_what_the_model_server_writes(values: list[float]) -> None:
     assert np.array_equal(np.array(shortest(values), np.float32), np.array(values, np.float32))
 
 
+@pytest.mark.parametrize("value", [9399020531220480.0, -9796159488.0, 9.996920534058622e-35])
+def test_six_digits_are_enough_although_seven_come_closer(value: float) -> None:
+    assert shortest([value]) == written([value])
+    assert len(f"{shortest([value])[0]:e}".lstrip("-").partition("e")[0].rstrip("0").replace(".", "")) <= 6
+
+
 def test_it_is_so_around_each_power_of_two_too() -> None:
     patterns = [(exponent << 23) + more for exponent, more in product(range(255), range(-2, 3)) if exponent or more > 0]
     values = [struct.unpack("<f", struct.pack("<I", pattern))[0] for pattern in patterns]
