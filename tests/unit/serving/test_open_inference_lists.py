@@ -32,10 +32,10 @@ def test_a_number_is_not_taken_for_a_list_of_another_input(number: str) -> None:
         requests.tensors(SIGNATURE, requests.split(body(f'"d\\u0061ta":{number}'), None))
 
 
-def test_a_digit_behind_a_list_is_no_json() -> None:
+def test_a_digit_behind_a_list_is_not_json() -> None:
     ones = ",".join(["1"] * COUNT)
     for behind in ("0", "7", ".5", "e1"):
-        with pytest.raises(BadRequest, match="no JSON"):
+        with pytest.raises(BadRequest, match="not valid JSON"):
             requests.split(body(f'"data":[{ones}]{behind}'), None)
 
 
