@@ -97,7 +97,7 @@ def _identity(item: Item, folders: dict[Path, Path]) -> str:
     """
     if not item.down:
         return item.target
-    target = Path(item.target).expanduser()
+    target = Path(item.target)
     folder = folders.get(target.parent) or folders.setdefault(target.parent, target.parent.resolve())
     return str(folder / target.name)
 

@@ -164,7 +164,7 @@ def file_place(item: Item) -> Path:
     Raises:
         InvalidRequest: It would be elsewhere.
     """
-    place = Path(item.target).expanduser()
+    place = Path(item.target)
     root = item.root if item.root is not None else place
     inside = place.is_relative_to(root) and ".." not in place.relative_to(root).parts
     if inside:
@@ -181,7 +181,7 @@ def _same(store: Storage, item: Item) -> bool:
     """Whether the target has the same bytes: first by size, then by digest."""
     try:
         if item.down:
-            place = Path(item.target).expanduser()
+            place = Path(item.target)
             there: int | None = place.stat().st_size if place.is_file() else None
         else:
             there = store.head(item.target).size
@@ -195,5 +195,5 @@ def _same(store: Storage, item: Item) -> bool:
 def _digest(store: Storage, place: str) -> str | None:
     if place.startswith("fds://"):
         return store.digest(place)
-    with Path(place).expanduser().open("rb") as file:
+    with Path(place).open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

@@ -74,7 +74,7 @@ def _check_object(store: Storage, item: Item, stored: StoredObject) -> None:
 
 def _check_file(item: Item) -> None:
     """The download has checked the digest; what is left is to have it on the disk."""
-    target = Path(item.target).expanduser()
+    target = Path(item.target)
     for path in (target, target.parent):
         descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         try:

@@ -68,6 +68,14 @@ def is_remote(text: str) -> bool:
     return text.startswith(SCHEME)
 
 
+def expanded(text: str) -> str:
+    """What a person typed, with ``~`` at its start as the home folder.
+
+    Names of files are never expanded: ``~lock`` and ``~root`` are plain names there.
+    """
+    return text if is_remote(text) else os.path.expanduser(text)  # noqa: PTH111 - Path forgets a leading "./"
+
+
 def base_name(uri: str) -> str:
     """The last name of a path or URI."""
     return uri.rstrip("/").rpartition("/")[2]
@@ -113,6 +121,7 @@ def plan(store: Storage, sources: tuple[str, ...], target: str, *, recursive: bo
         InvalidRequest: A source or the target makes no sense.
     """
     made = Plan()
+    target = expanded(target)
     many = are_several(sources)
     folder = into if into is not None else many or _is_folder(target)
     for source in sources:
@@ -151,7 +160,7 @@ def _remote(store: Storage, made: Plan, source: str, target: str, *, recursive: 
 
 
 def _local(made: Plan, source: str, target: str, *, recursive: bool, folder: bool, many: bool) -> None:
-    path = Path(source).expanduser()
+    path = Path(expanded(source))
     try:
         status = path.stat()
     except OSError as error:
@@ -204,7 +213,7 @@ def _walk(top: Path, made: Plan) -> Iterator[tuple[Path, str, os.stat_result]]:
 
 
 def _item(source: StoredObject, target: str, root: str) -> Item:
-    folder = None if is_remote(target) else Path(root).expanduser()
+    folder = None if is_remote(target) else Path(root)
     return Item(source.uri, target, source.size, folder, source.etag)
 
 
@@ -215,7 +224,7 @@ def _single(found: StoredObject, source: str, target: str, *, folder: bool) -> I
 def _is_folder(target: str) -> bool:
     if is_remote(target):
         return target.endswith("/") or "/" not in target.removeprefix(SCHEME)
-    return target.endswith("/") or Path(target).expanduser().is_dir()
+    return target.endswith("/") or Path(target).is_dir()
 
 
 def _translated(pattern: str) -> Matcher:

@@ -64,6 +64,39 @@ def test_copy_folders(run: Run, api: FakeApi, tmp_path: Path) -> None:
     assert (tmp_path / "down" / "sub" / "b").read_text() == "2"
 
 
+@pytest.mark.parametrize("options", [(), ("-u",)])
+def test_a_tilde_in_a_key_is_no_home_folder(
+    run: Run, api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...]
+) -> None:
+    """Jobs choose the names of their outputs, and editors leave files such as ``~$report``."""
+    (tmp_path / "home").mkdir()
+    (tmp_path / "here").mkdir()
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.chdir(tmp_path / "here")
+    names = ("~", "~$report", "~root/a", "sub/~b")
+    api.objects = {f"fds://cloudml/x/{name}": name.encode() for name in names}
+    done = run("storage", "cp", *options, "-r", "fds://cloudml/x", ".")
+    assert (done.exit_code, done.stderr.count("lies outside")) == (0, 0)
+    assert {name: (tmp_path / "here" / name).read_text() for name in names} == {name: name for name in names}
+    assert list((tmp_path / "home").iterdir()) == []
+    assert run("storage", "cp", *options, "fds://cloudml/x/~$report", ".").exit_code == 0
+    assert run("storage", "cp", *options, "-r", ".", "fds://cloudml/y").exit_code == 0
+    assert {f"fds://cloudml/y/{name}" for name in names} <= set(api.objects)
+    assert run("storage", "cp", *options, "./~", "fds://cloudml/plain").exit_code == 0
+    assert api.objects["fds://cloudml/plain"] == b"~"
+
+
+def test_a_tilde_that_was_typed_is_the_home_folder(
+    run: Run, api: FakeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    api.objects["fds://cloudml/x/a"] = b"a"
+    assert run("storage", "cp", "-r", "fds://cloudml/x", "~/down").exit_code == 0
+    assert (tmp_path / "down" / "a").read_text() == "a"
+    assert run("storage", "cp", "~/down/a", "fds://cloudml/up").exit_code == 0
+    assert api.objects["fds://cloudml/up"] == b"a"
+
+
 def test_cat_and_rm(run: Run, api: FakeApi) -> None:
     api.objects = {f"fds://cloudml/{key}": key.encode() + b"\xff" for key in ("a", "b/1", "b/2")}
     assert run("storage", "cat", "fds://cloudml/a", "fds://cloudml/b/1").stdout_bytes == b"a\xffb/1\xff"
