@@ -201,17 +201,21 @@ class OutputCollection:
 
     @staticmethod
     def _write(batch: _Batch, file: JobFile, share: Share, writer: ObjectWriter) -> bool:
-        """Copy a file's bytes; false if it cannot be read."""
+        """Copy a file's bytes; false if not all of them can be read."""
+        missing = file.size
         try:
             for chunk in batch.directory.read(file):
                 share.take(0)  # the disk may fill up meanwhile
                 writer.write(chunk)
+                missing -= len(chunk)
                 if batch.stop():
                     raise interrupted()
         except OSError:
             batch.omitted.failed.add(file)
             return False
-        return True
+        if missing:
+            batch.omitted.failed.add(file)
+        return not missing
 
     def _note_placed(
         self, batch: _Batch, writers: Sequence[tuple[JobFile, ObjectWriter]], found: Sequence[ObjectInfo | CloudMlError]

@@ -239,6 +239,31 @@ def test_a_file_that_the_disk_cannot_read_keeps_out_no_other(left: Left, monkeyp
     assert list(left.stored()) == ["good"]
 
 
+def test_of_a_file_that_cannot_be_read_to_its_end_nothing_is_stored(
+    left: Left, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Something else took its place, it was cut, or the server may not open it: an empty file is no output."""
+    read = job_files.LocalWorkingDirectory.read
+
+    def late(directory: job_files.LocalWorkingDirectory, file: JobFile) -> Iterator[bytes]:
+        if file.path == b"swapped":
+            (left.folder / "swapped").unlink()
+            (left.folder / "swapped").symlink_to("/etc/passwd")
+        elif file.path == b"cut":
+            os.truncate(left.folder / "cut", 1)
+        return read(directory, file)
+
+    monkeypatch.setattr(job_files.LocalWorkingDirectory, "read", late)
+    write(left.folder, swapped=300, cut=200, good=2, empty=0)
+    collection = left.collect()
+    assert left.stored().keys() == {"good", "empty"}
+    assert collection.outputs is not None
+    assert (collection.outputs.files, collection.outputs.not_kept) == (2, 2)
+    assert collection.events[-1].message == (
+        "2 files not saved as outputs, they cannot be read or written: swapped (300B), cut (200B)"
+    )
+
+
 def test_something_else_in_the_place_of_a_file(left: Left) -> None:
     prefix = f".outputs/linear-{left.job.key.uid}"
     left.objects.put("cloudml", f"{prefix}/model/1", b"a job made a folder there")
