@@ -7,7 +7,7 @@ import os
 import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, suppress
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -35,7 +35,7 @@ class AsyncJobCalls:
 
     async def submit(self, job: TrainJob) -> Job:
         """Submit once, however often the request has to be sent."""
-        document = {name: value for name, value in codec.encode(job).items() if value is not None}
+        document = _without_defaults(job)
         request = Request(
             "POST",
             _PATH,
@@ -193,3 +193,10 @@ def _nothing_known(name: str) -> Job:
         uid="", name=name, org="", owner="", revision=0, phase="Stopped", state="deleting", attempt=0,
         created_at=now, updated_at=now,
     )  # fmt: skip
+
+
+def _without_defaults(job: TrainJob) -> dict[str, Any]:
+    """The job as a document with what was said only: a server of an earlier version does not know later fields."""
+    defaults = {field.name: field.default for field in fields(job)}
+    given = codec.encode(job)
+    return {name: value for name, value in given.items() if value is not None and value != defaults[name]}

@@ -96,7 +96,12 @@ def _web(text: str) -> WebTrainer:
         parts = urlsplit(text)
         parts.port  # noqa: B018 - raises what is wrong with it
     except ValueError:
-        raise common.refuse(_FIELD, text, "a URL such as https://host/trainer-1.0.tar.gz") from None
+        # The value is left out: a password with "/" or "#" in it looks like a port.
+        raise InvalidRequest(
+            f"{_FIELD} is not a URL: it needs a host, and a port if there is a colon",
+            field=_FIELD,
+            allowed="a URL such as https://host/trainer-1.0.tar.gz, without user and password",
+        ) from None
     if parts.username is not None or parts.password is not None:
         # The value is left out: it holds a password.
         raise InvalidRequest(

@@ -135,3 +135,13 @@ def test_labels_of_the_platform_are_refused(name: str) -> None:
         check_offered(job(labels={"team": "a", name: "x"}), FewFrameworks())
     assert (caught.value.field, caught.value.value) == ("labels", name)
     check_offered(job(labels={"cloudml": "x", "my-cloudml-service": "x"}), FewFrameworks())
+
+
+@pytest.mark.parametrize(
+    "uri", ["https://me:pass/word@h/r", "git+https://me:pass/word@h/r", "git+https://me:pass#w@h/r"]
+)
+def test_a_password_that_makes_a_url_unreadable_is_not_repeated(uri: str) -> None:
+    with pytest.raises(InvalidRequest) as caught:
+        check_offered(job(trainer_uri=uri), FewFrameworks())
+    assert "pass" not in str(caught.value)
+    assert "pass" not in str(caught.value.value)

@@ -35,6 +35,8 @@ from cloud_ml.environments.venvs import Venvs
 _TMP, _VENV = "tmp", "venv"
 OUTPUT_PATH = "--output_path"
 """The flag of a trainer that says where its results go."""
+_SMALL_PART = 16
+"""A copy of what was sent may take this part of a disk that is nearly full: a job that writes to buckets still runs."""
 WRITABLE = (_TMP, _VENV)
 """Folders of an attempt that its code may write to; beside them there is the working folder of the job."""
 
@@ -226,7 +228,8 @@ class Stage:
         """
         config, limit = self._config, self._gang.disk_bytes or self._config.default_disk_bytes
         facts = os.statvfs(self._work)
-        free = max(0, facts.f_bavail * facts.f_frsize - config.disk_reserve_bytes)
+        spare = facts.f_bavail * facts.f_frsize
+        free = max(spare - config.disk_reserve_bytes, spare // _SMALL_PART)  # a small copy may take of the reserve
         room = Room(min(free, limit) if limit else free, config.max_files or None)
         job = self._ledger.job_folder(self._gang.key.job_uid)
         try:
