@@ -34,7 +34,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
     if os.geteuid() != 0 or subprocess.run(command, capture_output=True, check=False).returncode:
         pytest.skip("only root can mount a disk, and not on every machine")
     try:
-        with serving(folder, CLOUDML_ENGINE_DISK_RESERVE_BYTES=0) as server:
+        with serving(folder, CLOUDML_ENGINE_DISK_RESERVE="1M", CLOUDML_STORAGE_DISK_RESERVE="1M") as server:
             file = pack(trainer(folder / "code", invariants.WITNESS), folder / "witness-1.0.tar.gz")
             server.client().storage.upload(file, "fds://cloudml/witness-1.0.tar.gz")
             yield server

@@ -27,9 +27,12 @@ from cloud_ml.models.common import format_memory
 _SHARE_OF_TIME, _SHARE_IN_HASTE = 20, 5
 _SLICE_S, _STEPS = 0.05, 200
 _GLANCE_S = 1.0
-_FASTEST = 2 * 2**30
-"""Bytes that a gang is taken to write in a second, which is what memory takes for the page cache."""
-_LEAST_GLANCE_S = 0.025
+_FASTEST = 16 * 2**30
+"""Bytes that a gang is taken to write in a second, which is what memory takes for the page cache from several threads.
+The free space is asked for so often."""
+_MEASURED_FASTEST = 2 * 2**30
+"""The same for measuring, which costs more and is only to find what others free meanwhile."""
+_LEAST_GLANCE_S, _LEAST_MEASURE_S = 0.005, 0.025
 _SCARCE_GLANCE_S = 0.1
 _NOTICED = 16
 """A loss of more than this part of the reserve, on a nearly full disk, is reason to measure at once."""
@@ -144,8 +147,8 @@ class DiskWatch:
         if self._limit is None:
             return self._period_s
         grows = self._before is None or self._sum.size > self._before.size
-        least = _LEAST_GLANCE_S if grows else _SCARCE_GLANCE_S
-        return min(self._period_s, max(least, (self._limit - self._sum.size) / _FASTEST))
+        least = _LEAST_MEASURE_S if grows else _SCARCE_GLANCE_S
+        return min(self._period_s, max(least, (self._limit - self._sum.size) / _MEASURED_FASTEST))
 
     def _next_glance(self, now: float, free: _Free | None = None) -> float:
         """When to look again: before a gang that writes as fast as it can is far beyond its limit."""
