@@ -29,7 +29,7 @@ from cloud_ml.errors import FenceLost
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.base import Fence
 from cloud_ml.state.memory import MemoryStateStore
-from cloud_ml.usecases.output_collection import Collection
+from cloud_ml.usecases.output_collection import CollectedOutputs
 
 MAX_RETRIES = 2
 RULES = Rules(stop_grace_s=0.0, start_timeout_s=60.0)
@@ -89,8 +89,8 @@ class Acting:
     def __init__(self, store: object, engine: object, frozen: list | None) -> None:
         self.store, self.engine, self.frozen = store, engine, frozen
 
-    async def collect_outputs(self, job) -> Collection:
-        return Collection()
+    async def collect_outputs(self, job) -> CollectedOutputs:
+        return CollectedOutputs()
 
     async def perform(self, job, action, fence) -> bool:
         if self.frozen is not None:

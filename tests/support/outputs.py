@@ -28,7 +28,7 @@ class Folders:
 def make(job: Path, sent: Path | None = None) -> Path:
     """The working directory of a job with this folder, with a copy of what was sent."""
     (job / "work").mkdir(parents=True, exist_ok=True)
-    working_directory.make_once(sent, job, user=None, room=working_directory.Room())
+    working_directory.make_once(sent, job, user=None, room=working_directory.CopyLimits())
     return job / "work" / working_directory.CODE
 
 

@@ -21,7 +21,7 @@ from cloud_ml.errors import RequestError, Unavailable
 from cloud_ml.recipes.base import PlanContext, Recipe
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.output_collection import Collection
+from cloud_ml.usecases.output_collection import CollectedOutputs
 from cloud_ml.usecases.storage import Storage
 
 _SHOWN = 5
@@ -54,13 +54,13 @@ class Executor:
         self._kind = kind
         self._outputs = outputs
 
-    async def collect_outputs(self, job: JobRecord) -> Collection | None:
+    async def collect_outputs(self, job: JobRecord) -> CollectedOutputs | None:
         """Store what a job left, before its end is committed; ``None`` while that goes on: look again soon.
 
         Raises:
             TryAgain: A part does not answer; the next pass tries again.
         """
-        return Collection() if self._outputs is None else await self._outputs.collect(job)
+        return CollectedOutputs() if self._outputs is None else await self._outputs.collect(job)
 
     async def perform(self, job: JobRecord, action: Action, fence: Fence) -> bool:
         """Do what was decided; ``False`` when something is on its way that it needs: look again soon.

@@ -21,7 +21,7 @@ from cloud_ml.errors import TryAgain
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
-from cloud_ml.usecases.output_collection import Collection, OutputCollection
+from cloud_ml.usecases.output_collection import CollectedOutputs, OutputCollection
 from cloud_ml.usecases.outputs import Outputs
 
 T = TypeVar("T")
@@ -59,10 +59,10 @@ class JobOutputs:
         self._collection = collection
         self._clock = clock
         self._offload = offload
-        self._collecting: dict[str, _Work[Collection]] = {}
+        self._collecting: dict[str, _Work[CollectedOutputs]] = {}
         self._deleting: dict[str, _Work[bool]] = {}
 
-    async def collect(self, job: JobRecord) -> Collection | None:
+    async def collect(self, job: JobRecord) -> CollectedOutputs | None:
         """Store what a job left; ``None`` while that goes on. A job that is to be deleted keeps nothing.
 
         Raises:
@@ -72,7 +72,7 @@ class JobOutputs:
         if job.delete_requested_at is not None:
             if (work := self._collecting.get(uid)) is not None:
                 work.stop.set()
-            return Collection()
+            return CollectedOutputs()
         try:
             return await self._result(self._collecting, job, self._collect)
         except TryAgain:
@@ -80,7 +80,9 @@ class JobOutputs:
         except Exception as error:  # the job keeps its own end
             logger.exception("the outputs of a job cannot be saved", extra={"job": job.key.name, "uid": uid})
             sentence = f"could not save outputs, because {type(error).__name__}: {error}"
-            return Collection(events=[Event(self._clock(), Reason.OUTPUTS_NOT_SAVED, sentence, EventType.WARNING)])
+            return CollectedOutputs(
+                events=[Event(self._clock(), Reason.OUTPUTS_NOT_SAVED, sentence, EventType.WARNING)]
+            )
 
     async def delete(self, job: JobRecord) -> bool:
         """Remove what a job left; ``False`` while that goes on.
@@ -144,12 +146,12 @@ class JobOutputs:
         running.pop(job.key.uid, None)
         return work.task.result()
 
-    def _collect(self, job: JobRecord, stop: Callable[[], bool]) -> Collection:
+    def _collect(self, job: JobRecord, stop: Callable[[], bool]) -> CollectedOutputs:
         organisation = self._store.find(ORGANISATION, SYSTEM, job.key.org)
         if organisation is None:
-            return Collection()
+            return CollectedOutputs()
         with self._engine.working_directory(job.key.uid, organisation.spec.number) as directory:
-            return Collection() if directory is None else self._collection.collect(job, directory, stop=stop)
+            return CollectedOutputs() if directory is None else self._collection.collect(job, directory, stop=stop)
 
     def _delete(self, job: JobRecord, stop: Callable[[], bool]) -> bool:
         self._outputs.delete(job, stop=stop)

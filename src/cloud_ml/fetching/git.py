@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import BinaryIO
 from urllib.parse import urlsplit
 
-from cloud_ml.fetching.task import Problem, Task, shown
+from cloud_ml.fetching.task import FetchFailed, Task, shown
 
 _ADVERTISED = "application/x-git-upload-pack-advertisement"
 _REFS = "/info/refs?service=git-upload-pack"
@@ -38,12 +38,12 @@ def fetch(task: Task, out: BinaryIO, *, locate: Locate) -> int:
         locate: Follows redirects to judged addresses.
 
     Raises:
-        Problem: It cannot be had, or must not be.
+        FetchFailed: It cannot be had, or must not be.
     """
     program = _program()
     place, kind, address = locate(task.url.rstrip("/") + _REFS)
     if kind.partition(";")[0].strip() != _ADVERTISED or not place.endswith(_REFS):
-        raise Problem(f"{shown(task.url)} is not a Git repository, or not one that everybody may read")
+        raise FetchFailed(f"{shown(task.url)} is not a Git repository, or not one that everybody may read")
     repository, folder = place.removesuffix(_REFS), Path(task.folder)
     run = _Git(program, folder, _settings(repository, address))
     run("init", "--quiet", "--bare", str(folder / "repository"), what="preparing")
@@ -80,7 +80,7 @@ class _Git:
         finally:
             _end(process)
         if process.returncode:
-            raise Problem(f"{what} cannot be fetched: {_reason(said)}")
+            raise FetchFailed(f"{what} cannot be fetched: {_reason(said)}")
 
 
 def _archive(run: _Git, task: Task, out: BinaryIO) -> int:
@@ -95,7 +95,7 @@ def _archive(run: _Git, task: Task, out: BinaryIO) -> int:
         while block := process.stdout.read(_BLOCK):
             size += len(block)
             if size > task.size_limit:
-                raise Problem(f"it has more than {task.size_limit} bytes")
+                raise FetchFailed(f"it has more than {task.size_limit} bytes")
             out.write(block)
         said = process.stderr.read(_WORDS)
         process.wait()
@@ -103,7 +103,7 @@ def _archive(run: _Git, task: Task, out: BinaryIO) -> int:
         _end(process)
     if process.returncode:
         missing = f"there is no folder {shown(below)} in it" if below else ""
-        raise Problem(missing or f"its files cannot be read: {_reason(said)}")
+        raise FetchFailed(missing or f"its files cannot be read: {_reason(said)}")
     return size
 
 
@@ -137,13 +137,13 @@ def _settings(repository: str, address: str) -> list[str]:
 def _program() -> str:
     program = shutil.which("git", path="/usr/local/bin:/usr/bin:/bin")
     if program is None:
-        raise Problem("git is not installed on the server; upload the code, or give the URL of an archive")
+        raise FetchFailed("git is not installed on the server; upload the code, or give the URL of an archive")
     told = subprocess.run([program, "--version"], capture_output=True, check=False, timeout=30, env={})  # noqa: S603
     words = told.stdout.decode("ascii", "replace").split()
     version = words[2] if len(words) > 2 else ""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
     if numbers < _OLDEST:
-        raise Problem(f"git {version or 'of the server'} is too old; from 2.37 on it connects to a given address")
+        raise FetchFailed(f"git {version or 'of the server'} is too old; from 2.37 on it connects to a given address")
     return program
 
 

@@ -21,7 +21,7 @@ from urllib.parse import urljoin, urlsplit
 
 from cloud_ml.fetching import git
 from cloud_ml.fetching.addresses import Allowed, is_named, refusal
-from cloud_ml.fetching.task import Problem, Task, shown
+from cloud_ml.fetching.task import FetchFailed, Task, shown
 
 Resolve = Callable[[str, int], "list[tuple[Any, Any, Any, Any, Any]]"]
 
@@ -46,7 +46,7 @@ def fetch(task: Task, out: BinaryIO, *, context: ssl.SSLContext | None = None, r
     address, never to a name: what the name leads to a moment later does not matter.
 
     Raises:
-        Problem: It cannot be had, or must not be.
+        FetchFailed: It cannot be had, or must not be.
     """
     if task.folder:
         return git.fetch(task, out, locate=lambda url: _located(url, task, context, resolve))
@@ -57,7 +57,7 @@ def fetch(task: Task, out: BinaryIO, *, context: ssl.SSLContext | None = None, r
 def _located(url: str, task: Task, context: ssl.SSLContext | None, resolve: Resolve) -> tuple[str, str, str]:
     with _followed(url, task, context, resolve) as (place, response, address):
         if response.status in (401, 403, 404, 410):
-            raise Problem(f"{shown(task.url)} does not exist, or not everybody may read it")
+            raise FetchFailed(f"{shown(task.url)} does not exist, or not everybody may read it")
         _check_status(response)
         return place, response.headers.get("Content-Type", ""), address
 
@@ -76,12 +76,12 @@ def _followed(
                 return
             location = response.headers.get("Location")
         if not location:
-            raise Problem(f"{shown(url)} answered {response.status} without saying where to go")
+            raise FetchFailed(f"{shown(url)} answered {response.status} without saying where to go")
         following = urljoin(url, location)
         if url.startswith("https:") and not following.lower().startswith("https:"):
-            raise Problem(f"{shown(url)} leads on to another scheme than https")
+            raise FetchFailed(f"{shown(url)} leads on to another scheme than https")
         url = following
-    raise Problem(f"{shown(task.url)} leads on more than {task.redirects} times")
+    raise FetchFailed(f"{shown(task.url)} leads on more than {task.redirects} times")
 
 
 def _ask(
@@ -91,9 +91,9 @@ def _ask(
         parts = urlsplit(url)
         port = parts.port
     except ValueError:
-        raise Problem(f"{shown(url)} is no URL") from None
+        raise FetchFailed(f"{shown(url)} is not a URL") from None
     if parts.scheme not in _USUAL_PORTS or not parts.hostname or parts.username is not None:
-        raise Problem(f"{shown(url)} leads to something else than http or https")
+        raise FetchFailed(f"{shown(url)} leads to something else than http or https")
     host = parts.hostname
     connection = _connect(host, port or _USUAL_PORTS[parts.scheme], allowed, resolve)
     address = str(connection.getpeername()[0])
@@ -109,10 +109,10 @@ def _ask(
     except ssl.SSLError as error:
         connection.close()
         why = getattr(error, "verify_message", "") or error.reason
-        raise Problem(f"the certificate of {host} is not trusted: {why}") from None
+        raise FetchFailed(f"the certificate of {host} is not trusted: {why}") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
         connection.close()
-        raise Problem(f"{host} does not answer as a web server does: {_words(error)}", passing=True) from None
+        raise FetchFailed(f"{host} does not answer as a web server does: {_words(error)}", passing=True) from None
 
 
 def _connect(host: str, port: int, allowed: Allowed, resolve: Resolve) -> socket.socket:
@@ -120,10 +120,10 @@ def _connect(host: str, port: int, allowed: Allowed, resolve: Resolve) -> socket
         found = resolve(host, port)
     except (OSError, UnicodeError) as error:
         known = isinstance(error, socket.gaierror) and error.errno in (socket.EAI_NONAME, socket.EAI_NODATA)
-        raise Problem(f"there is no host {host}", passing=isinstance(error, OSError) and not known) from None
+        raise FetchFailed(f"there is no host {host}", passing=isinstance(error, OSError) and not known) from None
     for *_, place in found:
         if (why := refusal(host, str(place[0]), allowed)) is not None:
-            raise Problem(f"{host} leads to an address that {why}: the operator has to allow it")
+            raise FetchFailed(f"{host} leads to an address that {why}: the operator has to allow it")
     failure: OSError | None = None
     for family, kind, protocol, _, place in found:
         connection = socket.socket(family, kind, protocol)
@@ -139,44 +139,44 @@ def _connect(host: str, port: int, allowed: Allowed, resolve: Resolve) -> socket
             raise
         else:
             return connection
-    raise Problem(f"{host} cannot be reached: {_words(failure)}", passing=True)
+    raise FetchFailed(f"{host} cannot be reached: {_words(failure)}", passing=True)
 
 
 def _check_not_self(connection: socket.socket, host: str, address: str, allowed: Allowed) -> None:
     """The machine's own public address is as much inside as loopback is.
 
     Raises:
-        Problem: The other end is this machine.
+        FetchFailed: The other end is this machine.
     """
     if connection.getsockname()[0] == address and not is_named(host, address, allowed):
-        raise Problem(f"{host} leads to the server's own machine: the operator has to allow it")
+        raise FetchFailed(f"{host} leads to the server's own machine: the operator has to allow it")
 
 
 def _check_status(response: http.client.HTTPResponse) -> None:
     if response.status in (404, 410):
-        raise Problem("it does not exist: the server answered 404")
+        raise FetchFailed("it does not exist: the server answered 404")
     if response.status != 200:
         passing = response.status >= 500 or response.status in (408, 429)
-        raise Problem(f"the server answered {response.status}", passing=passing)
+        raise FetchFailed(f"the server answered {response.status}", passing=passing)
 
 
 def _body(response: http.client.HTTPResponse, out: BinaryIO, limit: int) -> int:
     _check_status(response)
     if response.headers.get("Content-Encoding", "identity") != "identity":
-        raise Problem("the server sends it in an encoding that was not asked for")
+        raise FetchFailed("the server sends it in an encoding that was not asked for")
     if response.length is not None and response.length > limit:
-        raise Problem(f"it has {response.length} bytes; allowed are {limit}")
+        raise FetchFailed(f"it has {response.length} bytes; allowed are {limit}")
     size = 0
     try:
         while chunk := response.read(_BLOCK):
             size += len(chunk)
             if size > limit:
-                raise Problem(f"it has more than {limit} bytes")
+                raise FetchFailed(f"it has more than {limit} bytes")
             out.write(chunk)
     except (OSError, http.client.HTTPException) as error:
-        raise Problem(f"the connection broke after {size} bytes: {_words(error)}", passing=True) from None
+        raise FetchFailed(f"the connection broke after {size} bytes: {_words(error)}", passing=True) from None
     if response.length:
-        raise Problem(f"the connection ended {response.length} bytes too early", passing=True)
+        raise FetchFailed(f"the connection ended {response.length} bytes too early", passing=True)
     return size
 
 
@@ -196,7 +196,7 @@ def main() -> int:
     _give_up(task)
 
     def over(*_: object) -> None:
-        raise Problem(f"it did not arrive within {task.timeout_s:g} s")
+        raise FetchFailed(f"it did not arrive within {task.timeout_s:g} s")
 
     signal.signal(signal.SIGALRM, over)
     signal.setitimer(signal.ITIMER_REAL, task.timeout_s)
@@ -204,7 +204,7 @@ def main() -> int:
         with os.fdopen(1, "wb", closefd=False) as out:
             fetch(task, out, context=context)
             out.flush()
-    except Problem as problem:
+    except FetchFailed as problem:
         sys.stderr.write(json.dumps({"problem": str(problem), "passing": problem.passing}))
         return 1
     except OSError as error:  # of our own disk

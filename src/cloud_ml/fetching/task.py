@@ -25,7 +25,7 @@ class Task:
     name: str = "trainer"
 
 
-class Problem(Exception):
+class FetchFailed(Exception):
     """Why it cannot be fetched: a sentence for the owner of the job, without what only the operator may know.
 
     ``passing`` tells that another try may succeed: the network failed, or the server was busy.

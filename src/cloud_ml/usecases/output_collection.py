@@ -13,7 +13,14 @@ from dataclasses import dataclass, field
 from cloud_ml import failpoints
 from cloud_ml.domain.jobs import outputs as rules
 from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.domain.jobs.outputs import Bounds, JobFile, OmittedFiles, OutputFilter, Selection, StoredOutputs
+from cloud_ml.domain.jobs.outputs import (
+    JobFile,
+    OmittedFiles,
+    OutputFilter,
+    OutputLimits,
+    OutputSelection,
+    StoredOutputs,
+)
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.engines.base import WorkingDirectory
@@ -36,7 +43,7 @@ _PAGE, _BETWEEN_LOOKS = 1000, 256
 
 
 @dataclass
-class Collection:
+class CollectedOutputs:
     """The result: what the job's status says of its outputs, and the events that go with it."""
 
     outputs: StoredOutputs | None = None
@@ -55,9 +62,9 @@ class OutputCollection:
         self._clock = clock
         self._settings = settings
         size = common.memory_bytes(settings.max_bytes) if settings.max_bytes else None
-        self._bounds = Bounds(size, settings.max_files or None)
+        self._bounds = OutputLimits(size, settings.max_files or None)
 
-    def collect(self, job: JobRecord, directory: WorkingDirectory, *, stop: Callable[[], bool]) -> Collection:
+    def collect(self, job: JobRecord, directory: WorkingDirectory, *, stop: Callable[[], bool]) -> CollectedOutputs:
         """Store the outputs of a job that has ended. A file that is not stored is named in an event.
 
         Args:
@@ -74,11 +81,11 @@ class OutputCollection:
         files = list(selection.files())
         omitted.beyond = selection.beyond
         if not files and not omitted.count:
-            return Collection()
+            return CollectedOutputs()
         bucket = self._outputs.bucket(job.key.org)
         if not bucket:
             omitted.add_all(omitted.no_bucket, files)
-            return Collection(events=self._events(omitted))
+            return CollectedOutputs(events=self._events(omitted))
         prefix = rules.folder_of(job.key.name, job.key.uid)
         few = len(files) <= _FEW_FILES
         batch = _Batch(job.key.org, bucket, prefix, directory, omitted, stop, durable=few)
@@ -92,14 +99,14 @@ class OutputCollection:
             bytes=sum(file.size for file in stored),
             not_kept=omitted.count,
         )
-        return Collection(summary, self._events(omitted, summary if stored else None))
+        return CollectedOutputs(summary, self._events(omitted, summary if stored else None))
 
     # ---- what is kept
 
     def _select(
         self, job: JobRecord, directory: WorkingDirectory, omitted: _Omitted, stop: Callable[[], bool]
-    ) -> Selection:
-        selection = Selection(self._bounds)
+    ) -> OutputSelection:
+        selection = OutputSelection(self._bounds)
         wanted = _filter(job, directory)
         if wanted is None:
             return selection

@@ -58,7 +58,7 @@ def trainer_uri(data: bytes) -> None:
             assert 0 <= port <= 65535
             raise OSError
 
-        with contextlib.suppress(task.Problem):
+        with contextlib.suppress(task.FetchFailed):
             program.fetch(task.Task(found.url), SimpleNamespace(), resolve=nobody)  # type: ignore[arg-type]
             raise AssertionError("fetched from nobody")
     else:

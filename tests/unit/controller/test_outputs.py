@@ -17,7 +17,7 @@ from cloud_ml.engines.base import GangKey
 from cloud_ml.settings import OutputSettings
 from cloud_ml.state.base import Fence
 from cloud_ml.usecases.clock import system_clock
-from cloud_ml.usecases.output_collection import Collection, OutputCollection
+from cloud_ml.usecases.output_collection import CollectedOutputs, OutputCollection
 from cloud_ml.usecases.outputs import Outputs
 from support.controller_world import World
 
@@ -132,7 +132,7 @@ class Slow:
         monkeypatch.setattr(OutputCollection, "collect", lambda *given, **named: self.collect(*given, **named))  # noqa: PLW0108 - a method of the class
         monkeypatch.setattr(outputs, "_QUICK_S", 0.01)
 
-    def collect(self, collection: OutputCollection, job: JobRecord, directory: Any, *, stop: Any) -> Collection:
+    def collect(self, collection: OutputCollection, job: JobRecord, directory: Any, *, stop: Any) -> CollectedOutputs:
         self.begun.release()
         while not self.go.wait(0.005):
             if stop():
@@ -186,7 +186,7 @@ async def test_the_next_controller_saves_what_one_that_died_did_not(
 async def test_a_collection_that_cannot_be_done_leaves_the_job_its_own_end(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def broken(*_: Any, **__: Any) -> Collection:
+    def broken(*_: Any, **__: Any) -> CollectedOutputs:
         raise OSError(5, "Input/output error")
 
     monkeypatch.setattr(OutputCollection, "collect", broken)

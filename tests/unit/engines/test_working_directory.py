@@ -11,7 +11,7 @@ from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.engines.local.working_directory import (
     MAX_DEPTH,
     CannotCopy,
-    Room,
+    CopyLimits,
     SentFile,
     make_once,
     read_manifest,
@@ -38,8 +38,8 @@ def sent(tmp_path: Path) -> Path:
     return folder
 
 
-def _make(source: Path | None, job: Path, room: Room | None = None) -> Path:
-    make_once(source, job, user=None, room=room or Room())
+def _make(source: Path | None, job: Path, room: CopyLimits | None = None) -> Path:
+    make_once(source, job, user=None, room=room or CopyLimits())
     return job / "work" / "code"
 
 
@@ -115,9 +115,12 @@ def test_links_and_special_files_are_not_read(sent: Path, job: Path) -> None:
 
 @pytest.mark.parametrize(
     ("room", "reason"),
-    [(Room(size=1 << 20), "take more than the 1M that are left"), (Room(files=4), "more than 4 files and folders")],
+    [
+        (CopyLimits(size=1 << 20), "take more than the 1M that are left"),
+        (CopyLimits(files=4), "more than 4 files and folders"),
+    ],
 )
-def test_a_copy_that_is_too_large_leaves_nothing(sent: Path, job: Path, room: Room, reason: str) -> None:
+def test_a_copy_that_is_too_large_leaves_nothing(sent: Path, job: Path, room: CopyLimits, reason: str) -> None:
     with (sent / "sparse").open("wb") as file:
         file.truncate(1 << 40 if room.size else 0)
     with pytest.raises(CannotCopy, match=reason) as caught:

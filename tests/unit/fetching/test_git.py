@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.fetching.program import fetch
-from cloud_ml.fetching.task import Problem, Task
+from cloud_ml.fetching.task import FetchFailed, Task
 from support.git_server import GitServer, git, serving_git
 
 
@@ -38,7 +38,7 @@ def files(server: GitServer, folder: Path, path: str = "/ours/.git", **more: Any
 
 
 def refused(server: GitServer, folder: Path, path: str = "/ours/.git", **more: Any) -> str:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(FetchFailed) as caught:
         files(server, folder, path, **more)
     return str(caught.value)
 

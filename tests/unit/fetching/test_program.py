@@ -19,7 +19,7 @@ import pytest
 
 import cloud_ml
 from cloud_ml.fetching.program import fetch
-from cloud_ml.fetching.task import Problem, Task
+from cloud_ml.fetching.task import FetchFailed, Task
 from support.web import Web, serving_web
 
 ALLOWED = ("127.0.0.1",)
@@ -41,7 +41,7 @@ def get(url: str, **more: Any) -> bytes:
 
 
 def refused(url: str, **more: Any) -> str:
-    with pytest.raises(Problem) as caught:
+    with pytest.raises(FetchFailed) as caught:
         get(url, **more)
     return str(caught.value)
 

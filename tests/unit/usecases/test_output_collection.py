@@ -17,7 +17,7 @@ from cloud_ml.errors import CloudMlError, NotFound, OutOfSpace, QuotaExceeded, U
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.objects.base import ObjectInfo, ObjectWriter
 from cloud_ml.settings import OutputSettings
-from cloud_ml.usecases.output_collection import Collection, OutputCollection
+from cloud_ml.usecases.output_collection import CollectedOutputs, OutputCollection
 from cloud_ml.usecases.outputs import Outputs
 from support.outputs import Folders, write
 from support.platform import Served
@@ -40,7 +40,7 @@ class Left:
         self.job: JobRecord = platform.jobs.submit(served.admin.identity, job, Capacity(4000, 2**33))
         self.folder = self.folders.of(self.job.key.uid)
 
-    def collect(self, stop: Callable[[], bool] = lambda: False, **settings: object) -> Collection:
+    def collect(self, stop: Callable[[], bool] = lambda: False, **settings: object) -> CollectedOutputs:
         told = replace(OutputSettings(), **settings)  # type: ignore[arg-type]
         collection = OutputCollection(self.outputs, self.storage, self.objects, self.clock, told)
         with self.folders.working_directory(self.job.key.uid, 1) as directory:
@@ -62,7 +62,7 @@ def left(served: Served, tmp_path: Path) -> Left:
     return Left(served, tmp_path)
 
 
-def reasons(collection: Collection) -> list[str]:
+def reasons(collection: CollectedOutputs) -> list[str]:
     return [str(event.reason) for event in collection.events]
 
 
@@ -79,7 +79,7 @@ def test_new_files_are_stored_and_summed_up(left: Left) -> None:
 
 
 def test_a_job_that_left_nothing_has_none(left: Left) -> None:
-    assert left.collect() == Collection()
+    assert left.collect() == CollectedOutputs()
 
 
 def test_what_is_no_output(left: Left) -> None:
@@ -111,7 +111,7 @@ def test_patterns_of_the_user(served: Served, tmp_path: Path) -> None:
 def test_no_outputs_were_wanted(served: Served, tmp_path: Path) -> None:
     left = Left(served, tmp_path, patterns=[])
     write(left.folder, model_dot_pt=1)
-    assert left.collect() == Collection()
+    assert left.collect() == CollectedOutputs()
     assert left.stored() == {}
 
 

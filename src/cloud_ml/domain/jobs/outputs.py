@@ -55,7 +55,7 @@ class StoredOutputs:
 
 
 @dataclass(frozen=True)
-class Bounds:
+class OutputLimits:
     """The most that one job may keep; ``None`` is no limit."""
 
     bytes: int | None = None
@@ -80,10 +80,10 @@ class OmittedFiles:
         return [(size, escaped(path)) for size, path in sorted(self.largest, reverse=True)]
 
 
-class Selection:
+class OutputSelection:
     """What is kept of a job's files, gathered one by one. Holds at most as many as may be kept."""
 
-    def __init__(self, bounds: Bounds) -> None:
+    def __init__(self, bounds: OutputLimits) -> None:
         self._bounds = bounds
         self._files: list[tuple[int, int, bytes]] = []  # a heap: the largest first, the oldest of equals first
         self._bytes = 0

@@ -20,7 +20,7 @@ from cloud_ml.engines.local.logfile import LogWriter
 from cloud_ml.engines.local.network import NONE, TENANT
 from cloud_ml.engines.local.sandbox import View
 from cloud_ml.engines.local.tools import ToolSandbox
-from cloud_ml.engines.local.working_directory import CannotCopy, Room
+from cloud_ml.engines.local.working_directory import CannotCopy, CopyLimits
 from cloud_ml.engines.local.zygotes import order
 from cloud_ml.engines.local.zygotes.order import Order
 from cloud_ml.engines.local.zygotes.zygote import Job, Zygote
@@ -230,7 +230,7 @@ class Stage:
         facts = os.statvfs(self._work)
         spare = facts.f_bavail * facts.f_frsize
         free = max(spare - config.disk_reserve_bytes, spare // _SMALL_PART)  # a small copy may take of the reserve
-        room = Room(min(free, limit) if limit else free, config.max_files or None)
+        room = CopyLimits(min(free, limit) if limit else free, config.max_files or None)
         job = self._ledger.job_folder(self._gang.key.job_uid)
         try:
             working_directory.make_once(Path(sent) if sent else None, job, user=self.fence.user, room=room)

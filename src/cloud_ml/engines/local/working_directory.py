@@ -60,14 +60,14 @@ class SentFile:
 
 
 @dataclass(frozen=True)
-class Room:
+class CopyLimits:
     """What a copy may take: bytes and files. ``None`` is no limit."""
 
     size: int | None = None
     files: int | None = None
 
 
-def make_once(source: Path | None, job: Path, *, user: tuple[int, int] | None, room: Room) -> None:
+def make_once(source: Path | None, job: Path, *, user: tuple[int, int] | None, room: CopyLimits) -> None:
     """Make the working directory of the job with the folder ``job``, unless it is there.
 
     Args:
@@ -114,7 +114,7 @@ def unchanged(path: str, facts: os.stat_result, sent: Mapping[str, SentFile]) ->
 class _Copy:
     """Copies a tree, and remembers each file of it."""
 
-    def __init__(self, user: tuple[int, int] | None, room: Room) -> None:
+    def __init__(self, user: tuple[int, int] | None, room: CopyLimits) -> None:
         self.sent: dict[str, SentFile] = {}
         self._user = user
         self._room = room

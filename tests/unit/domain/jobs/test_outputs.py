@@ -1,10 +1,10 @@
 from __future__ import annotations
 
-from cloud_ml.domain.jobs.outputs import Bounds, JobFile, OutputFilter, Selection, folder_of
+from cloud_ml.domain.jobs.outputs import JobFile, OutputFilter, OutputLimits, OutputSelection, folder_of
 
 
-def selected(bounds: Bounds, *files: JobFile) -> tuple[list[bytes], list[tuple[int, str]]]:
-    selection = Selection(bounds)
+def selected(bounds: OutputLimits, *files: JobFile) -> tuple[list[bytes], list[tuple[int, str]]]:
+    selection = OutputSelection(bounds)
     for file in files:
         selection.add(file)
     return [file.path for file in selection.files()], list(selection.beyond.names())
@@ -12,22 +12,22 @@ def selected(bounds: Bounds, *files: JobFile) -> tuple[list[bytes], list[tuple[i
 
 def test_the_largest_are_left_out_and_told_largest_first() -> None:
     files = [JobFile(b"b", 60), JobFile(b"a", 10), JobFile(b"d", 500), JobFile(b"c", 70)]
-    assert selected(Bounds(bytes=100), *files) == ([b"a", b"b"], [(500, "d"), (70, "c")])
-    assert selected(Bounds(files=3), *files) == ([b"a", b"b", b"c"], [(500, "d")])
-    assert selected(Bounds(), *files)[1] == []
+    assert selected(OutputLimits(bytes=100), *files) == ([b"a", b"b"], [(500, "d"), (70, "c")])
+    assert selected(OutputLimits(files=3), *files) == ([b"a", b"b", b"c"], [(500, "d")])
+    assert selected(OutputLimits(), *files)[1] == []
 
 
 def test_of_files_of_one_size_the_newest_are_kept() -> None:
     checkpoints = [JobFile(b"epoch-%d" % number, 40, modified_ns=number) for number in (2, 3, 1)]
-    assert selected(Bounds(bytes=80), *checkpoints) == ([b"epoch-3", b"epoch-2"], [(40, "epoch-1")])
+    assert selected(OutputLimits(bytes=80), *checkpoints) == ([b"epoch-3", b"epoch-2"], [(40, "epoch-1")])
 
 
 def test_a_bound_is_what_may_be_reached() -> None:
-    assert selected(Bounds(bytes=10, files=1), JobFile(b"a", 10))[1] == []
+    assert selected(OutputLimits(bytes=10, files=1), JobFile(b"a", 10))[1] == []
 
 
 def test_only_the_largest_are_named_and_all_are_counted() -> None:
-    selection = Selection(Bounds(bytes=0))
+    selection = OutputSelection(OutputLimits(bytes=0))
     for number in range(1, 21):
         selection.add(JobFile(b"%d" % number, number))
     assert selection.beyond.files == 20
