@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import socket
 from collections import deque
-from collections.abc import AsyncIterator, Callable, CollectedOutputs, Mapping
+from collections.abc import AsyncIterator, Callable, Collection, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -105,7 +105,7 @@ class IdleGateway:
     def drop(self, uid: str) -> None:
         self.routes.pop(uid, None)
 
-    def keep(self, uids: CollectedOutputs[str]) -> None:
+    def keep(self, uids: Collection[str]) -> None:
         """It has no others."""
 
     def learn(self, keys: Mapping[str, CallingKey]) -> None:
