@@ -12,6 +12,7 @@ pass its limit by what it writes while it is measured: a look takes a twentieth 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -49,11 +50,12 @@ class _Free:
 
     @classmethod
     def on(cls, folder: Path) -> _Free:
-        try:
-            facts = os.statvfs(folder)
-        except OSError:
-            return cls(0, 0, 0)
-        return cls(facts.f_bavail * facts.f_frsize, facts.f_ffree, facts.f_files)
+        """What is free where ``folder`` is, or is going to be."""
+        for place in (folder, *folder.parents):
+            with contextlib.suppress(OSError):
+                facts = os.statvfs(place)
+                return cls(facts.f_bavail * facts.f_frsize, facts.f_ffree, facts.f_files)
+        return cls(0, 0, 0)
 
 
 class DiskWatch:
@@ -89,14 +91,15 @@ class DiskWatch:
         self._counting: Iterator[None] | None = None
         self._hasty = False
         self._spent_s = 0.0
-        self._free: _Free | None = None
+        self._free = _Free.on(folders[0])
+        """What was free when the gang was measured last; at first, before it wrote anything."""
         self._shares = shares
         self._scarce_since: float | None = None
         self.gave_way = False
         """Whether the gang was ended for the reserve: what it keeps is to go, too."""
         now = time.monotonic()
         self._next_measure = now + self._pause()
-        self.next_look = self._next_glance(now) if limit is not None or reserve or files else float("inf")
+        self.next_look = self._next_glance(now, self._free) if limit is not None or reserve or files else float("inf")
 
     def look(self, processes: Callable[[], Iterable[int]]) -> Verdict | None:
         """Measure for a moment, if it is time to; a verdict if it is too much.
@@ -150,14 +153,14 @@ class DiskWatch:
         least = _LEAST_MEASURE_S if grows else _SCARCE_GLANCE_S
         return min(self._period_s, max(least, (self._limit - self._sum.size) / _MEASURED_FASTEST))
 
-    def _next_glance(self, now: float, free: _Free | None = None) -> float:
+    def _next_glance(self, now: float, free: _Free) -> float:
         """When to look again: before a gang that writes as fast as it can is far beyond its limit."""
         period = self._period_s
         if self._limit is not None:
-            known, before = self._before or Sum(), self._free or free
-            lost = before.size - free.size if before is not None and free is not None else 0
-            period = max(_LEAST_GLANCE_S, (self._limit - known.size - max(0, lost)) / _FASTEST)
-        if self._reserve and free is not None:
+            known = self._before or Sum()
+            lost = max(0, self._free.size - free.size)
+            period = max(_LEAST_GLANCE_S, (self._limit - known.size - lost) / _FASTEST)
+        if self._reserve:
             period = min(period, max(_SCARCE_GLANCE_S, (free.size - self._reserve // 2) / _FASTEST))
         if self._limit is not None or self._reserve:
             period = min(period, _GLANCE_S)
@@ -177,9 +180,7 @@ class DiskWatch:
 
     def _due(self, now: float, free: _Free, *, scarce: bool) -> bool:
         """Whether to begin measuring: it is time, or the disk has lost what the gang had left."""
-        known, before = self._before or Sum(), self._free or free
-        if self._free is None:
-            self._free = free
+        known, before = self._before or Sum(), self._free
         self._hasty = self._limit is not None and before.size - free.size > self._limit - known.size
         lost = self._reserve > 0 and scarce and before.size - free.size > self._reserve // _NOTICED
         many = self._files > 0 and before.files - free.files > self._files - known.files
