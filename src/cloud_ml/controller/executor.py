@@ -9,12 +9,13 @@ from cloud_ml import failpoints
 from cloud_ml.controller.outputs import JobOutputs
 from cloud_ml.controller.passes import begin_step
 from cloud_ml.controller.trainers import Files
+from cloud_ml.domain.jobs.actions import EnsureGang, Forget, JobAction, StopGang
 from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import JobSpec
-from cloud_ml.domain.records import Action, EnsureGang, Forget, Kind, StopGang
+from cloud_ml.domain.records import Kind
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.engines.base import Engine, Gang, GangKey, Mount, Places, TrainerSource
 from cloud_ml.errors import RequestError, Unavailable
@@ -62,7 +63,7 @@ class Executor:
         """
         return CollectedOutputs() if self._outputs is None else await self._outputs.collect(job)
 
-    async def perform(self, job: JobRecord, action: Action, fence: Fence) -> bool:
+    async def perform(self, job: JobRecord, action: JobAction, fence: Fence) -> bool:
         """Do what was decided; ``False`` when something is on its way that it needs: look again soon.
 
         Raises:

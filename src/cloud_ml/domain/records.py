@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from typing import Any, Generic, TypeVar
@@ -12,6 +12,7 @@ from cloud_ml.models import codec
 
 SpecT = TypeVar("SpecT")
 StatusT = TypeVar("StatusT")
+ActionT = TypeVar("ActionT")
 
 
 def _no_tags(_: object) -> Collection[str]:
@@ -109,7 +110,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Decision(Generic[StatusT]):
+class Decision(Generic[StatusT, ActionT]):
     """What follows from one look: a new status to commit, *or* actions on the status that stands.
 
     Never both: an action may only follow from what is already committed. ``look_again`` asks for
@@ -118,32 +119,9 @@ class Decision(Generic[StatusT]):
 
     status: StatusT | None = None
     events: Sequence[Event] = ()
-    actions: Sequence[Action] = field(default=())
+    actions: Sequence[ActionT] = ()
     look_again: datetime | None = None
 
     def __post_init__(self) -> None:
         if self.status is not None and self.actions:
             raise ValueError("a decision either commits a status or acts on the committed one")
-
-
-@dataclass(frozen=True, slots=True)
-class EnsureGang:
-    """Start this attempt unless it was started or stopped before."""
-
-    attempt: int
-
-
-@dataclass(frozen=True, slots=True)
-class StopGang:
-    """End this attempt, politely for ``grace_s`` seconds, and never let it start again."""
-
-    attempt: int
-    grace_s: float
-
-
-@dataclass(frozen=True, slots=True)
-class Forget:
-    """Drop what the engine keeps of the record (logs, folders), then the record itself."""
-
-
-Action = EnsureGang | StopGang | Forget

@@ -11,16 +11,17 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
 from cloud_ml.domain.jobs import restart
+from cloud_ml.domain.jobs.actions import EnsureGang, Forget, JobAction, StopGang
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.reasons import WAITS, Reason
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
-from cloud_ml.domain.records import Decision, EnsureGang, Event, EventType, Forget, Record, StopGang
+from cloud_ml.domain.records import Decision, Event, EventType, Record
 
 _NO_TRACE = "the engine has no trace of the attempt any more"
 
 JobRecord = Record[JobSpec, JobStatus]
-JobDecision = Decision[JobStatus]
+JobDecision = Decision[JobStatus, JobAction]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from datetime import UTC, datetime, timedelta
 
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import Desired
-from cloud_ml.domain.records import Event
+from cloud_ml.domain.records import Decision
 from cloud_ml.domain.services.events import events_of_change, events_of_place
 from cloud_ml.domain.services.failures import answered_releases, failed_releases, served_release
 from cloud_ml.domain.services.kind import ServiceRecord
@@ -54,14 +54,8 @@ class ForgetService:
 ServiceAction = MakeReplica | StopReplica | DropReplica | ForgetService
 
 
-@dataclass(frozen=True)
-class ServiceDecision:
-    """A status to commit, *or* actions on the one that stands; never both (see ``records.Decision``)."""
-
-    status: ServiceStatus | None = None
-    events: Sequence[Event] = ()
-    actions: Sequence[ServiceAction] = ()
-    look_again: datetime | None = None
+ServiceDecision = Decision[ServiceStatus, ServiceAction]
+"""What follows from one look at a service."""
 
 
 def decide(
@@ -110,7 +104,7 @@ def decide(
     if moved != committed:
         said = events_of_place(service, moved, blocked, now) if blocked is not None and in_place else []
         said += events_of_change(service, committed, moved, now)
-        return ServiceDecision(status=moved, events=said)
+        return Decision(status=moved, events=said)
     found = _act(service, replicas, ended, now, keep_ended)
     return found if place_at is None else replace(found, look_again=_earlier(found.look_again, place_at))
 
@@ -143,8 +137,8 @@ def _act(
     too_many = latest[0 if deleting else keep_ended :]
     actions += [DropReplica(each.uid) for each in too_many if not each.deleting]
     if not replicas and not ended and not actions and deleting:
-        return ServiceDecision(actions=[ForgetService()])
-    return ServiceDecision(actions=actions, look_again=now + timedelta(seconds=5) if actions else None)
+        return Decision(actions=[ForgetService()])
+    return Decision(actions=actions, look_again=now + timedelta(seconds=5) if actions else None)
 
 
 def _served(service: ServiceRecord, serving: Sequence[SeenReplica]) -> int:
