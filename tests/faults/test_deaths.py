@@ -13,7 +13,7 @@ import psutil
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.controller.leader import LEASE
+from cloud_ml.controller.runtime.leader import LEASE
 from cloud_ml.engines.base import GangKey
 from cloud_ml.models.job import Job
 from cloud_ml.models.train_job import TrainJob

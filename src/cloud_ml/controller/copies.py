@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from typing import Any
 
-from cloud_ml.controller.passes import StepTimeout
+from cloud_ml.controller.runtime.passes import StepTimeout
 from cloud_ml.engines.base import TrainerSource
 
 _FIRST_WAIT_S = 0.2

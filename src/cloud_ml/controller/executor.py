@@ -7,7 +7,7 @@ from pathlib import Path
 
 from cloud_ml import failpoints
 from cloud_ml.controller.outputs import JobOutputs
-from cloud_ml.controller.passes import begin_step
+from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.trainers import Files
 from cloud_ml.domain.jobs.actions import EnsureGang, Forget, JobAction, StopGang
 from cloud_ml.domain.jobs.decide import JobRecord

@@ -9,16 +9,16 @@ import os
 from collections.abc import Callable, Mapping
 
 from cloud_ml import failpoints
-from cloud_ml.controller.crew import Crew, Reconciler
 from cloud_ml.controller.executor import Executor
-from cloud_ml.controller.failed_passes import FailedPasses
-from cloud_ml.controller.leader import Leader
-from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.controller.quotas import QuotaBook
 from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
+from cloud_ml.controller.runtime.crew import Crew, Reconciler
+from cloud_ml.controller.runtime.failed_passes import FailedPasses
+from cloud_ml.controller.runtime.leader import Leader
+from cloud_ml.controller.runtime.queue import KeyedQueue
+from cloud_ml.controller.runtime.sources import EngineSource, Followed, StoreSource
 from cloud_ml.controller.services import Services
 from cloud_ml.controller.slots import PLACED, Slots, fill
-from cloud_ml.controller.sources import EngineSource, Followed, StoreSource
 from cloud_ml.domain.jobs.decide import JobRecord, Rules
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import Phase

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 from typing import Any
 
 from cloud_ml.controller.answering import Answering
-from cloud_ml.controller.crew import Crew, Reconciler
 from cloud_ml.controller.entrances import Entrances
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.gateway import Gateway
 from cloud_ml.controller.ports import Ports
-from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.controller.reconcilers.model_service import ModelServiceReconciler
 from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
-from cloud_ml.controller.repeating import Repeating
+from cloud_ml.controller.runtime.crew import Crew, Reconciler
+from cloud_ml.controller.runtime.queue import KeyedQueue
+from cloud_ml.controller.runtime.repeating import Repeating
+from cloud_ml.controller.runtime.sources import Followed, Notice
 from cloud_ml.controller.scaling import Scaling
 from cloud_ml.controller.slots import Slots, fill
-from cloud_ml.controller.sources import Followed, Notice
 from cloud_ml.domain.jobs.decide import Rules
 from cloud_ml.domain.quotas import QuotaOf
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord

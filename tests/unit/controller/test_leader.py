@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.controller.leader import LEASE, Leader
+from cloud_ml.controller.runtime.leader import LEASE, Leader
 from cloud_ml.errors import FenceLost, Unavailable
 from cloud_ml.state.base import Fence
 from cloud_ml.state.memory import MemoryStateStore

@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from cloud_ml.controller.queue import KeyedQueue
+from cloud_ml.controller.runtime.queue import KeyedQueue
 
 pytestmark = pytest.mark.anyio
 

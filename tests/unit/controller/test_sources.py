@@ -9,9 +9,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cloud_ml.controller.queue import KeyedQueue
+from cloud_ml.controller.runtime.queue import KeyedQueue
+from cloud_ml.controller.runtime.sources import EngineSource, Followed, StoreSource
 from cloud_ml.controller.slots import Slots
-from cloud_ml.controller.sources import EngineSource, Followed, StoreSource
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.spec import JobSpec, from_wire

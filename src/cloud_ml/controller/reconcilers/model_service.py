@@ -9,8 +9,8 @@ from functools import partial
 
 from cloud_ml.controller.answering import Answering
 from cloud_ml.controller.entrances import Entrances, release_of
-from cloud_ml.controller.passes import begin_step
 from cloud_ml.controller.reconcilers import Looked
+from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.scaling import Scaling
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.reasons import Reason

@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cloud_ml.controller.executor import Executor
-from cloud_ml.controller.passes import begin_step
 from cloud_ml.controller.reconcilers import Looked
+from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.decide import JobDecision, JobRecord, Rules, decide
 from cloud_ml.domain.jobs.kind import TRAIN_JOB

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from cloud_ml.controller.passes import StepTimeout
+from cloud_ml.controller.runtime.passes import StepTimeout
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.errors import CloudMlError, TryAgain

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Protocol
 
-from cloud_ml.controller.failed_passes import FailedPasses
-from cloud_ml.controller.passes import PassRunner, StepTimeout
-from cloud_ml.controller.queue import KeyedQueue
 from cloud_ml.controller.reconcilers import Looked
+from cloud_ml.controller.runtime.failed_passes import FailedPasses
+from cloud_ml.controller.runtime.passes import PassRunner, StepTimeout
+from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.errors import FenceLost
 
 

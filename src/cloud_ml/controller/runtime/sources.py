@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from cloud_ml import beats
-from cloud_ml.controller.queue import KeyedQueue
+from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.phases import TERMINAL, Phase
 from cloud_ml.domain.records import Kind
