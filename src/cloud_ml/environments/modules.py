@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -49,7 +50,7 @@ def check(module: str | None, sent: Sequence[Path], built: Sequence[Path], layer
     if place is None:
         raise EnvironmentFailed("TrainerInvalid", f"the trainer has no module {module}{_offer(own)}")
     package = place.joinpath(*parts) / "__init__.py"
-    if place in own and package.is_file() and not source_files.has_name(package.parent, prefix="__main__."):
+    if place in own and _is_file(place, package) and not source_files.has_name(package.parent, prefix="__main__."):
         raise EnvironmentFailed(
             "TrainerInvalid",
             f"the module {module} is a package without a __main__.py, so it cannot be run{_offer(own)}",
@@ -72,4 +73,15 @@ def _modules(site: Path) -> Iterator[str]:
 
 def _is_there(site: Path, parts: list[str]) -> bool:
     place = site.joinpath(*parts)
-    return place.is_dir() or source_files.has_name(place.parent, prefix=f"{place.name}.")
+    if _is_inside(site, place) and place.is_dir():
+        return True
+    return _is_inside(site, place.parent) and source_files.has_name(place.parent, prefix=f"{place.name}.")
+
+
+def _is_file(site: Path, place: Path) -> bool:
+    return _is_inside(site, place) and place.is_file()
+
+
+def _is_inside(site: Path, place: Path) -> bool:
+    """Whether no link leads from the tenant's ``site`` to the machine's other folders."""
+    return Path(os.path.realpath(place)).is_relative_to(os.path.realpath(site))

@@ -8,7 +8,9 @@ from dataclasses import dataclass
 
 _NAME = re.compile(r"^\s*([A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(\[[^\]]*\])?\s*(.*)$", re.DOTALL)
 _COMMENT = re.compile(r"(^|\s)#.*$")
-_URL = re.compile(r"^@\s*([A-Za-z][A-Za-z0-9+.-]*):")
+_URL = re.compile(r"^@\s*([A-Za-z][A-Za-z0-9+.-]*)://")
+_ARCHIVE = re.compile(r"\.(?:whl|egg|zip|tar|tgz|tbz|tbz2|txz|tlz|tar\.\w+)$", re.IGNORECASE)
+"""The end of a name that an installer takes for a file beside it."""
 _ADDRESS = re.compile(r"(https?|git\+\w+|ssh)://")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f\x85\u2028\u2029]")
 """All but the tab. An installer would read what follows a line break as another line, such as an option."""
@@ -72,6 +74,10 @@ def parse(text: str) -> Requirement:
     if not found:
         raise BadRequirement(f"{without_secrets(text)!r} is not a requirement by name")
     name, _, rest = found.groups()
+    if _ARCHIVE.search(name):
+        raise BadRequirement(
+            f"{without_secrets(text)!r} names a file; name the package, or put the code beside the trainer's"
+        )
     if rest.startswith("@"):
         scheme = _URL.match(rest)
         if not scheme or scheme.group(1).lower() not in _REMOTE_SCHEMES:

@@ -215,7 +215,7 @@ def _trainer(folder: Path, report: Any) -> Trainer:
     return Trainer(
         site=_existing(folder / _SITE),
         folder=_existing(folder / _FOLDER),
-        src=report.get("src") is True,
+        src=report.get("src") is True and is_real_folder(folder / _FOLDER / "src"),
         pythons=_pairs(report.get("pythons")),
         name=str(report.get("name", "trainer"))[:200],
         version=str(report.get("version", ""))[:100],

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.engines.local import init
+from cloud_ml.engines.local import init, launch
+from cloud_ml.engines.local.sandbox import View
 
 SHOW = "import os, sys; print(sys.argv[1:], sorted(os.environ.items()), os.getcwd(), os.getsid(0) == os.getpid())"
 
@@ -109,3 +110,20 @@ def test_a_nul_character_is_refused_and_not_taken_for_an_end(place: str) -> None
         init.seat_orders(
             ["/bin/echo", bad if place == "word" else "x"], {"A": bad if place == "variable" else ""}, None
         )
+
+
+@pytest.mark.parametrize("through_link", [False, True])
+def test_without_a_sandbox_a_link_in_the_place_of_the_working_directory_is_not_entered(
+    tmp_path: Path, through_link: bool
+) -> None:
+    """A prepare command may replace the folder; root would open what the tenant's user cannot."""
+    (tmp_path / "others").mkdir()
+    (tmp_path / "code").symlink_to("others")
+    folder = tmp_path / ("code" if through_link else "others")
+    seat = launch.Seat(launch.Fence("", "", "", None, None), None)
+    launched = seat.run(View(folder=str(folder)), ["/bin/pwd"], {}, None)
+    _, status = os.waitpid(launched.pid, 0)
+    said = os.read(launched.output, 4096).decode()
+    launched.close()
+    assert os.waitstatus_to_exitcode(status) == (127 if through_link else 0)
+    assert ("cannot be started: [Errno 20]" in said) == through_link

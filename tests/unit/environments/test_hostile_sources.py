@@ -195,3 +195,28 @@ def test_a_report_beyond_its_bound_is_not_read(bench: Bench) -> None:  # noqa: F
     cost = cost_of(lambda: failures.append(bench.fails(tree).message) or print(failures))
     assert cost.memory_bytes < 48 << 20
     assert "ended with exit code" in bench.fails(tree).message
+
+
+def test_a_link_that_a_build_leaves_for_a_folder_of_sources_is_not_followed(bench: Bench) -> None:  # noqa: F811
+    """The message of a missing module named the modules of any folder of the machine."""
+    (bench.folder / "others").mkdir()
+    (bench.folder / "others" / "secret.py").touch()
+    leave = "\n".join([
+        "import atexit, json, os",
+        "out = os.getcwd().rpartition('/src')[0]",
+        "def leave():",
+        f"    os.symlink({str(bench.folder / 'others')!r}, out + '/folder/src')",
+        "    json.dump({'name': 'x', 'src': True}, open(out + '/report.json', 'w'))",
+        "    os._exit(0)",
+        "atexit.register(leave)",
+        "def build_wheel(target, *_): raise RuntimeError('done')",
+    ])  # fmt: skip
+    tree = bench.tree(
+        task__dot__py="",
+        pyproject__dot__toml='[build-system]\nrequires = []\nbuild-backend = "hostile"\nbackend-path = ["."]\n',
+        hostile__dot__py=leave,
+    )
+    assert not [site for site in bench.prepare(tree).own_sites if site.endswith("/src")]
+    with pytest.raises(EnvironmentFailed, match="has no module nothing") as caught:
+        bench.prepare(tree, "nothing")
+    assert "secret" not in caught.value.message

@@ -60,3 +60,20 @@ def test_a_package_that_cannot_be_run(site: Path) -> None:
 def test_an_import_hook_could_make_anything(site: Path) -> None:
     (site / "hook.pth").write_text("import hook")
     modules.check("made.up", [], [site], [])
+
+
+@pytest.mark.parametrize("module", ["link.secret", "link", "file", "link.package"])
+def test_a_link_of_a_tenant_does_not_tell_what_lies_outside(site: Path, tmp_path: Path, module: str) -> None:
+    """The supervisor of a server with root looks; a build may leave any link."""
+    (tmp_path / "outside" / "package").mkdir(parents=True)
+    (tmp_path / "outside" / "package" / "__init__.py").touch()
+    (tmp_path / "outside" / "secret.py").touch()
+    (site / "link").symlink_to(tmp_path / "outside")
+    (site / "file").symlink_to(tmp_path / "outside" / "package")
+    with pytest.raises(EnvironmentFailed, match="the trainer has no module"):
+        modules.check(module, [site], [], [])
+
+
+def test_a_link_inside_of_the_code_is_followed(site: Path) -> None:
+    (site / "alias").symlink_to("trainer")
+    modules.check("alias.task", [site], [], [])

@@ -27,8 +27,13 @@ def test_a_remote_address_is_told_apart() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["mine @ file:///etc/passwd", "./folder", "../up", "/abs", "git+ssh://host/x", "mine @ /etc", "a b"]
-)
+    "text",
+    [
+        "mine @ file:///etc/passwd", "./folder", "../up", "/abs", "git+ssh://host/x", "mine @ /etc", "a b",
+        "mine-1.0-py3-none-any.whl", "mine-1.0.tar.gz", "mine.ZIP ; python_version > '3'", "mine[x].whl",
+        "mine @ HTTPS:/etc/passwd", "mine @ https:folder",
+    ],
+)  # fmt: skip
 def test_local_and_odd_references_are_refused(text: str) -> None:
     with pytest.raises(BadRequirement, match=re.escape(text)):
         parse(text)

@@ -216,7 +216,7 @@ def _become(fence: Fence, group: Group | None, orders: int, output: int, kept: S
         line, environment, folder, user, network, *seen = _read_orders(orders)
         name = line[0]
         if not fence.bwrap:
-            os.chdir(folder)
+            os.fchdir(os.open(folder, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC))
             linux.forbid_new_privileges()
         if network:
             linux.enter_network(os.open(network, os.O_RDONLY | os.O_CLOEXEC))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from cloud_ml.engines.local.failures import explain, modules, signals
 from cloud_ml.engines.local.failures.explain import FailureContext
 from cloud_ml.engines.local.failures.files import CodeFolder, sent_files
 from cloud_ml.environments import python2
+from support.measuring import growth
 
 ENDING = "master-0 exited with code 1"
 
@@ -114,6 +117,36 @@ def test_a_missing_object_names_the_command_that_shows_the_bucket(sent: FailureC
 
 def test_links_in_the_folder_of_a_job_are_not_followed(sent: FailureContext) -> None:
     assert sorted(sent_files(sent.folders)) == ["data/churn.csv", "data/deep/other.csv", "train.py"]
+
+
+def test_a_link_in_the_place_of_the_working_directory_is_not_followed(tmp_path: Path) -> None:
+    (tmp_path / "others" / "bucket").mkdir(parents=True)
+    (tmp_path / "others" / "bucket" / "secret.csv").touch()
+    (tmp_path / "code").symlink_to(tmp_path / "others")
+    context = FailureContext((CodeFolder(str(tmp_path / "code"), "/work/code"),), "/work/code")
+    message = told("FileNotFoundError: [Errno 2] No such file or directory: 'secrets.csv'", context)
+    assert "secret.csv" not in message
+    assert message.endswith("no file was sent with the code")
+
+
+def test_names_that_are_hard_to_compare_cost_a_bounded_time(tmp_path: Path) -> None:
+    """Long names of two letters in random order are the worst case of the comparison."""
+    letters = random.Random(1)
+
+    def word() -> str:
+        return "".join(letters.choices("ab", k=190))
+
+    for files in (200, 800):
+        (tmp_path / str(files)).mkdir()
+        for _ in range(files):
+            (tmp_path / str(files) / word()).touch()
+
+    def explained(files: int) -> Callable[[], object]:
+        context = FailureContext((CodeFolder(str(tmp_path / str(files)), "/work"),), "/work")
+        return lambda: told(f"FileNotFoundError: [Errno 2] No such file or directory: '{word()}'", context)
+
+    _, factor = growth(explained, 200, rounds=2)
+    assert factor < 2.5
 
 
 def test_a_folder_without_end_is_listed_in_part(tmp_path: Path) -> None:
