@@ -40,18 +40,24 @@ def cost_of(function: Callable[[], object]) -> Cost:
     return Cost(*json.loads(told))
 
 
-def growth(function: Callable[[int], Callable[[], object]], size: int, rounds: int = 4) -> tuple[Cost, float]:
+def growth(
+    function: Callable[[int], Callable[[], object]], size: int, rounds: int = 6, enough: float = 6.0
+) -> tuple[Cost, float]:
     """The cost at four times ``size``, and how many times the processor time at ``size`` that is.
 
     Both are measured by turns, and the least of each counts: a machine whose speed changes between
-    the rounds changes both. Linear work gives about 4, quadratic work 16.
+    the rounds changes both. Linear work gives about 4, quadratic work 16. A growth of up to ``enough``
+    is not measured again.
     """
     small, large = [], []
     for _ in range(rounds):
         small.append(cost_of(function(size)).cpu_s)
         large.append(cost_of(function(4 * size)))
-    least = Cost(min(one.cpu_s for one in large), min(one.memory_bytes for one in large))
-    return least, least.cpu_s / max(min(small), 1e-4)
+        least = Cost(min(one.cpu_s for one in large), min(one.memory_bytes for one in large))
+        times = least.cpu_s / max(min(small), 1e-4)
+        if times <= enough:
+            break
+    return least, times
 
 
 def _used_s() -> float:

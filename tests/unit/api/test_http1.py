@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 import uvicorn
+from uvicorn.server import ServerState
 
 from cloud_ml.api.http1 import Bounds, bounded
 from support.platform import Served
@@ -29,19 +30,26 @@ async def listening(served: Served, **changes: Any) -> AsyncIterator[int]:
             "write_timeout_s": 30,
         } | changes
     )  # fmt: skip
-    listener = socket.create_server(("127.0.0.1", 0))
     config = uvicorn.Config(
         served.client.app, http=bounded(bounds, served.platform.metrics.refused_connections.add), lifespan="off",
-        log_config=None, access_log=False, timeout_graceful_shutdown=1, date_header=False,
+        log_config=None, access_log=False, date_header=False,
     )  # fmt: skip
-    server = uvicorn.Server(config)
-    server.capture_signals = contextlib.nullcontext  # type: ignore[method-assign, assignment]
-    running = asyncio.ensure_future(server.serve([listener]))
+    config.load()
+    state, protocol = ServerState(), config.http_protocol_class
+    # The app as uvicorn's server has it, without the rounds of 0.1 s in which that server starts and ends.
+    server = await asyncio.get_running_loop().create_server(
+        lambda: protocol(config=config, server_state=state, app_state={}), "127.0.0.1", 0
+    )
     try:
-        yield listener.getsockname()[1]
+        yield server.sockets[0].getsockname()[1]
     finally:
-        server.should_exit = True
-        await running
+        server.close()
+        for connection in list(state.connections):
+            connection.shutdown()
+        running = list(state.tasks)
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
 
 
 _ESTABLISHED = 1

@@ -19,7 +19,7 @@ from typing import cast
 import pytest
 
 from cloud_ml.errors import CloudMlError, Conflict, NotFound
-from cloud_ml.objects.local import LocalObjectStore, listing, tree
+from cloud_ml.objects.local import LocalObjectStore, emptying, listing, tree
 from cloud_ml.objects.local.transfer import object_info
 
 BUCKET = "data"
@@ -207,18 +207,22 @@ def test_names_that_can_be_no_key_are_not_listed(store: LocalObjectStore, bucket
 def nested(bucket: Path) -> Iterator[None]:
     """Folders so deep that no path can name the last one, with a file at the bottom."""
     folder = os.open(bucket, os.O_RDONLY)
-    for _ in range(3000):
-        os.mkdir("d", dir_fd=folder)
-        folder, upper = os.open("d", os.O_RDONLY, dir_fd=folder), folder
+    name = "d" * 20
+    for _ in range(1200):
+        os.mkdir(name, dir_fd=folder)
+        folder, upper = os.open(name, os.O_RDONLY, dir_fd=folder), folder
         os.close(upper)
     os.close(os.open("bottom", os.O_CREAT | os.O_WRONLY, dir_fd=folder))
     os.close(folder)
     yield
-    subprocess.run(["rm", "-r", bucket / "d"], check=True)  # pytest cannot clean up so deep
+    subprocess.run(["rm", "-r", bucket / name], check=True)  # pytest cannot clean up so deep
 
 
 @pytest.mark.usefixtures("nested")
-def test_a_tree_of_any_depth_is_listed_with_few_descriptors(store: LocalObjectStore, bucket: Path) -> None:
+def test_a_tree_of_any_depth_is_listed_with_few_descriptors(
+    store: LocalObjectStore, bucket: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(emptying, "_DEPTH", 64)  # each level is opened from the top: half a million calls otherwise
     with pytest.raises((RecursionError, OSError)):
         list(recursive(bucket))
     with tree.opened_path(bucket) as folder:
