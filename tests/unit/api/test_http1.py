@@ -32,7 +32,7 @@ async def listening(served: Served, **changes: Any) -> AsyncIterator[int]:
     )  # fmt: skip
     config = uvicorn.Config(
         served.client.app, http=bounded(bounds, served.platform.metrics.refused_connections.add), lifespan="off",
-        log_config=None, access_log=False, date_header=False,
+        log_config=None, access_log=False, date_header=False, timeout_keep_alive=1,
     )  # fmt: skip
     config.load()
     state, protocol = ServerState(), config.http_protocol_class
