@@ -49,8 +49,8 @@ def state_line(job: Job, tasks: JobTasks | None = None, installing: Progress | N
         what = f"Restarting: {job.message}" if job.message else "Restarting"
     elif job.phase == "Running" and tasks is not None:
         what = " · ".join(("Running", *_used(tasks)))
-    elif job.phase == "Stopping":
-        what = f"Stopping: {job.message}" if job.message else "Stopping"
+    elif job.phase in ("Finishing", "Stopping") and job.message:
+        what = f"{job.phase}: {job.message}"
     if job.deleting:
         what = f"Deleting: {what}"
     attempt = f" (attempt {job.attempt})" if job.attempt > 1 else ""

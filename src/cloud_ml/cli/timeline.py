@@ -32,6 +32,7 @@ _AFTER = {
     "imported": "start",
     "started": "run",
     "output": "run",
+    "ended": "save outputs",
 }
 """What goes on behind the last stage that was reached, and what an end has cut off."""
 

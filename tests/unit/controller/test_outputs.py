@@ -149,10 +149,31 @@ async def test_a_job_says_that_its_outputs_are_being_saved(world: World, monkeyp
         seen = await world.until_phase(uid, Phase.FINISHING)
         await world.until_phase(other, Phase.RUNNING)  # nobody waits for it
         slow.go.set()
-        await world.until_phase(uid, Phase.SUCCEEDED)
+        ended = await world.until_phase(uid, Phase.SUCCEEDED)
     assert (seen.status.reason, seen.status.outputs) == ("SavingOutputs", None)
+    assert seen.status.message == "the code has ended; its outputs are being saved"
+    process = (await world.engine.observed(uid))[0].processes[0]
+    assert seen.status.finished_at == ended.status.finished_at == process.finished_at, "the saving takes no time of it"
+    assert [event.reason for event in world.store.events(uid)].count("SavingOutputs") == 1
     assert slow.begun.acquire(timeout=0)
     assert not slow.begun.acquire(timeout=0)  # it was begun once, however often it was looked at
+
+
+async def test_a_cancelled_job_says_that_its_outputs_are_being_saved(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    slow = Slow(monkeypatch)
+    async with world.controller():
+        uid = await running(world, "linear")
+        await world.offload(world.jobs.cancel, "default", "linear", world.admin)
+        seen = await world.until(uid, lambda job: job is not None and job.status.reason == "SavingOutputs")
+        slow.go.set()
+        ended = await world.until_phase(uid, Phase.STOPPED)
+    assert seen is not None
+    assert (seen.status.phase, seen.status.exit_code) == (Phase.STOPPING, ended.status.exit_code)
+    assert seen.status.finished_at == ended.status.finished_at is not None
+    assert ended.status.reason == "Cancelled"
+    assert [event.reason for event in world.store.events(uid)].count("SavingOutputs") == 1
 
 
 async def test_a_job_that_is_deleted_while_its_outputs_are_saved(world: World, monkeypatch: pytest.MonkeyPatch) -> None:

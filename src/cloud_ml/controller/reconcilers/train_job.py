@@ -11,12 +11,12 @@ from cloud_ml.controller.reconcilers import Looked
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.decide import JobDecision, JobRecord, Rules, decide
+from cloud_ml.domain.jobs.end import saving_outputs
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.observed import ObservedGang
-from cloud_ml.domain.records import Decision, Event, Kind
+from cloud_ml.domain.records import Event, Kind
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
@@ -130,17 +130,10 @@ class TrainJobReconciler:
         """The end of a job with what it left, or another look while that is being saved."""
         collection = await self._executor.collect_outputs(job)
         if collection is None:
-            return _saving(job, self._clock())
+            now = self._clock()
+            return replace(saving_outputs(job, decision, now), look_again=now + _SOON)
         status = replace(ended, outputs=collection.outputs)
         return replace(decision, status=status, events=[*decision.events, *collection.events])
-
-
-def _saving(job: JobRecord, now: datetime) -> JobDecision:
-    """Say that the job is over but for its outputs, once."""
-    if job.status.phase is not Phase.RUNNING:
-        return Decision(look_again=now + _SOON)
-    message = "the code has ended; its outputs are being saved"
-    return Decision(status=job.status.moved(Phase.FINISHING, reason=Reason.SAVING_OUTPUTS, message=message))
 
 
 class _Committed:

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 from cloud_ml.domain.jobs import restart
 from cloud_ml.domain.jobs.actions import EnsureGang, Forget, JobAction, StopGang
+from cloud_ml.domain.jobs.end import finished_at
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.reasons import WAITS, Reason
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
@@ -145,9 +146,9 @@ def _stop(job: JobRecord, gang: ObservedGang | None, now: datetime, rules: Rules
         )
     if gang is None or not gang.state.over:  # also before the claim: the tombstone keeps it from starting
         return Decision(actions=[StopGang(status.attempt, grace_s)], look_again=_soon(now, grace_s))
-    ended = _with_findings(status.moved(Phase.STOPPED, finished_at=now), gang)
+    ended = _with_findings(status.moved(Phase.STOPPED), gang)
     return Decision(
-        status=replace(ended, reason=reason, message=word),
+        status=replace(ended, finished_at=finished_at(job, ended, gang, now), reason=reason, message=word),
         events=[Event(now, reason, f"{word}; every process is gone")],
     )
 
@@ -198,7 +199,8 @@ def _ended(job: JobRecord, gang: ObservedGang, now: datetime) -> JobDecision:
     reason, message = _cause(status, gang)
     begun = _begun_unseen(status, gang)
     if gang.succeeded:
-        ended = _with_findings(status.moved(Phase.SUCCEEDED, finished_at=now, reason=reason, message=message), gang)
+        ended = _with_findings(status.moved(Phase.SUCCEEDED, reason=reason, message=message), gang)
+        ended = replace(ended, finished_at=finished_at(job, ended, gang, now))
         return Decision(status=ended, events=[*begun, Event(now, reason, message or "the job completed")])
     if (not_before := restart.next_start(job.spec.retry, status.attempt, reason, now)) is not None:
         attempt, most = status.attempt + 1, job.spec.retry.max_retries + 1
@@ -208,7 +210,8 @@ def _ended(job: JobRecord, gang: ObservedGang, now: datetime) -> JobDecision:
             attempt=attempt, starting_at=None, started_at=None, exit_code=None, signal=None, stages={},
         )  # fmt: skip
         return Decision(status=again, events=[*begun, Event(now, Reason.RESTARTING, sentence, EventType.WARNING)])
-    ended = _with_findings(status.moved(Phase.FAILED, finished_at=now, reason=reason, message=message), gang)
+    ended = _with_findings(status.moved(Phase.FAILED, reason=reason, message=message), gang)
+    ended = replace(ended, finished_at=finished_at(job, ended, gang, now))
     return Decision(status=ended, events=[*begun, Event(now, reason, message, EventType.WARNING)])
 
 

@@ -129,6 +129,54 @@ def test_an_end_is_final_and_has_its_reason(phase: Phase, gang: ObservedGang, en
     assert decision.events[0].type is (EventType.NORMAL if ends is Phase.SUCCEEDED else EventType.WARNING)
 
 
+def ended_after(seconds: float, **facts: object) -> ObservedGang:
+    """A gang whose process ran from ``NOW`` for so long."""
+    process = ObservedProcess(
+        "master",
+        0,
+        running=False,
+        reason=Reason.COMPLETED,
+        started_at=NOW,
+        finished_at=NOW + timedelta(seconds=seconds),
+    )
+    return replace(GOOD, processes=(process,), **facts)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("phase", [Phase.STARTING, Phase.RUNNING, Phase.FINISHING])
+def test_a_job_ends_with_its_process_however_late_that_is_seen(phase: Phase) -> None:
+    ended = look(job_in(phase), ended_after(7), after_s=100).status
+    assert ended is not None
+    assert (ended.started_at, ended.finished_at) == (NOW, NOW + timedelta(seconds=7))
+
+
+def test_a_cancelled_job_ends_with_its_process() -> None:
+    ended = look(job_in(Phase.STOPPING, desired=Desired.STOPPED), ended_after(7), after_s=100).status
+    assert ended is not None
+    assert (ended.phase, ended.finished_at) == (Phase.STOPPED, NOW + timedelta(seconds=7))
+
+
+def test_a_finish_command_belongs_to_the_time_of_a_job() -> None:
+    gang = ended_after(7, stages={"started": NOW, "ended": NOW + timedelta(seconds=9)})
+    ended = look(job_in(Phase.FINISHING, fields={"finish_command": "tar c ."}), gang, after_s=100).status
+    assert ended is not None
+    assert ended.finished_at == NOW + timedelta(seconds=9)
+
+
+def test_an_attempt_without_a_process_ends_when_the_engine_gave_up() -> None:
+    gang = gang_in(GangState.EXITED, Reason.ENVIRONMENT_FAILED, "x", stages={"ended": NOW + timedelta(seconds=3)})
+    ended = look(job_in(Phase.STARTING), gang, after_s=100).status
+    assert ended is not None
+    assert ended.finished_at == NOW + timedelta(seconds=3)
+
+
+@pytest.mark.parametrize(("at_s", "told_s"), [(-50, 5), (500, 100)])
+def test_a_clock_that_was_set_makes_no_end_before_the_start_and_none_in_the_future(at_s: float, told_s: float) -> None:
+    job = job_in(Phase.RUNNING, started_at=NOW + timedelta(seconds=5))
+    ended = look(job, ended_after(at_s), after_s=100).status
+    assert ended is not None
+    assert ended.finished_at == NOW + timedelta(seconds=told_s)
+
+
 def test_the_process_that_failed_first_explains_the_end() -> None:
     def process(index: int, reason: Reason, after_s: float, code: int) -> ObservedProcess:
         return ObservedProcess(

@@ -1,0 +1,47 @@
+"""The end of a job: when it was, and what is said of it while its outputs are saved. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime
+
+from cloud_ml.domain.jobs.actions import JobAction
+from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.observed import ObservedGang
+from cloud_ml.domain.records import Decision, Event, Record
+
+
+def finished_at(job: Record[JobSpec, JobStatus], ended: JobStatus, gang: ObservedGang, now: datetime) -> datetime:
+    """When the attempt ended: with its last process, or with its finish command, which has no process of its own.
+
+    The look comes later, and later still while outputs are saved. Clocks may have been set meanwhile.
+    """
+    ends = [process.finished_at for process in gang.processes if process.finished_at is not None]
+    if job.spec.submitted.finish_command or not ends:
+        ends = [gang.stages.get("ended", now)]
+    finished = min(max(ends), now)
+    return max(finished, ended.started_at) if ended.started_at is not None else finished
+
+
+def saving_outputs(
+    job: Record[JobSpec, JobStatus], end: Decision[JobStatus, JobAction], now: datetime
+) -> Decision[JobStatus, JobAction]:
+    """What is committed of the end of a job before its outputs are saved: everything but the end. Once.
+
+    Args:
+        job: The record as committed.
+        end: The decision that ends the job.
+        now: The time of the look.
+    """
+    ended, before = end.status, job.status
+    if ended is None or before.reason == Reason.SAVING_OUTPUTS:
+        return Decision()
+    phase = before.phase if before.phase is Phase.STOPPING else Phase.FINISHING
+    message = "the code has ended; its outputs are being saved"
+    begun = [event for event in end.events if event.reason in (Reason.STARTED, Reason.ENVIRONMENT_NOTICE)]
+    return Decision(
+        status=replace(ended, phase=phase, reason=Reason.SAVING_OUTPUTS, message=message),
+        events=[*begun, Event(now, Reason.SAVING_OUTPUTS, message)],
+    )
