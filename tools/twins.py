@@ -26,7 +26,7 @@ TWINS = {
         f"aio/{name}.py": f"sdk/{name}.py"
         for name in (
             "admin", "deploying", "follow", "handles", "http1", "jobs", "objects", "outputs", "predicting", "quota",
-            "runtimes", "service_handles", "services", "transport", "watching",
+            "runtimes", "secrets", "service_handles", "services", "transport", "watching",
         )
     },
 }  # fmt: skip

@@ -41,6 +41,7 @@ from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.local import LocalObjectStore
 from cloud_ml.observability.metrics import Metrics
 from cloud_ml.recipes.single import SingleProcess
+from cloud_ml.sealing import KeyFile
 from cloud_ml.settings import Settings
 from cloud_ml.state import rules
 from cloud_ml.state.sql.store import SqlStateStore
@@ -50,6 +51,7 @@ from cloud_ml.usecases.first_start import FirstStart, bootstrap
 from cloud_ml.usecases.identities import Identities
 from cloud_ml.usecases.limits import QuotaLimits, defaults_of
 from cloud_ml.usecases.output_collection import OutputCollection
+from cloud_ml.usecases.sealing_key import ensure_sealing_key
 
 logger = logging.getLogger(__name__)
 
@@ -121,6 +123,8 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         (lambda tenant: tenant_base + tenant) if switches_user else None,
         lock_s=settings.storage.bucket_wait_s,
     )
+    sealer = KeyFile(settings.sealing_key_file)
+    ensure_sealing_key(sealer, store, system_clock)
     engine = LocalEngine(
         findings,
         layers_limit_bytes=settings.environments.layers_limit_bytes,
@@ -137,6 +141,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         info=lambda: ServerInfo(
             version=cloud_ml.__version__, isolation=dict(engine.isolation()), missing=list(engine.missing())
         ),
+        sealer=sealer,
         settings=settings.api,
         metrics=metrics,
         behind_proxy=settings.server.behind_proxy,
@@ -144,6 +149,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         key_settings=settings.keys,
         quota_settings=settings.quota,
         trainer_settings=settings.trainers,
+        secret_settings=settings.secrets,
         storage_settings=settings.storage,
         kept_releases=settings.gateway.kept_releases,
         default_limits=findings.defaults,
@@ -170,6 +176,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
             network=findings.config.network.fence,
             kind=kind,
             outputs=outputs,
+            secrets=platform.secrets,
         )
 
     metrics.add(counts.families(lambda: gateway.figures))

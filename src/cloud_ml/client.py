@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from cloud_ml.sdk.progress import Progress
     from cloud_ml.sdk.quota import Quota
     from cloud_ml.sdk.runtimes import RuntimeCalls
+    from cloud_ml.sdk.secrets import Secrets
     from cloud_ml.sdk.storage import Storage
     from cloud_ml.sdk.transport import Transport
 
@@ -123,6 +124,13 @@ class CloudMlClient(ModelServices):
         from cloud_ml.sdk.quota import Quota
 
         return Quota(self._transport)
+
+    @cached_property
+    def secrets(self) -> Secrets:
+        """Values that jobs get and nobody is shown."""
+        from cloud_ml.sdk.secrets import Secrets
+
+        return Secrets(self._transport)
 
     # ── train jobs ────────────────────────────────────────────────────────────────────────────
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from cloud_ml import data_folder, failpoints
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.quotas import APPLICATION, QUOTA
+from cloud_ml.domain.secrets import SEALING_KEY, SECRET
 from cloud_ml.domain.tenancy import ACCESS_KEY, BUCKET, ORGANISATION, ORGANISATION_NUMBER, USER
 from cloud_ml.settings import Settings
 from cloud_ml.state.sql import backup as copies
@@ -21,7 +22,18 @@ from cloud_ml.usecases.clock import system_clock
 
 KINDS = {
     kind.name: kind
-    for kind in (TRAIN_JOB, ORGANISATION, ORGANISATION_NUMBER, USER, ACCESS_KEY, BUCKET, QUOTA, APPLICATION)
+    for kind in (
+        TRAIN_JOB,
+        ORGANISATION,
+        ORGANISATION_NUMBER,
+        USER,
+        ACCESS_KEY,
+        BUCKET,
+        QUOTA,
+        APPLICATION,
+        SECRET,
+        SEALING_KEY,
+    )
 }
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import dataclasses
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -21,9 +23,33 @@ TOKEN = "Zm9yLXRoZS1zZXJ2ZXItb25seQ"
 """In the query of a trainer's URL: whoever may see the job may see it, and nobody else."""
 
 
+VALUE = "hunter2-for-jobs-only-9d1c"
+NEWER = "hunter3-for-jobs-only-77e0"
+LENGTHS = """
+import os, pathlib
+print("lengths", len(pathlib.Path("/run/secrets/db-password").read_text()), len(os.environ["DB_PASSWORD"]), flush=True)
+pathlib.Path("done.txt").write_text("done")
+"""
+
+
 def files(server: RealServer) -> list[Path]:
     found = [path for path in server.data.rglob("*") if path.is_file() and not path.is_symlink()]
     return [path for path in found if not path.name.startswith(WHERE_THEY_BELONG)]
+
+
+def everything(server: RealServer) -> dict[str, str]:
+    """What the server says and keeps: its log, the audit log, command lines, and files that are not the database."""
+    told = {
+        "the log": server.log(),
+        "the audit log": repr(list(server.client().admin.audit(limit=1000))),
+    }
+    assert server.process is not None
+    for process in [psutil.Process(server.process.pid), *psutil.Process(server.process.pid).children(recursive=True)]:
+        told[f"the command line of {process.pid}"] = " ".join(process.cmdline())
+    for path in files(server):
+        told[str(path)] = path.read_bytes().decode("latin-1")
+    assert len(told) > 5
+    return told
 
 
 def test_no_secret_lies_about(server: RealServer, tmp_path: Path) -> None:
@@ -58,17 +84,41 @@ def test_no_secret_lies_about(server: RealServer, tmp_path: Path) -> None:
     assert "cloudml_" in metrics
     assert not [name for name in names if name in metrics]
 
-    told = {
-        "the log": server.log(),
-        "the audit log": repr(list(client.admin.audit(limit=1000))),
-        "the metrics": metrics,
-    }
-    assert server.process is not None
-    for process in [psutil.Process(server.process.pid), *psutil.Process(server.process.pid).children(recursive=True)]:
-        told[f"the command line of {process.pid}"] = " ".join(process.cmdline())
-    for path in files(server):
-        told[str(path)] = path.read_bytes().decode("latin-1")
-    assert len(told) > 5
+    told = everything(server) | {"the metrics": metrics}
     assert [where for where, text in told.items() if any(secret in text for secret in secrets)] == []
     for path in (*server.data.glob("credentials.json"), *server.data.glob("state.db*")):
         assert path.stat().st_mode & 0o077 == 0, path
+
+
+def test_jobs_get_secrets_and_nobody_is_shown_them(server: RealServer, tmp_path: Path) -> None:
+    script = tmp_path / "lengths.py"
+    script.write_text(LENGTHS)
+    client = server.client()
+    made = client.secrets.create("db-password", VALUE)
+    assert (made.state, made.size) == ("Ready", len(VALUE))
+    wish = TrainJob("lengths", "lengths", str(script), secrets=["db-password", "db-password=DB_PASSWORD"])
+    if "bubblewrap" not in client.server_info().isolation.get("sandbox", ""):
+        pytest.skip("files of secrets need the sandbox")
+    job = client.submit_train_job(wish)
+    assert job.wait(90).succeeded, job.job.message
+    client.secrets.create("db-password", NEWER + "\n", replace=True)
+    replaced = client.submit_train_job(dataclasses.replace(wish, job_name="lengths-2"))
+    assert replaced.wait(90).succeeded, replaced.job.message
+    logs = [b"".join(one.logs()).decode() for one in (job, replaced)]
+    assert [f"lengths {len(VALUE)} {len(VALUE)}" in logs[0], f"lengths {len(NEWER) + 1} {len(NEWER)}" in logs[1]] == [
+        True,
+        True,
+    ]
+    client.secrets.delete("db-password")
+    with pytest.raises(CloudMlError, match="there is no secret db-password"):
+        client.submit_train_job(dataclasses.replace(wish, job_name="lengths-3"))
+    shown = {
+        "describe": repr(job.refresh()), "events": repr(job.events()), "outputs": repr(list(job.outputs())),
+        "secrets": repr(client.secrets.list()), "logs": "".join(logs),
+        "the database": "".join(path.read_bytes().decode("latin-1") for path in server.data.glob("state.db*")),
+    }  # fmt: skip
+    assert "done.txt" in shown["outputs"]
+    assert "db-password" not in shown["outputs"]
+    forms = [form for one in (VALUE, NEWER) for form in (one, base64.b64encode(one.encode()).decode()[:-4])]
+    assert [where for where, text in (everything(server) | shown).items() if any(form in text for form in forms)] == []
+    assert (server.data / "sealing.key").stat().st_mode & 0o077 == 0

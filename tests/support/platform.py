@@ -28,6 +28,7 @@ from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.first_start import bootstrap
 from cloud_ml.usecases.identities import Identities, Identity
 from support.asgi import Answer, AsgiClient, Exchange
+from support.sealing import PlainSealer
 
 TRAINER = "fds://cloudml/trainers/linear-1.0.tar.gz"
 _IDLE_APPS: list[FastAPI] = []
@@ -126,6 +127,7 @@ class Served:
         self.clock = ManualClock()
         self.store = MemoryStateStore(clock=self.clock)
         self.engine = FakeEngine()
+        self.sealer = PlainSealer()
         identities = Identities(self.store, self.clock)
         self.platform = Platform(
             store=self.store,
@@ -135,6 +137,7 @@ class Served:
             identities=identities,
             clock=self.clock,
             info=lambda: ServerInfo(version="1.2.3", isolation={"sandbox": "none"}),
+            sealer=self.sealer,
             settings=settings or ApiSettings(),
         )
         first = bootstrap(identities, self.platform.storage)

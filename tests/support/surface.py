@@ -110,6 +110,10 @@ ROWS: Mapping[str, Row] = {
     "GET /api/v1/models/{name}/{version}/metrics": Row("/api/v1/models/{model}/v1/metrics"),
     "GET /api/v1/models/{name}/{version}/signatures": Row("/api/v1/models/{model}/v1/signatures"),
     "GET /api/v1/models/{name}/{version}/lineage": Row("/api/v1/models/{model}/v1/lineage"),
+    "GET /api/v1/secrets": Row("/api/v1/secrets"),
+    "POST /api/v1/secrets": member("/api/v1/secrets", body={"name": "fresh", "data": "aHVudGVyMg=="}),
+    "GET /api/v1/secrets/{name}": Row("/api/v1/secrets/{secret}"),
+    "DELETE /api/v1/secrets/{name}": member("/api/v1/secrets/{secret}"),
     "GET /api/v1/storage": Row(STORAGE),
     "GET /api/v1/storage/-/usage": Row(STORAGE + "/-/usage"),
     "GET /api/v1/storage/-/usage/{bucket}": Row(STORAGE + "/-/usage/{bucket}"),
@@ -288,19 +292,20 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
     begun = (await made("POST", f"{UPLOADS}/furniture", {"key": "long"}))["id"]
     await made("POST", f"{ADMIN}/users", {"name": "tim"})
     key = (await made("POST", f"{ADMIN}/keys", {"user": "tim"}))["key"]["access_key"]
+    await made("POST", "/api/v1/secrets", {"name": "token", "data": "dG9rZW4="})
     wish = {"service": "jobs", "cpu": "1", "memory": "1G", "gpu": "0"}
     application = (await made("POST", f"{ADMIN}/quota/applications", wish))["id"]
     await made("POST", f"{ADMIN}/orgs", {"name": "idle"})
     await made("PATCH", f"{ADMIN}/orgs/idle", {"enabled": False})
     return {
-        "job": "mine", "model": "served",
+        "job": "mine", "model": "served", "secret": "token",
         "bucket": "furniture", "empty": "hollow", "key": "chair", "upload": upload, "begun": begun, "user": "tim",
         "access_key": key, "application": application, "org": "default", "number": "1", "own": "furniture",
     }  # fmt: skip
 
 
 ABSENT = {
-    "job": "none", "model": "nerved",
+    "job": "none", "model": "nerved", "secret": "noken",
     "bucket": "nofurnitu", "empty": "nollow", "key": "nhair", "user": "nim", "org": "nefault",
     "number": "9", "access_key": "AK" + "0" * 20,
 }  # fmt: skip

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cloud_ml.aio.jobs import AsyncJobCalls
     from cloud_ml.aio.quota import AsyncQuota
     from cloud_ml.aio.runtimes import AsyncRuntimeCalls
+    from cloud_ml.aio.secrets import AsyncSecrets
     from cloud_ml.aio.storage import AsyncStorage
     from cloud_ml.aio.transport import AsyncTransport
     from cloud_ml.models.framework import PreparationLine, Runtime
@@ -122,6 +123,13 @@ class AsyncCloudMlClient(AsyncModelServices):
         from cloud_ml.aio.quota import AsyncQuota
 
         return AsyncQuota(self._transport)
+
+    @cached_property
+    def secrets(self) -> AsyncSecrets:
+        """Values that jobs get and nobody is shown."""
+        from cloud_ml.aio.secrets import AsyncSecrets
+
+        return AsyncSecrets(self._transport)
 
     # ── train jobs ────────────────────────────────────────────────────────────────────────────
 

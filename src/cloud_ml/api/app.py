@@ -22,6 +22,7 @@ from cloud_ml.api.routes import (
     quota,
     replicas,
     runtimes,
+    secrets,
     server,
     storage,
     uploads,
@@ -58,7 +59,8 @@ def create_app(platform: Platform) -> FastAPI:
     )
     app.state.platform = platform
     modern = (
-        watching, jobs, outputs, models, replicas, uploads, storage, admin, audit, quota, server, runtimes, monitoring,
+        watching, jobs, outputs, models, replicas, uploads, storage, secrets, admin, audit, quota, server, runtimes,
+        monitoring,
     )  # fmt: skip
     routers = [room.router for room in modern]
     for router in (*routers, v1_compat.router):

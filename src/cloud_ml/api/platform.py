@@ -12,7 +12,14 @@ from cloud_ml.engines.base import Engine
 from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.observability.metrics import Metrics
-from cloud_ml.settings import ApiSettings, KeySettings, QuotaSettings, StorageSettings, TrainerSettings
+from cloud_ml.settings import (
+    ApiSettings,
+    KeySettings,
+    QuotaSettings,
+    SecretSettings,
+    StorageSettings,
+    TrainerSettings,
+)
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.audit import AuditLog
 from cloud_ml.usecases.batches import Batches
@@ -35,6 +42,7 @@ from cloud_ml.usecases.quotas import Quotas
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.releasing import Releasing
 from cloud_ml.usecases.runtimes import FrameworkRuntimes
+from cloud_ml.usecases.secrets import Sealer, Secrets
 from cloud_ml.usecases.short_reads import ShortReads
 from cloud_ml.usecases.storage import Storage
 from cloud_ml.usecases.train_jobs import TrainJobs
@@ -57,11 +65,13 @@ class Platform:
     identities: Identities
     clock: Clock
     info: Callable[[], ServerInfo]
+    sealer: Sealer
     settings: ApiSettings = field(default_factory=ApiSettings)
     trainer_settings: TrainerSettings = field(default_factory=TrainerSettings)
     storage_settings: StorageSettings = field(default_factory=StorageSettings)
     key_settings: KeySettings = field(default_factory=KeySettings)
     quota_settings: QuotaSettings = field(default_factory=QuotaSettings)
+    secret_settings: SecretSettings = field(default_factory=SecretSettings)
     kept_releases: int = 5
     default_limits: DefaultLimits = NO_DEFAULT_LIMITS
     longest_call_s: float = 300.0
@@ -83,6 +93,7 @@ class Platform:
     keys: Keys = field(init=False)
     audit: AuditLog = field(init=False)
     quotas: Quotas = field(init=False)
+    secrets: Secrets = field(init=False)
     jobs: TrainJobs = field(init=False)
     services: ModelServices = field(init=False)
     releasing: Releasing = field(init=False)
@@ -121,6 +132,7 @@ class Platform:
             self.clock,
             open_applications=self.quota_settings.open_applications,
         )
+        self.secrets = Secrets(self.store, self.sealer, self.clock, self.secret_settings)
         records = RecordLimits(self.store, self.clock, self.settings.records_per_org)
         self.jobs = TrainJobs(
             self.store,
@@ -132,11 +144,12 @@ class Platform:
             trainers=self.trainer_settings,
             records=records,
             grace_limit_s=self.settings.grace_limit_s,
+            check_secrets=self.secrets.check_uses,
         )
         self.services = ModelServices(
             self.store, self.storage, self.clock, quota_of=limits, keep=self.kept_releases, records=records,
             longest_call_s=self.longest_call_s, defaults=self.default_limits,
-            grace_limit_s=self.settings.grace_limit_s,
+            grace_limit_s=self.settings.grace_limit_s, check_secrets=self.secrets.check_uses,
         )  # fmt: skip
         self.releasing = Releasing(self.store, self.services, self.clock, keep=self.kept_releases)
         self.read = ShortReads(self.store, self.offload, slow_ms=self.database_slow_ms)

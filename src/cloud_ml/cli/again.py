@@ -66,6 +66,8 @@ def rerun(
     given = given_fields(options)
     found = session.client.describe_train_job(job)
     fields = {**submitted_fields(found), "save_mode": False, **given}
+    if kept := found.spec.get("secrets"):
+        fields["secrets"] = list(dict.fromkeys([*kept, *given.get("secrets", ())]))
     fields |= given_requirements(fields, requirement_files, packages)
     fields |= given_pairs(fields, environment, labels, environment_files)
     if behind := given_behind():

@@ -39,6 +39,12 @@ def model_versions(ctx: click.Context, _parameter: click.Parameter, incomplete: 
     return [version for version in found if version.startswith(incomplete)]
 
 
+def secret_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+    """Names of secrets."""
+    found = _asked(ctx, lambda client: [one.name for one in client.secrets.list()])
+    return [name for name in found if name.startswith(incomplete)]
+
+
 def framework_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
     """The frameworks of the server."""
     return [name for name in _asked(ctx, lambda client: client.frameworks()) if name.startswith(incomplete)]

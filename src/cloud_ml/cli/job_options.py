@@ -88,6 +88,8 @@ FIELD_OPTIONS: tuple[Option, ...] = (
     Option(["--outputs"], metavar="PATTERN", multiple=True,
                  help="Save only these files when the job ends, such as '*.pt' or 'plots/'. Repeat for several."),
     _flag("--no-outputs", "no_outputs", help="Save no files when the job ends."),
+    Option(["--secret", "secrets"], metavar="NAME[=VARIABLE]", multiple=True,
+                 help="Give the job a secret, as the file /run/secrets/NAME or as a variable. Repeat for several."),
     _text("--output_path", metavar="URI",
           help="Where your code writes results: sets CLOUDML_OUTPUT_PATH, and --output_path if your code has it."),
     _text("--retries", "max_retries", metavar="N", type=click.IntRange(0, 100), help="Repeats of a failed attempt."),
@@ -112,7 +114,10 @@ def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
     """The fields among a command's parameters that the user has set."""
     given = {name: value for name, value in parameters.items() if name in _BY_NAME}
     patterns, none = given.pop("outputs", ()), given.pop("no_outputs", False)
+    secrets = given.pop("secrets", ())
     fields = {name: value for name, value in given.items() if value not in (None, False)}
+    if secrets:
+        fields["secrets"] = list(secrets)
     if patterns and none:
         raise click.UsageError("--outputs and --no-outputs exclude each other")
     if patterns or none:

@@ -53,6 +53,8 @@ CHANGED_LATER: tuple[Option, ...] = (
     _text("-F", "--framework", metavar="NAME", shell_complete=framework_names,
           help="Such as tensorflow; found out from the files when left out."),
     _text("-V", "--framework_version", metavar="VERSION", help="A release or its beginning, such as 2.16."),
+    Option(["--secret", "secrets"], metavar="NAME[=VARIABLE]", multiple=True,
+           help="Give each replica a secret, as the file /run/secrets/NAME or as a variable. Repeat for several."),
     _text("--access", metavar="WHO", type=click.Choice(["key", "open"]),
           help="key: who calls needs a key of the organisation; open: whoever reaches the port."),
 )  # fmt: skip
@@ -96,7 +98,9 @@ def service_options(command: F) -> F:
 
 def given_fields(parameters: dict[str, Any]) -> dict[str, Any]:
     """The fields among a command's parameters that the user has set."""
-    fields = {name: value for name, value in parameters.items() if name in _FIELDS and value not in (None, False)}
+    fields = {name: value for name, value in parameters.items() if name in _FIELDS and value not in (None, False, ())}
+    if "secrets" in fields:
+        fields["secrets"] = list(fields["secrets"])
     for flag in ("enable_rank", "debug"):
         if fields.get(flag):
             fields[flag] = 1

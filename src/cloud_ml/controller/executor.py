@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 
 from cloud_ml import failpoints
@@ -17,12 +18,13 @@ from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
-from cloud_ml.engines.base import Engine, Gang, GangKey, Mount, Places, TrainerSource
+from cloud_ml.engines.base import Engine, Gang, GangKey, JobSecret, Mount, Places, TrainerSource
 from cloud_ml.errors import RequestError, Unavailable
 from cloud_ml.recipes.base import PlanContext, Recipe
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.usecases.offload import Offload
 from cloud_ml.usecases.output_collection import CollectedOutputs
+from cloud_ml.usecases.secrets import SecretProblem, Secrets
 from cloud_ml.usecases.storage import Storage
 
 _SHOWN = 5
@@ -44,6 +46,7 @@ class Executor:
         network: str,
         kind: Kind[JobSpec, JobStatus] = TRAIN_JOB,
         outputs: JobOutputs | None = None,
+        secrets: Secrets | None = None,
     ) -> None:
         self._store = store
         self._storage = storage
@@ -54,6 +57,7 @@ class Executor:
         self._network = network
         self._kind = kind
         self._outputs = outputs
+        self._secrets = secrets
 
     async def collect_outputs(self, job: JobRecord) -> CollectedOutputs | None:
         """Store what a job left, before its end is committed; ``None`` while that goes on: look again soon.
@@ -122,6 +126,12 @@ class Executor:
         mounts, problem = self._mounts(job, places)
         if problem and not trainer.problem:
             trainer = TrainerSource("", trainer.name, problem, Reason.START_FAILED)
+        secrets: tuple[JobSecret, ...] = ()
+        if self._secrets is not None and not trainer.problem:
+            try:
+                secrets = self._secrets.values(job.key.org, job.spec.submitted.secrets)
+            except SecretProblem as missing:
+                trainer = TrainerSource("", trainer.name, str(missing), missing.reason)
         context = PlanContext(
             key=GangKey(job.key.uid, attempt),
             org=job.key.org,
@@ -132,7 +142,7 @@ class Executor:
             trainer=trainer,
             network=self._network,
         )
-        return self._recipe.plan(job.spec, context)
+        return replace(self._recipe.plan(job.spec, context), secrets=secrets)
 
     def _mounts(self, job: JobRecord, places: Places) -> tuple[tuple[Mount, ...], str]:
         """Every bucket of the tenant under its name, and the job's own at a fixed place; and what is wrong with them.

@@ -28,6 +28,7 @@ class Operation(StrEnum):
     LOOK = "look at jobs, storage and quotas"
     RUN_JOBS = "submit, start, cancel or delete jobs"
     CHANGE_STORAGE = "change buckets and objects"
+    CHANGE_SECRETS = "create or delete secrets"
     MANAGE_OWN_KEYS = "manage keys of one's own"
     APPLY_FOR_QUOTA = "apply for quota"
     MANAGE_ORGANISATION = "manage users and keys, or read the audit log"
@@ -35,7 +36,12 @@ class Operation(StrEnum):
 
 
 _VIEWER = frozenset({Operation.LOOK})
-_MEMBER = _VIEWER | {Operation.RUN_JOBS, Operation.CHANGE_STORAGE, Operation.MANAGE_OWN_KEYS}
+_MEMBER = _VIEWER | {
+    Operation.RUN_JOBS,
+    Operation.CHANGE_STORAGE,
+    Operation.CHANGE_SECRETS,
+    Operation.MANAGE_OWN_KEYS,
+}
 _OWNER = _MEMBER | {Operation.APPLY_FOR_QUOTA, Operation.MANAGE_ORGANISATION}
 
 ALLOWED: Mapping[Role, frozenset[Operation]] = {

@@ -20,6 +20,7 @@ the machine restarts                   state ``Lost``, reason ``NodeLost``
 from __future__ import annotations
 
 import abc
+import base64
 import socket
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -108,6 +109,23 @@ class ProcessPlan:
 
 
 @dataclass(frozen=True)
+class JobSecret:
+    """A secret for the processes of a gang: the file ``/run/secrets/NAME``, or with ``variable`` a variable.
+
+    ``data`` is the value in base64. It reaches the processes through memory only: no engine writes it to a disk.
+    """
+
+    name: str
+    variable: str = ""
+    data: str = field(default="", repr=False)
+
+    @property
+    def value(self) -> bytes:
+        """The value itself."""
+        return base64.b64decode(self.data)
+
+
+@dataclass(frozen=True)
 class Gang:
     """Everything an engine needs to run one attempt. ``tenant`` is the organisation's number.
 
@@ -133,6 +151,7 @@ class Gang:
     grace_s: float | None = None
     network: str = "host"
     labels: Mapping[str, str] = field(default_factory=dict)
+    secrets: tuple[JobSecret, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cloud_ml.models import common
+from cloud_ml.models.secret import check_secrets
 
 VERSION = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 _MOST_REPLICAS = 1000
@@ -29,6 +30,7 @@ class ModelService:
         memory_limit: Of each replica, such as ``"500M"``; what the runtime itself needs is added by the platform.
         framework: ``tensorflow``, ``pytorch`` and others; found out from the files when left out.
         call_timeout: How long a call may take that names no deadline, such as ``"2m"``; 30 s over HTTP when left out.
+        secrets: Names of secrets that each replica gets, as in ``TrainJob``.
         access: ``key``: who calls needs a key of the organisation; ``open``: whoever reaches the port may call.
         save_mode: Keep it without running it.
 
@@ -68,6 +70,7 @@ class ModelService:
     initial_delay_sec: str | None = field(default=None, kw_only=True)
     pod_replicas: str | None = field(default=None, kw_only=True)
     call_timeout: str | int | None = field(default=None, kw_only=True)
+    secrets: list[str] | None = field(default=None, kw_only=True)
     access: str = field(default="key", kw_only=True)
     enable_rank: int = field(default=0, kw_only=True)
     save_mode: bool = field(default=False, kw_only=True)
@@ -108,6 +111,8 @@ class ModelService:
                 common.check_text(name, value, limit=limit, allow_empty=True)
         if self.environment is not None:
             common.check_environment("environment", self.environment)
+        if self.secrets is not None:
+            check_secrets("secrets", self.secrets)
         if self.labels is not None:
             common.check_labels("labels", self.labels)
         if self.fds_bucket:

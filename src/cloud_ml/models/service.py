@@ -317,5 +317,6 @@ class ServiceUpdate:
     framework: str | None = None
     framework_version: str | None = None
     environment: dict[str, str] | None = None
+    secrets: list[str] | None = None
     access: str | None = None
     canary: int | str | None = None

@@ -8,6 +8,7 @@ from typing import Any
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
 from cloud_ml.models.ignoring import check_patterns
+from cloud_ml.models.secret import check_secrets
 
 
 @dataclass(kw_only=True)
@@ -64,6 +65,8 @@ class TrainJob:
             and passed as ``--output_path`` to a module that defines this flag.
         outputs: Patterns of files to keep when the job ends, such as ``["*.pt", "plots/"]``; ``[]`` keeps none.
             Without it, every new or changed file is kept.
+        secrets: Names of secrets that the job gets, such as ``["hf-token", "db-password=DB_PASSWORD"]``: each is the
+            file ``/run/secrets/NAME``, or with ``=VARIABLE`` an environment variable.
         rewrite_uris: Hand ``fds://`` arguments and environment values to the code as paths.
         check_uris: Refuse ``fds://`` arguments and environment values whose bucket does not exist.
 
@@ -124,6 +127,7 @@ class TrainJob:
     grace_time: str | int | None = field(default=None, kw_only=True)
     disk_limit: str | None = field(default=None, kw_only=True)
     outputs: list[str] | None = field(default=None, kw_only=True)
+    secrets: list[str] | None = field(default=None, kw_only=True)
     rewrite_uris: bool = field(default=True, kw_only=True)
     check_uris: bool = field(default=True, kw_only=True)
 
@@ -165,6 +169,8 @@ class TrainJob:
             self.disk_limit = common.check_memory("disk_limit", self.disk_limit)
         if self.outputs is not None:
             check_patterns("outputs", self.outputs)
+        if self.secrets is not None:
+            check_secrets("secrets", self.secrets)
 
     def arguments(self) -> list[str]:
         """``job_args`` as a list, split as a POSIX shell splits words (nothing is expanded)."""

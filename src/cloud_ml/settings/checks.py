@@ -71,6 +71,7 @@ _LEAST = {
     "gateway.scale_down_s": 1,
     "gateway.kept_releases": 0,
     "gateway.load_tries": 1,
+    "secrets.size_limit_bytes": 1,
 }
 """Numbers that may not be smaller; all others may be 0."""
 

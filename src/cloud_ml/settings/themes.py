@@ -460,6 +460,21 @@ class GatewaySettings:
 
 
 @dataclass(frozen=True)
+class SecretSettings:
+    """Secrets of organisations: values that jobs get and nobody is shown."""
+
+    key_file: str = ""
+    """File with the key that opens the secrets in the database; empty means ``sealing.key`` in the data folder. All
+    servers of a database need the same key. Keep a copy, but not beside the backups of the database."""
+    size_limit_bytes: int = 512 * 1024
+    """Largest secret. It travels as a JSON body, so ``api.body_limit_bytes`` bounds it as well."""
+    per_org: int = 500
+    """Secrets that one organisation may have."""
+    per_job: int = 20
+    """Secrets that one job or model service may ask for."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """All of it."""
 
@@ -474,6 +489,7 @@ class Settings:
     storage: StorageSettings = field(default_factory=StorageSettings)
     outputs: OutputSettings = field(default_factory=OutputSettings)
     gateway: GatewaySettings = field(default_factory=GatewaySettings)
+    secrets: SecretSettings = field(default_factory=SecretSettings)
 
     @property
     def data_dir(self) -> Path:
@@ -487,6 +503,13 @@ class Settings:
     def database_url(self) -> str:
         """The database, by default the one in the data folder."""
         return self.server.database_url or f"sqlite:///{self.data_dir / 'state.db'}"
+
+    @property
+    def sealing_key_file(self) -> Path:
+        """The file of the sealing key, made absolute."""
+        if self.secrets.key_file:
+            return Path(self.secrets.key_file).expanduser().absolute()
+        return self.data_dir / "sealing.key"
 
     @property
     def environments_home(self) -> Path:

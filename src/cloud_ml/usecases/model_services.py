@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields, replace
 from datetime import datetime
 
@@ -63,8 +63,10 @@ class ModelServices:
         defaults: DefaultLimits = NO_DEFAULT_LIMITS,
         longest_call_s: float = 300.0,
         grace_limit_s: float = 3600.0,
+        check_secrets: Callable[[str, Sequence[str] | None], None] = lambda _org, _secrets: None,
     ) -> None:
         self._grace_limit_s = grace_limit_s
+        self._check_secrets = check_secrets
         self._longest_call_s = longest_call_s
         self._defaults = defaults
         self._records = records or RecordLimits(store, clock, 0)
@@ -97,6 +99,7 @@ class ModelServices:
         """
         permit(caller, Operation.RUN_JOBS)
         self._check(caller.org, service)
+        self._check_secrets(caller.org, service.secrets)
         now, name = self._clock(), name_of(service.model_name, service.model_version)
         saved = service.save_mode
         self._records.check(MODEL_SERVICE, caller.org, "model services")
@@ -205,6 +208,8 @@ class ModelServices:
         after = change_of(record.spec)
         tried = after.candidate if share is not None else None
         self._check(record.key.org, tried.submitted if tried is not None else after.submitted)
+        if "secrets" in given:
+            self._check_secrets(record.key.org, given["secrets"])
         self._check_quota(record.key.org, record.key.name, after, counted=record.status.phase is ServicePhase.FAILED)
         if tried is not None:
             _check_served(record, tried)

@@ -56,6 +56,7 @@ class TrainJobs:
         trainers: TrainerSettings | None = None,
         records: RecordLimits | None = None,
         grace_limit_s: float = 3600.0,
+        check_secrets: Callable[[str, Sequence[str] | None], None] = lambda _org, _secrets: None,
     ) -> None:
         self._store = store
         self._records = records or RecordLimits(store, clock, 0)
@@ -66,6 +67,7 @@ class TrainJobs:
         self._quota_of = quota_of
         self._trainers = trainers
         self._grace_limit_s = grace_limit_s
+        self._check_secrets = check_secrets
 
     def submit(
         self,
@@ -109,6 +111,7 @@ class TrainJobs:
         spec = replace(admitted.spec, may_add_arguments=add_arguments and not job.hyperparameters)
         service_of(spec)  # what cannot be served is refused now, not when it was trained
         self._check_bucket(caller.org, job.fds_bucket)
+        self._check_secrets(caller.org, job.secrets)
         unknown = find_unknown_bucket(self._storage, caller.org, job) if job.check_uris else None
         if unknown is not None and refuse_uris:
             raise unknown

@@ -41,6 +41,8 @@ class Reason(StrEnum):
     MODEL_NOT_FOUND = "ModelNotFound"
     MODEL_LOAD_FAILED = "ModelLoadFailed"
     TRAINER_INVALID = "TrainerInvalid"
+    SECRET_NOT_FOUND = "SecretNotFound"  # noqa: S105 - a reason
+    SECRET_UNREADABLE = "SecretUnreadable"  # noqa: S105
     ENVIRONMENT_FAILED = "EnvironmentFailed"
     PREPARE_FAILED = "PrepareCommandFailed"
     FINISH_FAILED = "FinishCommandFailed"
@@ -72,6 +74,7 @@ NEVER_RETRIED = frozenset(
         Reason.TRAINER_NOT_FOUND,
         Reason.MODEL_NOT_FOUND,
         Reason.TRAINER_INVALID,
+        Reason.SECRET_NOT_FOUND,
         Reason.ENVIRONMENT_FAILED,
         Reason.CANCELLED,
         Reason.DELETED,

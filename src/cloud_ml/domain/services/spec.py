@@ -21,7 +21,7 @@ _ENDLESS = 1_000_000_000
 OF_THE_TEMPLATE = (
     "model_uri", "model_args", "cpu_limit", "memory_limit", "gpu_limit", "framework", "framework_version",
     "prepare_command", "finish_command", "environment", "fds_bucket",
-    "call_timeout",
+    "call_timeout", "secrets",
 )  # fmt: skip
 """Fields that make replicas differ."""
 
@@ -131,6 +131,7 @@ def replica(name: str, service_uid: str, release: Release, loading: LoadRetries 
         prepare_command=model.prepare_command,
         finish_command=model.finish_command,
         environment=model.environment,
+        secrets=model.secrets,
         fds_bucket=model.fds_bucket,
         model_input_path=model.model_uri,
         enable_rank=model.enable_rank,

@@ -92,12 +92,19 @@ class Seat:
         fence: What will stand around the command; the user is said in ``run``.
         group: The limits to join.
         handed: Descriptors that the command is to have, by the same numbers; closed here.
+        files: (content, path) pairs: files of the command that are in memory only.
 
     Raises:
         OSError: No process or descriptor is to be had.
     """
 
-    def __init__(self, fence: Fence, group: Group | None, handed: Sequence[int] = ()) -> None:
+    def __init__(
+        self,
+        fence: Fence,
+        group: Group | None,
+        handed: Sequence[int] = (),
+        files: Sequence[tuple[bytes, str]] = (),
+    ) -> None:
         self._bwrap = fence.bwrap
         orders, self._orders = os.pipe2(os.O_CLOEXEC)
         self._output, output = os.pipe2(os.O_CLOEXEC)
@@ -107,6 +114,8 @@ class Seat:
             self._status, self._inner_status = os.pipe2(os.O_CLOEXEC)
         self._inner_filter = _memory_file(fence.filter) if fence.bwrap and fence.filter else None
         self._init = os.open(fence.init, os.O_RDONLY | os.O_CLOEXEC) if fence.bwrap and fence.init else None
+        self._files = [(_memory_file(content), path) for content, path in files]
+        handed = [*handed, *(descriptor for descriptor, _ in self._files)]
         inner = (self._inner_status, self._inner_filter, self._init)
         kept = [*(descriptor for descriptor in inner if descriptor is not None), *handed]
         self._program = fence.seat if fence.bwrap else ""
@@ -152,6 +161,7 @@ class Seat:
                 seccomp_fd=self._inner_filter,
                 status_fd=self._inner_status,
                 init_fd=self._init,
+                files=self._files,
             )
         network = None if view.own_network is None else _opened(view.own_network)
         where = "" if network is None else f"/proc/{os.getpid()}/fd/{network}"
@@ -305,8 +315,10 @@ def _opened(place: tuple[int, str]) -> int:
 
 
 def _memory_file(content: bytes) -> int:
-    descriptor = os.memfd_create("filter")
-    os.write(descriptor, content)
+    descriptor = os.memfd_create("memory")
+    left = memoryview(content)
+    while left:
+        left = left[os.write(descriptor, left) :]
     os.lseek(descriptor, 0, os.SEEK_SET)
     return descriptor
 

@@ -51,6 +51,7 @@ def command_line(
     seccomp_fd: int | None = None,
     status_fd: int | None = None,
     init_fd: int | None = None,
+    files: Sequence[tuple[int, str]] = (),
 ) -> list[str]:
     """The arguments that run ``command`` inside the fence.
 
@@ -61,6 +62,8 @@ def command_line(
         seccomp_fd: Where the filter can be read.
         status_fd: Where the end is told: by ``init``, or by bubblewrap in its own JSON.
         init_fd: The program ``init``, open for reading. It needs no name inside that way.
+        files: (descriptor, target) pairs. What can be read from a descriptor becomes a file in memory, for the command
+            to read and not to change; it is on no disk, and gone with the sandbox.
     """
     line = [bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
     if not view.network:
@@ -77,6 +80,8 @@ def command_line(
         line += ["--bind", source, target]
     for source, target in view.read_only:
         line += ["--ro-bind", source, target]
+    for descriptor, target in files:
+        line += ["--ro-bind-data", str(descriptor), target]
     if seccomp_fd is not None:
         line += ["--seccomp", str(seccomp_fd)]
     if init_fd is not None:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.engines.base import Gang, ProcessPlan
 from cloud_ml.engines.local import launch, sandbox, working_directory
 from cloud_ml.engines.local.cgroups import Group, Limits
@@ -19,6 +20,7 @@ from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogWriter
 from cloud_ml.engines.local.network import NONE, TENANT
 from cloud_ml.engines.local.sandbox import View
+from cloud_ml.engines.local.secrets import NO_SECRET_FILES, secret_files, secret_variables
 from cloud_ml.engines.local.tools import ToolSandbox
 from cloud_ml.engines.local.working_directory import CannotCopy, CopyLimits
 from cloud_ml.engines.local.zygotes import order
@@ -43,7 +45,7 @@ WRITABLE = (_TMP, _VENV)
 
 @dataclass(frozen=True)
 class Staged:
-    """Everything that starting a process needs."""
+    """Everything that starting a process needs. ``secrets`` are variables."""
 
     view: View
     python: str
@@ -58,6 +60,7 @@ class Staged:
     own_sites: Sequence[str] = field(default_factory=tuple)
     working_folder: str = ""
     takes_output_path: bool = False
+    secrets: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def code_folders(self) -> Sequence[CodeFolder]:
@@ -79,7 +82,7 @@ class Staged:
 
     def environment(self, plan: ProcessPlan) -> dict[str, str]:
         """The process's variables: the platform's, the runtime's, the user's; later ones win."""
-        return {**self.variables, **order.threads(plan, self.threads), **plan.environment}
+        return {**self.variables, **order.threads(plan, self.threads), **plan.environment, **self.secrets}
 
 
 @dataclass(frozen=True)
@@ -145,6 +148,10 @@ class Stage:
             OSError: No process or descriptor is to be had.
         """
         seat, self._seat = self._seat, None
+        if files := secret_files(self._gang):
+            if seat is not None and seat.free:
+                seat.leave()
+            return Seat(self.fence, group, files=files)
         return seat if seat is not None and seat.free else Seat(self.fence, group)
 
     def zygote(self, staged: Staged, plan: ProcessPlan) -> Zygote | None:
@@ -178,6 +185,8 @@ class Stage:
         plan = self._gang.environment
         if plan.trainer is not None and plan.trainer.problem:
             raise EnvironmentFailed(plan.trainer.reason, plan.trainer.problem)
+        if not self.fence.bwrap and secret_files(self._gang):
+            raise EnvironmentFailed(Reason.START_FAILED, NO_SECRET_FILES)
         if plan.trainer is None and plan.framework is None:
             return self._bare()
         tools = self._tools = self._tool_sandbox()
@@ -381,6 +390,7 @@ class Stage:
             own_sites=prepared.own_sites,
             working_folder=str(self._working_folder),
             takes_output_path=prepared.takes_output_path,
+            secrets=secret_variables(self._gang),
         )
 
     def _view(self, prepared: Prepared, work: str) -> View:

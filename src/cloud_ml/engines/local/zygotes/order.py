@@ -42,7 +42,7 @@ def of(gang: Gang, prepared: Prepared, variables: Mapping[str, str]) -> Order | 
     """What the gang's only process could start from; ``None`` if it has to start the ordinary way.
 
     Libraries read variables when they are imported, and nobody knows which: a job that brings variables of its own
-    starts the ordinary way, as does one whose prepare command may change what there is to import.
+    starts the ordinary way, as does one whose prepare command may change what there is to import, or that gets secrets.
 
     Args:
         gang: Who asks.
@@ -50,7 +50,7 @@ def of(gang: Gang, prepared: Prepared, variables: Mapping[str, str]) -> Order | 
         variables: The platform's, without the environment's.
     """
     base = prepared.base
-    if base is None or not prepared.preload or len(gang.processes) != 1 or gang.prepare_command:
+    if base is None or not prepared.preload or len(gang.processes) != 1 or gang.prepare_command or gang.secrets:
         return None
     plan = gang.processes[0]
     if plan.command[:2] != ("python", "-m") or any(not name.startswith(_OWN) for name in plan.environment):

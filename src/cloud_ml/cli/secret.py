@@ -1,0 +1,192 @@
+"""``cloudml secret``: values that jobs get and that are never shown again."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import click
+
+from cloud_ml.cli.completing import files, secret_names
+from cloud_ml.cli.lazy import LazyGroup
+from cloud_ml.cli.options import Command, Option
+from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, local_time, note, output_option
+from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from cloud_ml.models.secret import Secret
+
+_LARGEST_FILE = 16 * 2**20
+_SOURCES = "Give the value in a file, as standard input (-), or type it when you are asked."
+
+
+@click.group(cls=LazyGroup)
+def secret() -> None:
+    """Values that jobs need and nobody else: passwords, tokens, keys."""
+
+
+@secret.command("create", cls=Command)
+@click.argument("name", required=False)
+@click.argument("file", required=False, shell_complete=files)
+@click.option("-n", "--secret_name", cls=Option, aliases=("--name",), metavar="NAME", help="Name of the secret.")
+@click.option(
+    "-f", "--file_path", cls=Option, aliases=("--from-file", "--file"), metavar="FILE", shell_complete=files,
+    help="File with the value; - reads standard input.",
+)  # fmt: skip
+@click.option(
+    "--from-env-file", metavar="FILE", shell_complete=files,
+    help="Create a secret for each line NAME=VALUE of a file.",
+)  # fmt: skip
+@click.option("--replace", is_flag=True, help="Replace the value of a secret that exists.")
+@click.option("--from-literal", "--value", "literal", multiple=True, hidden=True)
+@output_option()
+@pass_session
+def create(
+    session: Session,
+    *,
+    name: str | None,
+    file: str | None,
+    secret_name: str | None,
+    file_path: str | None,
+    from_env_file: str | None,
+    replace: bool,
+    literal: tuple[str, ...],
+    output: str | None,
+) -> None:
+    """Store a secret.
+
+    \b
+    cloudml secret create hf-token                 (asks for the value)
+    cloudml secret create hf-token token.txt
+    pass show hf | cloudml secret create hf-token -
+
+    A job gets it with --secret hf-token as the file /run/secrets/hf-token, or with
+    --secret hf-token=HF_TOKEN as the variable HF_TOKEN. The value is never shown again.
+    """  # fmt: skip
+    if literal:
+        _refuse_argument("A value on the command line can be seen by other users and stays in your shell's history.")
+    if secret_name and name and not file:
+        name, file = None, name
+    if (secret_name and name) or (file and file_path):
+        raise click.UsageError("the name or the file is given twice; usual is: cloudml secret create NAME FILE")
+    name, source = secret_name or name, file or file_path
+    if from_env_file:
+        if name or source:
+            raise click.UsageError("--from-env-file names the secrets after the variables: leave out NAME and FILE")
+        _create_all(session, from_env_file, replace=replace, output=output)
+        return
+    if not name:
+        raise click.UsageError("missing: NAME. Usual is: cloudml secret create NAME FILE")
+    if "=" in name:
+        _refuse_argument("A value is not written behind the name: other users can see it there.")
+    made = session.client.secrets.create(name, _read(name, source), replace=replace)
+    if not echo_as(output, made, made.name):
+        echo(f"the secret {made.name} is stored ({made.size} bytes)")
+        note(f"Use it: cloudml jobs submit … --secret {made.name}={_variable(made.name)}")
+
+
+@secret.command("list")
+@output_option()
+@pass_session
+def list_secrets(session: Session, output: str | None) -> None:
+    """List secrets, never their values."""
+    found = session.client.secrets.list()
+    if not echo_as(output, found, (one.name for one in found)):
+        rows = [(one.name, one.state, str(one.size), one.owner, local_time(one.created_at)) for one in found]
+        echo_table(("NAME", "STATE", "BYTES", "OWNER", "CREATED"), rows)
+
+
+@secret.command()
+@click.argument("name", shell_complete=secret_names)
+@output_option()
+@pass_session
+def describe(session: Session, name: str, output: str | None) -> None:
+    """Show a secret, never its value."""
+    found = session.client.secrets.describe(name)
+    if not echo_as(output, found, found.name):
+        echo_facts(_facts(found))
+        if found.state == "Unreadable":
+            note("The server lacks the key that opens it: ask its operator, or create the secret again.")
+
+
+@secret.command()
+@click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=secret_names)
+@pass_session
+def delete(session: Session, names: tuple[str, ...]) -> None:
+    """Delete secrets. Jobs that run keep their copy; attempts that start later fail."""
+    for name in names:
+        echo(f"the secret {session.client.secrets.delete(name).name} is deleted")
+
+
+def _facts(found: Secret) -> dict[str, str]:
+    return {
+        "Name": found.name,
+        "State": found.state,
+        "Size": f"{found.size} bytes",
+        "Owner": found.owner,
+        "Created": local_time(found.created_at),
+        "Changed": local_time(found.updated_at),
+    }
+
+
+def _create_all(session: Session, file: str, *, replace: bool, output: str | None) -> None:
+    """Create a secret for each variable of a file: ``HF_TOKEN=…`` becomes ``hf-token``."""
+    from cloud_ml.cli.env_files import read_env_file
+
+    made: list[Any] = []
+    variables = read_env_file(Path(file), {})
+    for variable, value in variables.items():
+        made.append(session.client.secrets.create(_secret_name(variable), value, replace=replace))
+    if not echo_as(output, made, (one.name for one in made)):
+        for variable, one in zip(variables, made, strict=True):
+            echo(f"the secret {one.name} is stored: --secret {one.name}={variable}")
+
+
+def _read(name: str, source: str | None) -> bytes:
+    """The value of a secret: from a file, from standard input, or typed by a person.
+
+    Raises:
+        InvalidRequest: There is none.
+    """
+    if source is None and sys.stdin.isatty():
+        typed: str = click.prompt(f"Value of {name} (hidden)", hide_input=True, err=True)
+        return typed.encode("utf-8", "surrogateescape")
+    if source in (None, "-"):
+        value = sys.stdin.buffer.read(_LARGEST_FILE + 1)
+    else:
+        assert source is not None
+        value = _read_file(source)
+    if not value:
+        raise InvalidRequest("the value is empty", field="file", allowed="1 byte or more", hint=_SOURCES)
+    if len(value) > _LARGEST_FILE:
+        raise InvalidRequest("the file is too large for a secret", field="file", allowed=f"{_LARGEST_FILE} bytes")
+    return value
+
+
+def _read_file(source: str) -> bytes:
+    # kubectl writes --from-file=KEY=FILE
+    path = next((Path(one) for one in (source, source.partition("=")[2]) if one and Path(one).is_file()), None)
+    if path is None:
+        if Path(source).exists() or "/" in source:
+            raise InvalidRequest(f"{source} is not a file", field="file", allowed="a file that you can read")
+        _refuse_argument("There is no file of that name.")
+    try:
+        with path.open("rb") as file:
+            return file.read(_LARGEST_FILE + 1)
+    except OSError as error:
+        raise InvalidRequest(f"{path} cannot be read: {error.strerror}", field="file") from error
+
+
+def _refuse_argument(why: str) -> NoReturn:
+    """Explain how a value is given. What was typed is not repeated: it may be the value."""
+    raise click.UsageError(f"{why} {_SOURCES}")
+
+
+def _secret_name(variable: str) -> str:
+    return variable.strip("_").lower().replace("_", "-")
+
+
+def _variable(name: str) -> str:
+    return name.upper().replace("-", "_")
