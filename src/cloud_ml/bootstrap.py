@@ -15,11 +15,13 @@ from cloud_ml import data_folder, failpoints
 from cloud_ml.api.platform import Platform
 from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.executor import Executor
-from cloud_ml.controller.manager import Controller, most_jobs
 from cloud_ml.controller.model_server import ModelServerPackage, ModelServers
+from cloud_ml.controller.model_services import ModelServiceController
 from cloud_ml.controller.outputs import JobOutputs
 from cloud_ml.controller.packages import Packages
-from cloud_ml.controller.services import Services
+from cloud_ml.controller.runtime.manager import ControllerManager
+from cloud_ml.controller.scheduler import Scheduler, most_jobs
+from cloud_ml.controller.train_jobs import TrainJobController
 from cloud_ml.controller.trainers import Files, Trainers
 from cloud_ml.domain.jobs.decide import Rules
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
@@ -65,7 +67,7 @@ class Server:
 
     settings: Settings
     platform: Platform
-    controller: Controller
+    controller: ControllerManager
     engine: LocalEngine
     gateway: GatewayLink
     first_start: FirstStart
@@ -180,7 +182,12 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         )
 
     metrics.add(counts.families(lambda: gateway.figures))
-    controller = Controller(
+    quota = defaults_of(settings.quota)
+    scheduler = Scheduler(
+        store=store, engine=engine, settings=settings.controller, offload=platform.offload, default_quota=quota
+    )
+    train_jobs = TrainJobController(
+        scheduler=scheduler,
         store=store,
         engine=engine,
         executor=executor(
@@ -209,34 +216,44 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         ),
         settings=settings.controller,
         rules=life,
-        services=Services(
-            store=store,
-            engine=engine,
-            doors=engine,
-            executor=executor(
-                ModelServers(objects, platform.storage, ModelServerPackage(data / "packages"), platform.offload),
-                REPLICA,
-            ),
-            rules=life,
-            settings=settings.controller,
-            clock=system_clock,
-            offload=platform.offload,
-            gateway=gateway,
-            serving=settings.gateway,
-            read=platform.read,
-        ),
+        clock=system_clock,
+        offload=platform.offload,
+        read=platform.read,
         deploy=Deployments(
             store,
             system_clock,
             keep=settings.gateway.kept_releases,
-            quota_of=QuotaLimits(store, defaults_of(settings.quota)),
+            quota_of=QuotaLimits(store, quota),
             defaults=findings.defaults,
         ).deploy,
+        metrics=metrics,
+    )
+    model_services = ModelServiceController(
+        scheduler=scheduler,
+        store=store,
+        engine=engine,
+        doors=engine,
+        executor=executor(
+            ModelServers(objects, platform.storage, ModelServerPackage(data / "packages"), platform.offload),
+            REPLICA,
+        ),
+        rules=life,
+        settings=settings.controller,
+        clock=system_clock,
+        offload=platform.offload,
+        gateway=gateway,
+        serving=settings.gateway,
+        read=platform.read,
+    )
+    controller = ControllerManager(
+        [scheduler, train_jobs, model_services],
+        store=store,
+        engine=engine,
+        settings=settings.controller,
         holder=f"{os.uname().nodename}:{data}",
         clock=system_clock,
         offload=platform.offload,
         read=platform.read,
-        default_quota=defaults_of(settings.quota),
         metrics=metrics,
     )
     return Server(settings, platform, controller, engine, gateway, first_start, lock)

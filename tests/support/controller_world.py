@@ -13,10 +13,13 @@ from typing import Any
 
 from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.executor import Executor
-from cloud_ml.controller.manager import Controller
+from cloud_ml.controller.model_services import ModelServiceController
 from cloud_ml.controller.outputs import JobOutputs
 from cloud_ml.controller.packages import Packages
-from cloud_ml.controller.services import Services
+from cloud_ml.controller.runtime.manager import ControllerManager
+from cloud_ml.controller.runtime.term import ResourceController
+from cloud_ml.controller.scheduler import Scheduler
+from cloud_ml.controller.train_jobs import TrainJobController
 from cloud_ml.controller.trainers import Trainers
 from cloud_ml.domain.jobs.decide import JobRecord, Rules
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
@@ -164,16 +167,25 @@ class World:
                 offload=self.offload, network="none", kind=kind, outputs=outputs,
             )  # fmt: skip
 
-        controller = Controller(
-            store=store, engine=engine, settings=told,
-            executor=executor(self._trainers(storage, wrap), TRAIN_JOB, self._outputs(wrap)),
-            rules=rules, holder=holder, clock=system_clock, offload=self.offload,
-            deploy=wrap("deploy", Deployments(self.store, system_clock, keep=3)).deploy if faults else None,
-            services=None if faults is None else Services(
-                store=store, engine=engine, doors=wrap("doors", self.doors), executor=executor(Model(), REPLICA),
-                rules=rules, settings=told, clock=system_clock, offload=self.offload,
-                gateway=wrap("gateway", self.gateway), serving=self.serving,
+        scheduler = Scheduler(store=store, engine=engine, settings=told, offload=self.offload)
+        controllers: list[ResourceController] = [
+            scheduler,
+            TrainJobController(
+                scheduler=scheduler, store=store, engine=engine, settings=told,
+                executor=executor(self._trainers(storage, wrap), TRAIN_JOB, self._outputs(wrap)),
+                rules=rules, clock=system_clock, offload=self.offload,
+                deploy=wrap("deploy", Deployments(self.store, system_clock, keep=3)).deploy if faults else None,
             ),
+        ]  # fmt: skip
+        if faults is not None:
+            controllers.append(ModelServiceController(
+                scheduler=scheduler, store=store, engine=engine, doors=wrap("doors", self.doors),
+                executor=executor(Model(), REPLICA), rules=rules, settings=told, clock=system_clock,
+                offload=self.offload, gateway=wrap("gateway", self.gateway), serving=self.serving,
+            ))  # fmt: skip
+        controller = ControllerManager(
+            controllers, store=store, engine=engine, settings=told, holder=holder, clock=system_clock,
+            offload=self.offload,
         )  # fmt: skip
         running = asyncio.create_task(controller.run())
         try:
@@ -213,7 +225,7 @@ class World:
         return self.store.get(TRAIN_JOB, uid)
 
     async def until(self, uid: str, holds: Callable[[JobRecord | None], bool]) -> JobRecord | None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not holds(record := self.record(uid)):
                 await asyncio.sleep(0.002)
         return record

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from cloud_ml.bootstrap import find_uv
-from cloud_ml.controller.manager import most_jobs
+from cloud_ml.controller.scheduler import most_jobs
 from cloud_ml.doctor.findings import Area, Finding
 from cloud_ml.engines.local import cgroups, orphans
 from cloud_ml.engines.local.probe import in_force, probe

@@ -63,7 +63,7 @@ async def world(tmp_path: Path) -> AsyncIterator[World]:
 
 async def until(holds: Callable[[], object], what: str) -> None:
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while not holds():
                 await asyncio.sleep(0.002)
     except TimeoutError:

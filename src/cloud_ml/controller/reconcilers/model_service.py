@@ -9,8 +9,8 @@ from functools import partial
 
 from cloud_ml.controller.answering import Answering
 from cloud_ml.controller.entrances import Entrances, release_of
-from cloud_ml.controller.reconcilers import Looked
 from cloud_ml.controller.runtime.passes import begin_step
+from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.scaling import Scaling
 from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.reasons import Reason
@@ -69,8 +69,8 @@ class ModelServiceReconciler:
         self._fence = fence
         self._without_port: set[str] = set()
 
-    async def reconcile(self, uid: str) -> Looked:
-        """See ``crew.Reconciler``."""
+    async def reconcile(self, uid: str) -> ReconcileResult:
+        """See ``Reconciler``."""
         while True:
             begin_step("read the record")
             service = await self._offload(self._store.get, MODEL_SERVICE, uid)
@@ -79,7 +79,7 @@ class ModelServiceReconciler:
                 self._entrances.forget(uid)
                 self._scaling.forget(uid)
                 self._without_port.discard(uid)
-                return Looked()
+                return ReconcileResult()
             begin_step("read its replicas")
             records = await self._offload(self._replicas, uid)
             asked = [each.key.uid for each in records if each.status.phase is Phase.RUNNING]
@@ -112,11 +112,11 @@ class ModelServiceReconciler:
                 for action in decision.actions:
                     begin_step("make and end replicas")
                     await self._offload(self._perform, service, action)
-                return Looked(service.revision, self._next_look(service, decision.look_again))
+                return ReconcileResult(service.revision, self._next_look(service, decision.look_again))
             await self._commit(service, decision.status, decision.events)
 
     def step_aside(self, uid: str) -> None:
-        """See ``crew.Reconciler``: services wait in no line."""
+        """See ``Reconciler``: services wait in no line."""
 
     async def _tell_no_port(self, service: ServiceRecord) -> bool:
         """Say once that a service has no port; whether there was something to say."""

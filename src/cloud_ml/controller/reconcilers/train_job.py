@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 
 from cloud_ml.controller.executor import Executor
-from cloud_ml.controller.reconcilers import Looked
 from cloud_ml.controller.runtime.passes import begin_step
+from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.decide import JobDecision, JobRecord, Rules, decide
 from cloud_ml.domain.jobs.end import saving_outputs
@@ -58,7 +58,7 @@ class TrainJobReconciler:
         self._kind = kind
         self._deploy = deploy
 
-    async def reconcile(self, uid: str) -> Looked:
+    async def reconcile(self, uid: str) -> ReconcileResult:
         """Take steps until there is nothing to commit.
 
         Raises:
@@ -80,14 +80,14 @@ class TrainJobReconciler:
                     self._slots.forget(uid)  # out of the line until its next pass, or it would hold up all behind it
                 raise
             if not isinstance(step, _Committed):
-                return Looked(job.revision, step)
+                return ReconcileResult(job.revision, step)
             # The picture of a moment ago will do for the next pass: actions are for any that may be outdated.
             job, observed = step.job, None if step.stale else observed
         self._slots.forget(uid)
-        return Looked()
+        return ReconcileResult()
 
     def step_aside(self, uid: str) -> None:
-        """See ``crew.Reconciler``."""
+        """See ``Reconciler``."""
         if not self._slots.holds(uid):
             self._slots.forget(uid)
 

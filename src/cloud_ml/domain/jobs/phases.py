@@ -40,6 +40,8 @@ class Phase(StrEnum):
 
 
 TERMINAL = frozenset({Phase.SUCCEEDED, Phase.FAILED, Phase.STOPPED})
+UNFINISHED = tuple(phase.value for phase in Phase if phase not in TERMINAL)
+"""The phases in which something may be due."""
 ACTIVE = frozenset({Phase.RESTARTING, Phase.STARTING, Phase.RUNNING, Phase.FINISHING, Phase.STOPPING})
 
 MOVES: Mapping[Phase, tuple[Phase, ...]] = {

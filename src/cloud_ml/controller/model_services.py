@@ -1,12 +1,10 @@
-"""The part of the controller that looks after model services and their replicas."""
+"""The resource controller of model services and their replicas."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Iterator
 
 from cloud_ml.controller.answering import Answering
 from cloud_ml.controller.entrances import Entrances
@@ -15,14 +13,15 @@ from cloud_ml.controller.gateway import Gateway
 from cloud_ml.controller.ports import Ports
 from cloud_ml.controller.reconcilers.model_service import ModelServiceReconciler
 from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
-from cloud_ml.controller.runtime.crew import Crew, Reconciler
+from cloud_ml.controller.runtime.changes import Followed
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.repeating import Repeating
-from cloud_ml.controller.runtime.sources import Followed, Notice
+from cloud_ml.controller.runtime.term import Term, TermWork
 from cloud_ml.controller.scaling import Scaling
-from cloud_ml.controller.slots import Slots, fill
+from cloud_ml.controller.scheduler import Scheduler
+from cloud_ml.controller.slots import fill
 from cloud_ml.domain.jobs.decide import Rules
-from cloud_ml.domain.quotas import QuotaOf
+from cloud_ml.domain.jobs.phases import UNFINISHED
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord
 from cloud_ml.domain.services.spec import SERVICE_LABEL, LoadRetries
 from cloud_ml.domain.services.status import ServicePhase
@@ -31,7 +30,7 @@ from cloud_ml.engines.base import Doors, Engine
 from cloud_ml.errors import TryAgain
 from cloud_ml.settings import ControllerSettings, GatewaySettings
 from cloud_ml.settings.themes import ports_of
-from cloud_ml.state.base import Fence, StateStore
+from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.calling_keys import CallingKeys
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
@@ -41,26 +40,17 @@ _MOST_REPLICAS = 10_000
 _PAGE = 1000
 _ABOUT_KEYS = (ACCESS_KEY.name, USER.name, ORGANISATION.name)
 logger = logging.getLogger(__name__)
-_AT_REST = tuple(phase.value for phase in (ServicePhase.SAVED, ServicePhase.STOPPED))
+_WORKERS = 2
+_UNFINISHED = tuple(each.value for each in ServicePhase if each not in {ServicePhase.SAVED, ServicePhase.STOPPED})
 
 
-@dataclass(frozen=True)
-class Led:
-    """What runs for services while the lease is ours, and what of the store and the engine it has to hear of."""
-
-    tasks: Sequence[Coroutine[Any, Any, None]]
-    followed: Sequence[Followed]
-    notices: Mapping[str, Notice]
-    prepare: Callable[[], None]
-    gangs: tuple[KeyedQueue, Slots]
-
-
-class Services:
-    """Looks after services with two crews: one for the services, one for their replicas, which live like jobs."""
+class ModelServiceController:
+    """Moves services with one pool of workers, and their replicas, which live like jobs, with another one."""
 
     def __init__(
         self,
         *,
+        scheduler: Scheduler,
         store: StateStore,
         engine: Engine,
         doors: Doors,
@@ -73,7 +63,7 @@ class Services:
         serving: GatewaySettings,
         read: Reads | None = None,
     ) -> None:
-        self._slots: Slots | None = None
+        self._scheduler = scheduler
         self._store = store
         self._engine = engine
         self._doors = doors
@@ -87,19 +77,8 @@ class Services:
         self._keys = CallingKeys(store, clock)
         self._read = read or offload
 
-    def quota_changed(self, org: str) -> None:
-        """Look again at the replica of an organisation that waits first."""
-        if self._slots is not None:
-            self._slots.quota_changed(org)
-
-    async def lead(
-        self,
-        fence: Fence,
-        crew: Callable[[KeyedQueue, Reconciler], Crew],
-        quota_of: QuotaOf,
-        lines: list[Slots],
-    ) -> Led:
-        """Begin a term; what is to run, is to run until it is over. The line of replicas joins ``lines``."""
+    async def begin(self, term: Term) -> TermWork:
+        """See ``ResourceController``."""
         services, replicas = KeyedQueue(), KeyedQueue()
         answering = Answering(self._doors, services.add)
         entrances = Entrances(
@@ -109,8 +88,7 @@ class Services:
             self._gateway, services.add, target=self._serving.target_in_flight, down_s=self._serving.scale_down_s
         )
         keys = Repeating(self._learn, self._settings.poll_s)
-        capacity = await self._engine.capacity()
-        slots = self._slots = Slots(_MOST_REPLICAS, capacity, replicas.add, quota_of, kind="model", beside=lines)
+        slots = await self._scheduler.line("model", replicas.add, most=_MOST_REPLICAS)
         await fill(slots, self._store, REPLICA, self._offload)
         of_replica: dict[str, str] = {}
 
@@ -123,7 +101,7 @@ class Services:
             if service is not None:
                 services.add(service)
 
-        on_services = crew(
+        service_pool = term.pool(
             services,
             ModelServiceReconciler(
                 store=self._store,
@@ -132,14 +110,14 @@ class Services:
                 scaling=scaling,
                 clock=self._clock,
                 offload=self._offload,
-                fence=fence,
+                fence=term.fence,
                 keep_ended=self._serving.kept_replicas,
                 quota_wait_s=self._serving.quota_wait_s,
                 loading=LoadRetries(self._serving.load_tries, self._serving.load_retry_s, self._serving.load_outage_s),
-                defaults=capacity.defaults,
+                defaults=self._scheduler.capacity.defaults,
             ),
         )
-        on_replicas = crew(
+        replica_pool = term.pool(
             replicas,
             TrainJobReconciler(
                 store=self._store,
@@ -150,7 +128,7 @@ class Services:
                 clock=self._clock,
                 offload=self._offload,
                 read=self._read,
-                fence=fence,
+                fence=term.fence,
                 kind=REPLICA,
             ),
         )
@@ -161,20 +139,19 @@ class Services:
             readable = [service for service in found.values() if service is not None]
             loop.call_soon_threadsafe(entrances.begin, readable, list(found))
 
-        phases = tuple(phase.value for phase in ServicePhase)
-        return Led(
-            tasks=[
-                keys.run(),
-                scaling.run(),
-                self._gateway.run(),
-                *(on_services.work() for _ in range(2)),
-                *(on_replicas.work() for _ in range(2)),
-                _until_cancelled(answering),
-            ],
-            followed=[Followed(MODEL_SERVICE, services, _AT_REST, phases), Followed(REPLICA, replicas)],
+        return TermWork(
+            followed=[Followed(MODEL_SERVICE, services, _UNFINISHED), Followed(REPLICA, replicas, UNFINISHED)],
             notices={REPLICA.name: replica_changed, **dict.fromkeys(_ABOUT_KEYS, keys.soon)},
-            prepare=prepare,
-            gangs=(replicas, slots),
+            gangs=[(replicas, slots.holds)],
+            prepare=[prepare],
+            tasks=[
+                keys.run,
+                scaling.run,
+                self._gateway.run,
+                *[service_pool.work] * _WORKERS,
+                *[replica_pool.work] * _WORKERS,
+            ],
+            end=answering.close,
         )
 
     def _everything(self) -> Iterator[tuple[str, ServiceRecord | None]]:
@@ -198,10 +175,3 @@ class Services:
 
     async def _learn(self) -> None:
         self._gateway.learn(await self._offload(self._keys))
-
-
-async def _until_cancelled(answering: Answering) -> None:
-    try:
-        await asyncio.Event().wait()
-    finally:
-        answering.close()

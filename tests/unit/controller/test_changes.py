@@ -9,11 +9,11 @@ from datetime import UTC, datetime
 
 import pytest
 
+from cloud_ml.controller.runtime.changes import ChangeFeed, EngineChanges, Followed
 from cloud_ml.controller.runtime.queue import KeyedQueue
-from cloud_ml.controller.runtime.sources import EngineSource, Followed, StoreSource
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.jobs.phases import UNFINISHED, JobStatus, Phase
 from cloud_ml.domain.jobs.spec import JobSpec, from_wire
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
@@ -40,7 +40,7 @@ class Engine(FakeEngine):
 
 
 @contextlib.asynccontextmanager
-async def running(source: StoreSource | EngineSource) -> AsyncIterator[None]:
+async def running(source: ChangeFeed | EngineChanges) -> AsyncIterator[None]:
     task = asyncio.create_task(source.run())
     try:
         yield
@@ -70,12 +70,12 @@ async def test_each_kind_goes_to_its_queue_before_and_after_the_start() -> None:
 
     early = make(store, TRAIN_JOB, "early"), make(store, REPLICA, "early")
     make(store, TRAIN_JOB, "over", Phase.SUCCEEDED)
-    source = StoreSource(
+    source = ChangeFeed(
         store,
-        [Followed(TRAIN_JOB, jobs), Followed(REPLICA, replicas)],
+        [Followed(TRAIN_JOB, jobs, UNFINISHED), Followed(REPLICA, replicas, UNFINISHED)],
         Offload(2),
         60.0,
-        notices={REPLICA.name: notice},
+        notices={REPLICA.name: [notice]},
         prepare=[lambda: prepared.append("one"), lambda: prepared.append("other")],
     )
     async with running(source):
@@ -104,7 +104,7 @@ async def test_a_gang_that_changed_wakes_who_gave_its_job_the_place() -> None:
     )
     for sync, kind, uid in keep:
         sync(store.get(kind, uid))
-    async with running(EngineSource(engine, [(jobs, of_jobs), (replicas, of_replicas)])):
+    async with running(EngineChanges(engine, [(jobs, of_jobs.holds), (replicas, of_replicas.holds)])):
         for uid in (running_job, running_replica, "of-a-server-before"):
             engine.news.put_nowait(uid)
         assert [await taken(jobs), await taken(jobs)] == [running_job, "of-a-server-before"]

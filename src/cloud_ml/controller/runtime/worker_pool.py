@@ -1,45 +1,29 @@
-"""Workers on a queue: one kind of record, looked at one key at a time, again and later where that fails."""
+"""Workers on a queue: each key by one worker at a time, and again later where a pass fails."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
 from datetime import datetime
-from typing import Protocol
 
-from cloud_ml.controller.reconcilers import Looked
 from cloud_ml.controller.runtime.failed_passes import FailedPasses
 from cloud_ml.controller.runtime.passes import PassRunner, StepTimeout
 from cloud_ml.controller.runtime.queue import KeyedQueue
+from cloud_ml.controller.runtime.reconciler import Reconciler
 from cloud_ml.errors import FenceLost
 
 
-class Reconciler(Protocol):
-    """Takes the steps that are due for one record."""
-
-    async def reconcile(self, uid: str) -> Looked:
-        """Take steps until there is nothing to commit.
-
-        Raises:
-            FenceLost: Another controller has taken over.
-            TryAgain: A part does not answer at present.
-        """
-
-    def step_aside(self, uid: str) -> None:
-        """A look at the record has taken too long: others must not wait behind it in a line."""
-
-
-class Crew:
-    """Looks at the keys of a queue with one reconciler.
+class WorkerPool:
+    """Reconciles the keys of a queue.
 
     Args:
-        queue: What wants a look.
-        reconciler: Looks.
+        queue: The keys that want a pass.
+        reconciler: Makes the passes.
         failed: Told of passes that failed; says how long to wait for the next one.
-        clock: Tells the time of later looks.
+        clock: The time, for later passes.
         lost: Called when another controller has taken over.
-        observe: Told the seconds of each look, and how it ended.
-        limit_s: The longest that a look may take; 0 for no limit.
+        observe: Told the seconds of each pass, and how it ended.
+        limit_s: The longest that a pass may take; 0 for no limit.
     """
 
     def __init__(
@@ -75,7 +59,7 @@ class Crew:
             uid, seen = await queue.take(), 0
             began, outcome = time.perf_counter(), "error"
             try:
-                looked = await self._passes.run(uid, self._reconciler.reconcile(uid))
+                result = await self._passes.run(uid, self._reconciler.reconcile(uid))
             except FenceLost:
                 self._lost()
                 return
@@ -86,13 +70,13 @@ class Crew:
                 queue.add_after(uid, self._failed.note(uid, error))
             else:
                 outcome = "ok"
-                seen = looked.revision
+                seen = result.revision
                 if seen:
                     self._failed.clear(uid)
                 else:
                     self._failed.forget(uid)
-                if looked.again is not None:
-                    queue.add_after(uid, (looked.again - self._clock()).total_seconds())
+                if result.again is not None:
+                    queue.add_after(uid, (result.again - self._clock()).total_seconds())
             finally:
                 self._observe(time.perf_counter() - began, outcome)
                 queue.done(uid, seen)

@@ -1,4 +1,4 @@
-"""What makes somebody look at a job: changes in the store, changes on the engine, and time."""
+"""What makes a record wanted on its queue: changes in the store, and changes on the engine."""
 
 from __future__ import annotations
 
@@ -11,8 +11,6 @@ from typing import Any
 
 from cloud_ml import beats
 from cloud_ml.controller.runtime.queue import KeyedQueue
-from cloud_ml.controller.slots import Slots
-from cloud_ml.domain.jobs.phases import TERMINAL, Phase
 from cloud_ml.domain.records import Kind
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import CloudMlError
@@ -24,35 +22,33 @@ from cloud_ml.usecases.short_reads import Reads
 
 _PAGE = 1000
 _CHANGES = 200
-_PHASES = tuple(phase.value for phase in Phase)
-_ENDED = tuple(phase.value for phase in TERMINAL)
 logger = logging.getLogger(__name__)
 
 
 Notice = Callable[[str], Awaitable[None]]
 """Told the uid of a record that changed."""
 
+Claim = Callable[[str], bool]
+"""Whether the gangs of a record are those of this queue."""
+
 
 @dataclass(frozen=True)
 class Followed:
     """A kind whose records are queued when they change.
 
-    At the start those are queued that are in one of ``phases`` and none of ``resting``, and those that are being
-    deleted.
+    Attributes:
+        kind: The kind.
+        queue: Where they are queued.
+        unfinished: The phases in which something may be due: at the start the records in one of them are queued, and
+            those that are being deleted.
     """
 
     kind: Kind[Any, Any]
     queue: KeyedQueue
-    resting: Collection[str] = _ENDED
-    phases: Collection[str] = _PHASES
-
-    @property
-    def unfinished(self) -> list[str]:
-        """The phases in which something may be due."""
-        return [phase for phase in self.phases if phase not in self.resting]
+    unfinished: Collection[str]
 
 
-class StoreSource:
+class ChangeFeed:
     """Queues records that changed: woken by commits, polling regardless. One reading of the feed serves all.
 
     Args:
@@ -73,7 +69,7 @@ class StoreSource:
         poll_s: float,
         *,
         read: Reads | None = None,
-        notices: Mapping[str, Notice] = MappingProxyType({}),
+        notices: Mapping[str, Sequence[Notice]] = MappingProxyType({}),
         prepare: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._store = store
@@ -94,7 +90,7 @@ class StoreSource:
             cursor = await self._offload(self._store.revision)
             await asyncio.gather(*(self._offload(each) for each in self._prepare))
             for each in self._followed:
-                await self._queue_listed(each, each.unfinished, EVERYTHING)
+                await self._queue_listed(each, list(each.unfinished), EVERYTHING)
                 await self._queue_listed(each, None, Match(deleting=True))
             while True:
                 hint.clear()  # before the reading: a commit in between wakes the next round
@@ -116,7 +112,7 @@ class StoreSource:
                 cursor = change.revision
                 if (queue := self._queues.get(change.kind)) is not None:
                     queue.add(change.uid, change.revision)
-                if (notice := self._notices.get(change.kind)) is not None:
+                for notice in self._notices.get(change.kind, ()):
                     await self._give_notice(notice, change.uid)
             if len(changes) < _CHANGES:
                 return cursor
@@ -141,14 +137,14 @@ class StoreSource:
                 return
 
 
-class EngineSource:
-    """Queues every job whose gangs changed, where it has its place; one without a place in all queues.
+class EngineChanges:
+    """Queues every record whose gangs changed: on the queue that claims it, or on all where none does.
 
-    Only jobs that are on their way to an end have gangs, and those have places, but for what was left by a server
-    before: whoever looks for a record that is of another kind finds nothing, and does nothing.
+    Records that are on their way to an end have gangs, and a queue claims those. What a server before left behind is
+    claimed by none: a pass for a record of another kind finds nothing, and does nothing.
     """
 
-    def __init__(self, engine: Engine, queues: Sequence[tuple[KeyedQueue, Slots]]) -> None:
+    def __init__(self, engine: Engine, queues: Sequence[tuple[KeyedQueue, Claim]]) -> None:
         self._engine = engine
         self._queues = queues
 
@@ -164,5 +160,5 @@ class EngineSource:
                 await asyncio.sleep(1.0)
 
     def _with(self, uid: str) -> Sequence[KeyedQueue]:
-        placed = [queue for queue, slots in self._queues if slots.holds(uid)]
-        return placed or [queue for queue, _ in self._queues]
+        claimed = [queue for queue, claims in self._queues if claims(uid)]
+        return claimed or [queue for queue, _ in self._queues]

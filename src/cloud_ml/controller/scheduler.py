@@ -1,0 +1,118 @@
+"""Who may run, over all kinds: one account of the machine, the quotas of all organisations, a line for each kind."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from cloud_ml.controller.quotas import QuotaBook
+from cloud_ml.controller.runtime.term import Term, TermWork
+from cloud_ml.controller.slots import Slots
+from cloud_ml.domain.quotas import QUOTA, QuotaSpec
+from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
+from cloud_ml.engines.base import Capacity, Engine
+from cloud_ml.settings import ControllerSettings
+from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.offload import Offload
+
+_JOBS_PER_CORE = 4
+_UNLIMITED = QuotaSpec()
+
+
+@dataclass(frozen=True)
+class _Term:
+    """What is known during one term."""
+
+    capacity: Capacity
+    quotas: QuotaBook
+    lines: list[Slots] = field(default_factory=list)
+    reserving: list[tuple[Slots, int]] = field(default_factory=list)
+    """Lines that keep places for organisations that hold none, with the number of places of each."""
+
+
+class Scheduler:
+    """Makes the lines of the other controllers, which therefore begin a term after it.
+
+    Args:
+        store: Keeps quotas and organisations.
+        engine: Whose capacity is given out.
+        settings: How many jobs may run, and how many places are kept for organisations that hold none.
+        offload: Runs the calls of the store.
+        default_quota: The quota of organisations that have none of their own.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: StateStore,
+        engine: Engine,
+        settings: ControllerSettings,
+        offload: Offload,
+        default_quota: QuotaSpec = _UNLIMITED,
+    ) -> None:
+        self._store = store
+        self._engine = engine
+        self._settings = settings
+        self._offload = offload
+        self._default_quota = default_quota
+        self._term: _Term | None = None
+
+    async def begin(self, term: Term) -> TermWork:
+        """See ``ResourceController``."""
+        quotas = QuotaBook(self._store, self._default_quota)
+        now = self._term = _Term(await self._engine.capacity(), quotas)
+        await self._offload(quotas.load)
+
+        async def quota_changed(uid: str) -> None:
+            if (org := await self._offload(quotas.read, uid)) is not None:
+                for line in now.lines:
+                    line.quota_changed(org)
+
+        async def organisations_changed(_: str) -> None:
+            for line, most in now.reserving:
+                line.reserve(await self._reserved(most))
+
+        return TermWork(
+            notices={QUOTA.name: quota_changed, ORGANISATION.name: organisations_changed}, prepare=[quotas.load]
+        )
+
+    @property
+    def capacity(self) -> Capacity:
+        """What the machine has, as it was when the term began."""
+        return self._begun.capacity
+
+    async def line(
+        self, kind: str, wake: Callable[[str], None], *, most: int, opened: bool = True, reserving: bool = False
+    ) -> Slots:
+        """A line for one kind of work, beside those of the others. It is for this term only.
+
+        Args:
+            kind: Which limits of a quota count, see ``Slots``.
+            wake: Called with the uid of the record whose turn it is.
+            most: How many may run at once.
+            opened: Whether places are given out at once.
+            reserving: Whether places are kept for organisations that hold none.
+        """
+        term = self._begun
+        line = Slots(most, term.capacity, wake, term.quotas, kind=kind, beside=term.lines, opened=opened)
+        if reserving:
+            term.reserving.append((line, most))
+            line.reserve(await self._reserved(most))
+        return line
+
+    @property
+    def _begun(self) -> _Term:
+        if self._term is None:
+            raise RuntimeError("the scheduler begins a term before the controllers that ask it for lines")
+        return self._term
+
+    async def _reserved(self, most: int) -> int:
+        """How many places are kept for organisations that hold none: where there is one organisation only, none."""
+        organisations = await self._offload(self._store.count, ORGANISATION, org=SYSTEM, most=2)
+        return min(self._settings.reserved_places, (most - 1) // 2) if organisations > 1 else 0
+
+
+def most_jobs(settings: ControllerSettings) -> int:
+    """How many jobs may run at once."""
+    return settings.max_running_jobs or _JOBS_PER_CORE * len(os.sched_getaffinity(0))

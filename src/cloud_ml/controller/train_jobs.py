@@ -1,0 +1,115 @@
+"""The resource controller of train jobs."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+
+from cloud_ml.controller.executor import Executor
+from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
+from cloud_ml.controller.runtime.changes import Followed
+from cloud_ml.controller.runtime.queue import KeyedQueue
+from cloud_ml.controller.runtime.term import Term, TermWork
+from cloud_ml.controller.scheduler import Scheduler, most_jobs
+from cloud_ml.controller.slots import PLACED, fill
+from cloud_ml.domain.jobs.decide import JobRecord, Rules
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.phases import UNFINISHED, Phase
+from cloud_ml.domain.records import Event
+from cloud_ml.engines.base import Engine
+from cloud_ml.observability.metrics import Metrics, Reading
+from cloud_ml.settings import ControllerSettings
+from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.offload import Offload
+from cloud_ml.usecases.short_reads import Reads
+
+
+class TrainJobController:
+    """Moves every train job towards what is wanted.
+
+    Args:
+        scheduler: Says who may run.
+        store: Keeps the jobs.
+        engine: Runs them.
+        executor: Performs what was decided.
+        settings: How many workers there are, and how many jobs may run.
+        rules: What the operator has set about the life of jobs.
+        clock: The time.
+        offload: Runs the calls of the store.
+        read: Reads single records.
+        deploy: Makes what a job has trained a version of its model service, and says so in an event.
+        metrics: Told how many jobs wait to be looked at.
+    """
+
+    def __init__(
+        self,
+        *,
+        scheduler: Scheduler,
+        store: StateStore,
+        engine: Engine,
+        executor: Executor,
+        settings: ControllerSettings,
+        rules: Rules,
+        clock: Clock,
+        offload: Offload,
+        read: Reads | None = None,
+        deploy: Callable[[JobRecord], Event | None] | None = None,
+        metrics: Metrics | None = None,
+    ) -> None:
+        self._scheduler = scheduler
+        self._store = store
+        self._engine = engine
+        self._executor = executor
+        self._settings = settings
+        self._rules = rules
+        self._clock = clock
+        self._offload = offload
+        self._read = read
+        self._deploy = deploy
+        self._queue: KeyedQueue | None = None
+        if metrics is not None:
+            metrics.add([Reading("cloudml_queue_depth", "Jobs that wait to be looked at.", (), self._depth)])
+
+    async def begin(self, term: Term) -> TermWork:
+        """See ``ResourceController``."""
+        queue = self._queue = KeyedQueue()
+        slots = await self._scheduler.line(
+            "train", queue.add, most=most_jobs(self._settings), opened=False, reserving=True
+        )
+        # Jobs that have a place are looked at first, however long the line: one may have ended.
+        for uid in await fill(slots, self._store, TRAIN_JOB, self._offload, PLACED):
+            queue.add(uid)
+
+        async def open_line() -> None:
+            """Learn the line as it stands before any job of it is looked at."""
+            await fill(slots, self._store, TRAIN_JOB, self._offload, [Phase.QUEUED])
+            slots.open()
+
+        reconciler = TrainJobReconciler(
+            store=self._store,
+            engine=self._engine,
+            executor=self._executor,
+            slots=slots,
+            rules=self._rules,
+            clock=self._clock,
+            offload=self._offload,
+            fence=term.fence,
+            read=self._read,
+            deploy=self._deploy,
+        )
+        pool = term.pool(queue, reconciler)
+        return TermWork(
+            followed=[Followed(TRAIN_JOB, queue, UNFINISHED)],
+            gangs=[(queue, slots.holds)],
+            before_changes=[open_line],
+            tasks=[pool.work] * self._settings.workers,
+            tidy=[functools.partial(self._executor.tidy, term.fence)],
+            end=self._end,
+        )
+
+    def _end(self) -> None:
+        self._queue = None
+
+    def _depth(self) -> Mapping[tuple[str, ...], float]:
+        return {(): float(len(self._queue)) if self._queue is not None else 0.0}
