@@ -256,7 +256,8 @@ class WorkingDirectory(Protocol):
     def files(self, enters: Callable[[bytes], bool]) -> Iterator[JobFile]:
         """New and changed files, in no order. Files that were sent and did not change are left out.
 
-        ``enters`` is asked with the name of each folder whether to look inside.
+        A link to a file of the directory is given as that file. Other links, and folders that cannot be walked, are
+        given with an ``obstacle``. ``enters`` is asked with the name of each folder whether to look inside.
         """
 
     def read(self, file: JobFile) -> Iterator[bytes]:
@@ -270,7 +271,7 @@ class WorkingDirectories(Protocol):
     def working_directory(self, job_uid: str, tenant: int) -> AbstractContextManager[WorkingDirectory | None]:
         """The directory of a job whose gangs are over, open meanwhile; ``None`` if there is none.
 
-        ``tenant`` is the number of the organisation: files of other users are given as ``foreign``.
+        ``tenant`` is the number of the organisation: files of other users are given with an ``obstacle``.
         """
 
 

@@ -31,6 +31,7 @@ from cloud_ml.objects.base import ObjectInfo, ObjectStore, ObjectWriter, check_o
 from cloud_ml.settings import OutputSettings
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.coming_in import Share
+from cloud_ml.usecases.omitted_outputs import OmittedOutputs, count
 from cloud_ml.usecases.outputs import Outputs, interrupted
 from cloud_ml.usecases.storage import Storage
 
@@ -76,11 +77,11 @@ class OutputCollection:
             Unavailable: ``stop`` said so.
             TryAgain: The store does not answer at present.
         """
-        omitted = _Omitted()
+        omitted = OmittedOutputs()
         selection = self._select(job, directory, omitted, stop)
         files = list(selection.files())
         omitted.beyond = selection.beyond
-        if not files and not omitted.count:
+        if not files and not omitted.anything:
             return CollectedOutputs()
         bucket = self._outputs.bucket(job.key.org)
         if not bucket:
@@ -104,7 +105,7 @@ class OutputCollection:
     # ---- what is kept
 
     def _select(
-        self, job: JobRecord, directory: WorkingDirectory, omitted: _Omitted, stop: Callable[[], bool]
+        self, job: JobRecord, directory: WorkingDirectory, omitted: OmittedOutputs, stop: Callable[[], bool]
     ) -> OutputSelection:
         selection = OutputSelection(self._bounds)
         wanted = _filter(job, directory)
@@ -114,12 +115,12 @@ class OutputCollection:
         for number, file in enumerate(directory.files(_enters)):
             if number % _BETWEEN_LOOKS == 0 and stop():
                 raise interrupted()
-            if not wanted.keeps(file.path.decode("utf-8", "surrogateescape")):
+            if not _is_wanted(file, wanted):
                 continue
-            if not _can_be_key(prefix, file.path):
+            if file.obstacle is not None:
+                omitted.obstacles[file.obstacle].add(file)
+            elif not _can_be_key(prefix, file.path):
                 omitted.unnameable.add(file)
-            elif file.foreign:
-                omitted.foreign.add(file)
             else:
                 selection.add(file)
         return selection
@@ -240,60 +241,15 @@ class OutputCollection:
 
     # ---- what is said
 
-    def _events(self, omitted: _Omitted, outputs: StoredOutputs | None = None) -> list[Event]:
+    def _events(self, omitted: OmittedOutputs, outputs: StoredOutputs | None = None) -> list[Event]:
         now, events = self._clock(), list[Event]()
         if outputs is not None:
-            what = f"{_count(outputs.files)} ({common.format_memory(outputs.bytes)})"
+            what = f"{count(outputs.files)} ({common.format_memory(outputs.bytes)})"
             events.append(Event(now, Reason.OUTPUTS_SAVED, f"saved {what} as outputs in {outputs.uri}"))
-        for reason, some in omitted.reasons(self._settings):
-            names = ", ".join(f"{name} ({common.format_memory(size)})" for size, name in some.names())
-            more = ", …" if some.files > len(some.largest) else ""
-            sentence = f"{_count(some.files)} not saved as outputs, {reason}: {names}{more}"
-            events.append(Event(now, Reason.OUTPUTS_NOT_SAVED, sentence, EventType.WARNING))
+        for sentence, lost in omitted.sentences(self._settings):
+            kind = EventType.WARNING if lost else EventType.NORMAL
+            events.append(Event(now, Reason.OUTPUTS_NOT_SAVED, sentence, kind))
         return events
-
-
-class _Omitted:
-    """Files that are not stored, by reason."""
-
-    def __init__(self) -> None:
-        self.beyond = OmittedFiles()
-        self.unnameable = OmittedFiles()
-        self.foreign = OmittedFiles()
-        self.quota = OmittedFiles()
-        self.objects = OmittedFiles()
-        self.disk = OmittedFiles()
-        self.no_bucket = OmittedFiles()
-        self.obstructed = OmittedFiles()
-        self.failed = OmittedFiles()
-
-    @property
-    def count(self) -> int:
-        """How many, for any reason."""
-        return sum(some.files for some in vars(self).values())
-
-    @staticmethod
-    def add_all(some: OmittedFiles, files: Sequence[JobFile]) -> None:
-        """Count files under one reason."""
-        for file in files:
-            some.add(file)
-
-    def reasons(self, settings: OutputSettings) -> Iterator[tuple[str, OmittedFiles]]:
-        """The reasons that apply, in words, with the files that are meant."""
-        bounds = f"{settings.max_bytes or 'any size'} and {settings.max_files or 'any number of'} files"
-        for words, some in (
-            (f"over the limit of {bounds} for each job (outputs.max_bytes, outputs.max_files)", self.beyond),
-            ("names that cannot be keys of objects", self.unnameable),
-            ("owned by another user", self.foreign),
-            ("storage quota exceeded", self.quota),
-            ("as many objects as the organisation may have", self.objects),
-            ("disk full", self.disk),
-            ("the organisation has no default bucket", self.no_bucket),
-            ("something else has their place in the bucket", self.obstructed),
-            ("they cannot be read or written", self.failed),
-        ):
-            if some.files:
-                yield words, some
 
 
 @dataclass(frozen=True)
@@ -304,7 +260,7 @@ class _Batch:
     bucket: str
     prefix: str
     directory: WorkingDirectory
-    omitted: _Omitted
+    omitted: OmittedOutputs
     stop: Callable[[], bool]
     durable: bool
 
@@ -327,6 +283,13 @@ def _ignore_lines(directory: WorkingDirectory) -> Sequence[str]:
 
 def _enters(name: bytes) -> bool:
     return name not in rules.SKIPPED_FOLDERS and not name.endswith(b".egg-info")
+
+
+def _is_wanted(file: JobFile, wanted: OutputFilter) -> bool:
+    path = file.path.decode("utf-8", "surrogateescape")
+    if file.obstacle is not None and file.obstacle.of_folder:
+        return wanted.may_keep_below(path)
+    return wanted.keeps(path)
 
 
 def _can_be_key(prefix: str, path: bytes) -> bool:
@@ -355,7 +318,3 @@ def _groups(files: Sequence[JobFile]) -> Iterator[Sequence[JobFile]]:
         size += file.size
     if group:
         yield group
-
-
-def _count(files: int) -> str:
-    return "1 file" if files == 1 else f"{files} files"

@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import os
 import socket
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from cloud_ml.domain.jobs.outputs import JobFile
-from cloud_ml.engines.local import job_files
+from cloud_ml.domain.jobs.outputs import JobFile, Obstacle
+from cloud_ml.engines.local import job_files, job_links
 from support.outputs import make
 
 
@@ -80,14 +81,80 @@ def test_an_environment_is_passed_over(work: Path, mark: str) -> None:
     assert list(found(work)) == [b"mine.py"]
 
 
-def test_links_are_not_followed_by_the_walk(tmp_path: Path, work: Path) -> None:
+def test_a_link_to_a_file_of_the_directory_is_a_copy_of_it(work: Path) -> None:
+    (work / "runs" / "7").mkdir(parents=True)
+    (work / "runs" / "7" / "epoch-9.pt").write_bytes(b"weights")
+    (work / "runs" / "newest").symlink_to("7")
+    (work / "last.pt").symlink_to("runs/newest/epoch-9.pt")
+    (work / "runs" / "7" / "best.pt").symlink_to("../../last.pt")
+    (work / "absolute.pt").symlink_to(work / "last.pt")
+    (work / "seen.pt").symlink_to("/work/code/last.pt")
+    files = found(work)
+    for name in (b"last.pt", b"runs/7/best.pt", b"absolute.pt", b"seen.pt"):
+        assert (files[name].size, files[name].source, files[name].obstacle) == (7, b"runs/7/epoch-9.pt", None)
+        with job_files.opened(work.parent.parent, os.geteuid()) as directory:
+            assert directory is not None
+            assert b"".join(directory.read(files[name])) == b"weights"
+    assert files[b"runs/newest"].obstacle is Obstacle.LINK_TO_FOLDER
+
+
+def test_a_link_that_leads_out_is_named_and_never_read(tmp_path: Path, work: Path) -> None:
     outside = tmp_path / "outside"
     outside.mkdir()
     (outside / "secret").write_text("secret")
     (work / "to-file").symlink_to(outside / "secret")
     (work / "to-folder").symlink_to(outside)
-    (work / "circle").symlink_to(work)
-    assert found(work) == {}
+    (work / "through-folder").symlink_to("to-folder/secret")
+    (work / "upwards").symlink_to("../../../outside/secret")
+    (work / "beside").symlink_to(f"{work}-other/x")
+    (work.parent / "home.txt").write_text("the job's own, and no output")
+    (work / "home").symlink_to("../home.txt")
+    assert {file.obstacle for file in found(work).values()} == {Obstacle.LINK_OUTSIDE}
+    assert len(found(work)) == 6
+
+
+def test_links_that_lead_nowhere(work: Path) -> None:
+    (work / "file").touch()
+    os.mkfifo(work / "pipe")
+    for name, text in {
+        "absent": "nothing", "circle": "circle", "one": "two", "two": "one", "below": "file/x", "slash": "file/",
+        "to-pipe": "pipe", "long": "./" * 500 + "file",
+    }.items():  # fmt: skip
+        (work / name).symlink_to(text)
+    assert {file.obstacle for path, file in found(work).items() if path != b"file"} == {Obstacle.LINK_BROKEN}
+    (work / "folders").mkdir()
+    (work / "folders" / "up").symlink_to("..")
+    assert found(work)[b"folders/up"].obstacle is Obstacle.LINK_TO_FOLDER
+
+
+def test_so_many_links_are_followed_and_no_more(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(job_links, "MOST_LINKS", 3)
+    (work / "file").touch()
+    for number in range(5):
+        (work / f"link-{number}").symlink_to("file")
+    assert [file.obstacle for file in found(work).values()].count(Obstacle.LINK_BEYOND) == 2
+
+
+def test_a_link_that_was_sent_is_no_output_until_it_leads_elsewhere(tmp_path: Path) -> None:
+    sent = tmp_path / "sent"
+    sent.mkdir()
+    (sent / "data.csv").touch()
+    for name in ("kept", "moved"):
+        (sent / name).symlink_to("data.csv")
+    work = make(tmp_path / "job", sent)
+    (work / "moved").unlink()
+    (work / "moved").symlink_to("./data.csv")
+    assert list(found(work)) == [b"moved"]
+
+
+def test_a_link_to_another_users_file_is_as_foreign_as_the_file(work: Path) -> None:
+    (work / "theirs").write_text("secret")
+    (work / "link").symlink_to("theirs")
+    with job_files.opened(work.parent.parent, os.geteuid() + 1) as directory:
+        assert directory is not None
+        files = list(directory.files(everything))
+        assert {file.obstacle for file in files} == {Obstacle.FOREIGN}
+        assert [b"".join(directory.read(file)) for file in files] == [b"", b""]
 
 
 def test_links_are_not_followed_when_a_file_is_read(tmp_path: Path, work: Path) -> None:
@@ -115,7 +182,7 @@ def test_a_file_of_another_user_is_told_and_not_read(work: Path) -> None:
     """Such as a hard link to somebody's file, where the system allows that."""
     (work / "theirs").write_text("secret")
     os.chown(work / "theirs", 4711, 4711)
-    assert found(work)[b"theirs"].foreign
+    assert found(work)[b"theirs"].obstacle is Obstacle.FOREIGN
     assert content(work, b"theirs") == b""
     assert content(work, b"theirs", owner=4711) == b"secret"
 
@@ -174,5 +241,41 @@ def test_folders_that_are_too_deep_are_named_and_not_walked(work: Path) -> None:
     os.close(here)
     paths = sorted(found(work), key=len)
     assert paths[:2] == [b"d/f", b"d/d/f"]
-    assert paths[-1] == b"d/" * 65
+    assert paths[-1] == b"d/" * 64 + b"d"
+    assert found(work)[paths[-1]].obstacle is Obstacle.FOLDER_TOO_DEEP
     assert len(paths) == 65
+
+
+@pytest.fixture
+def plain_user() -> Iterator[Callable[[], None]]:
+    """Makes this process one that is not root; whoever runs the tests without being root needs no change."""
+    before = os.geteuid()
+    yield lambda: os.seteuid(4711) if before == 0 else None
+    os.seteuid(before)
+
+
+def test_folders_that_the_server_may_not_read_are_named(work: Path, plain_user: Callable[[], None]) -> None:
+    for name, mode in (("closed", 0o000), ("names-only", 0o444), ("open", 0o755)):
+        (work / name).mkdir()
+        (work / name / "model.pt").touch()
+        (work / name).chmod(mode)
+    with job_files.opened(work.parent.parent, os.geteuid()) as directory:
+        assert directory is not None
+        plain_user()
+        files = {file.path: file.obstacle for file in directory.files(everything)}
+    closed = Obstacle.FOLDER_CLOSED
+    assert files == {b"closed": closed, b"names-only/model.pt": closed, b"open/model.pt": None}
+
+
+def test_a_job_that_closes_its_working_directory_is_told_so(
+    work: Path, plain_user: Callable[[], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (work / "model.pt").touch()
+    work.chmod(0o000)
+    monkeypatch.chdir(work.parent.parent)
+    for folder in (work.parent, *work.parents[1:3]):
+        folder.chmod(0o755)
+    plain_user()
+    with job_files.opened(Path(), os.geteuid()) as directory:
+        assert directory is not None
+        assert [(file.path, file.obstacle) for file in directory.files(everything)] == [(b".", Obstacle.FOLDER_CLOSED)]

@@ -8,14 +8,15 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.engines.local import job_files
 from cloud_ml.engines.local.working_directory import (
     MAX_DEPTH,
     CannotCopy,
     CopyLimits,
+    Manifest,
     SentFile,
     make_once,
     read_manifest,
-    unchanged,
 )
 
 
@@ -59,11 +60,12 @@ def test_the_manifest_tells_what_a_job_has_made_and_changed(sent: Path, job: Pat
     (code / "run.sh").write_text("TRUE")  # as long as it was
     manifest = read_manifest(job)
     assert manifest is not None
-    assert set(manifest) == {"train.py", "run.sh", "data/churn.csv"}
-    assert manifest["data/churn.csv"] == SentFile(3, 1_500_000_000_123_456_789)
-    files = {str(path.relative_to(code)): path.lstat() for path in code.rglob("*") if path.is_file()}
-    changed = {name for name, facts in files.items() if not unchanged(name, facts, manifest)}
-    assert changed == {"model.bin", "run.sh", "latest.csv"}
+    assert set(manifest.files) == {"train.py", "run.sh", "data/churn.csv"}
+    assert manifest.files["data/churn.csv"] == SentFile(3, 1_500_000_000_123_456_789)
+    assert manifest.links == {"latest.csv": "data/churn.csv"}
+    with job_files.opened(job, os.geteuid()) as directory:
+        assert directory is not None
+        assert {file.path for file in directory.files(lambda _: True)} == {b"model.bin", b"run.sh"}
 
 
 def test_a_later_attempt_finds_what_the_first_has_left(sent: Path, job: Path) -> None:
@@ -99,7 +101,7 @@ def test_a_link_in_the_place_of_the_working_directory_is_not_followed(sent: Path
 
 def test_without_code_the_working_directory_is_empty(job: Path) -> None:
     assert list(_make(None, job).iterdir()) == []
-    assert read_manifest(job) == {}
+    assert read_manifest(job) == Manifest()
 
 
 def test_links_and_special_files_are_not_read(sent: Path, job: Path) -> None:

@@ -136,6 +136,40 @@ def test_a_terabyte_of_nothing_is_not_read(left: Left) -> None:
     assert list(left.stored()) == ["small"]
 
 
+def test_a_link_to_a_file_is_saved_as_a_copy_and_other_links_are_named(left: Left) -> None:
+    write(left.folder, runs__epoch_dot_pt=5)
+    for name, text in {"last.pt": "runs/epoch.pt", "out": "/etc/passwd", "newest": "runs", "lock": "host-7"}.items():
+        (left.folder / name).symlink_to(text)
+    collection = left.collect()
+    assert sorted(left.stored()) == ["last.pt", "runs/epoch.pt"]
+    assert left.stored()["last.pt"] == (left.folder / "runs" / "epoch.pt").read_bytes()
+    assert collection.outputs is not None
+    assert (collection.outputs.files, collection.outputs.not_kept) == (2, 1)
+    assert [(event.type.value, event.message) for event in collection.events[1:]] == [
+        ("Warning", "1 link not saved as outputs, leading out of the working directory: out -> /etc/passwd"),
+        ("Normal", "1 link not saved as outputs, leading to no file: lock -> host-7"),
+        (
+            "Normal",
+            "1 link not saved as outputs, leading to a folder, whose files are saved under its own name: "
+            "newest -> runs",
+        ),
+    ]
+
+
+def test_a_link_that_nobody_asked_for_is_not_missing(served: Served, tmp_path: Path) -> None:
+    left = Left(served, tmp_path, patterns=["*.pt"])
+    (left.folder / "out").symlink_to("/etc/passwd")
+    assert left.collect() == CollectedOutputs()
+
+
+def test_a_folder_too_deep_is_named_as_what_it_is(left: Left) -> None:
+    write(left.folder, small=1)
+    (left.folder / "/".join("d" * 66)).mkdir(parents=True)
+    message = left.collect().events[1].message
+    assert message.startswith("1 folder not saved as outputs, inside of too many other folders: ")
+    assert message.endswith("/d/d")
+
+
 def test_names_that_cannot_be_keys_are_told(left: Left) -> None:
     with open(os.path.join(os.fsencode(left.folder), b"bad\xff\n"), "wb"):  # noqa: PTH118, PTH123
         pass

@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from enum import Enum
 
 from cloud_ml.models.escaping import escaped
 from cloud_ml.models.ignoring import IGNORE_FILE, IgnoreRules
@@ -27,18 +28,37 @@ ENVIRONMENT_MARKS = (b"pyvenv.cfg", b"conda-meta")
 _NAMED = 5
 
 
+class Obstacle(Enum):
+    """Why something in a working directory cannot become an output, whatever its name and size."""
+
+    FOREIGN = "another user owns it"
+    LINK_OUTSIDE = "a link that leads out of the working directory"
+    LINK_BROKEN = "a link that leads to no file"
+    LINK_TO_FOLDER = "a link to a folder; the files in the folder have names of their own"
+    LINK_BEYOND = "a link, after more links than are followed for one job"
+    FOLDER_CLOSED = "a folder that the server may not read"
+    FOLDER_TOO_DEEP = "a folder in more nested folders than are walked"
+
+    @property
+    def of_folder(self) -> bool:
+        """Whether any number of files may lie behind it."""
+        return self in (Obstacle.FOLDER_CLOSED, Obstacle.FOLDER_TOO_DEEP)
+
+
 @dataclass(frozen=True, slots=True)
 class JobFile:
     """A file in the working directory of a job that has ended.
 
-    ``path`` is relative and in bytes: a job may use any name. ``size`` is in bytes. ``foreign`` files belong to
-    another user than the job's and are never read.
+    ``path`` is relative and in bytes: a job may use any name. ``size`` is in bytes. A link to a file becomes a copy
+    of that file: ``link`` is its text, and ``source`` the path of the file. What has an ``obstacle`` is never read.
     """
 
     path: bytes
     size: int
     modified_ns: int = 0
-    foreign: bool = False
+    obstacle: Obstacle | None = None
+    link: bytes = b""
+    source: bytes = b""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +93,8 @@ class OmittedFiles:
         """Count a file."""
         self.files += 1
         add = heapq.heappush if len(self.largest) < _NAMED else heapq.heappushpop
-        add(self.largest, (file.size, file.path))
+        name = file.path + b" -> " + file.link if file.link else file.path
+        add(self.largest, (file.size, name))
 
     def names(self) -> Sequence[tuple[int, str]]:
         """Size and readable name of the largest, largest first."""
@@ -85,23 +106,23 @@ class OutputSelection:
 
     def __init__(self, bounds: OutputLimits) -> None:
         self._bounds = bounds
-        self._files: list[tuple[int, int, bytes]] = []  # a heap: the largest first, the oldest of equals first
+        self._files: list[tuple[int, int, bytes, bytes]] = []  # a heap: the largest first, the oldest of equals first
         self._bytes = 0
         self.beyond = OmittedFiles()
 
     def add(self, file: JobFile) -> None:
         """Take a file, and leave out the largest while there are too many."""
-        heapq.heappush(self._files, (-file.size, file.modified_ns, file.path))
+        heapq.heappush(self._files, (-file.size, file.modified_ns, file.path, file.source))
         self._bytes += file.size
         while self._too_much():
-            size, modified_ns, path = heapq.heappop(self._files)
+            size, modified_ns, path, _ = heapq.heappop(self._files)
             self._bytes += size
             self.beyond.add(JobFile(path, -size, modified_ns))
 
     def files(self) -> Iterator[JobFile]:
         """What is kept, the smallest first, of equals the newest."""
-        for size, modified_ns, path in sorted(self._files, reverse=True):
-            yield JobFile(path, -size, modified_ns)
+        for size, modified_ns, path, source in sorted(self._files, reverse=True):
+            yield JobFile(path, -size, modified_ns, source=source)
 
     def _too_much(self) -> bool:
         too_large = self._bounds.bytes is not None and self._bytes > self._bounds.bytes
@@ -125,6 +146,10 @@ class OutputFilter:
         if self._wanted is not None:
             return self._matches(self._wanted, path)
         return path != IGNORE_FILE and not self._matches(self._ignored, path)
+
+    def may_keep_below(self, folder: str) -> bool:
+        """Whether files in the folder may be outputs."""
+        return self._wanted is not None or not self._matches(self._ignored, f"{folder}/?")
 
     @staticmethod
     def _matches(rules: IgnoreRules, path: str) -> bool:

@@ -8,7 +8,7 @@
 
 The copy is made once for each job, before any of its code runs, and is kept over its attempts. It has
 no link to a file outside of it. The manifest is written last and lies where the job cannot write, so
-that a file that is not in it, or differs from it, was made or changed by the job (``unchanged``).
+that a file that is not in it, or differs from it, was made or changed by the job.
 
 The job may do anything to its folders between two attempts. So every path here is walked by
 descriptor, and no link is followed.
@@ -22,7 +22,7 @@ import json
 import os
 import stat
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from cloud_ml.domain.jobs.reasons import Reason
@@ -60,6 +60,14 @@ class SentFile:
 
 
 @dataclass(frozen=True)
+class Manifest:
+    """What was sent, by path: files, and the text of each symbolic link."""
+
+    files: Mapping[str, SentFile] = field(default_factory=dict)
+    links: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class CopyLimits:
     """What a copy may take: bytes and files. ``None`` is no limit."""
 
@@ -94,21 +102,17 @@ def make_once(source: Path | None, job: Path, *, user: tuple[int, int] | None, r
     except BaseException:
         remove(draft)
         raise
-    _write_manifest(job / MANIFEST, copy.sent)
+    _write_manifest(job / MANIFEST, Manifest(copy.sent, copy.links))
 
 
-def read_manifest(job: Path) -> Mapping[str, SentFile] | None:
-    """Relative path → the file that was sent; ``None`` if no working directory was made for the job."""
+def read_manifest(job: Path) -> Manifest | None:
+    """What was sent; ``None`` if no working directory was made for the job."""
     try:
         document = json.loads((job / MANIFEST).read_bytes())
     except FileNotFoundError:
         return None
-    return {path: SentFile(*facts) for path, facts in document["files"].items()}
-
-
-def unchanged(path: str, facts: os.stat_result, sent: Mapping[str, SentFile]) -> bool:
-    """Whether the file at ``path`` (relative to the working directory) is as it was sent."""
-    return sent.get(path) == SentFile(facts.st_size, facts.st_mtime_ns)
+    files = {path: SentFile(*facts) for path, facts in document["files"].items()}
+    return Manifest(files, dict(document.get("links", {})))
 
 
 class _Copy:
@@ -116,6 +120,7 @@ class _Copy:
 
     def __init__(self, user: tuple[int, int] | None, room: CopyLimits) -> None:
         self.sent: dict[str, SentFile] = {}
+        self.links: dict[str, str] = {}
         self._user = user
         self._room = room
         self._size = 0
@@ -138,7 +143,8 @@ class _Copy:
         with os.scandir(source) as entries:
             for entry in entries:
                 if entry.is_symlink():
-                    os.symlink(os.readlink(entry.name, dir_fd=source), entry.name, dir_fd=target)
+                    text = self.links[below + entry.name] = os.readlink(entry.name, dir_fd=source)
+                    os.symlink(text, entry.name, dir_fd=target)
                     self._own(entry.name, target)
                 elif entry.is_dir(follow_symlinks=False):
                     self.make_folder(entry.name, target)
@@ -206,8 +212,9 @@ class _Copy:
             os.chown(path, *self._user, dir_fd=parent, follow_symlinks=False)
 
 
-def _write_manifest(file: Path, sent: Mapping[str, SentFile]) -> None:
-    document = {"format": _FORMAT, "files": {path: [one.size, one.mtime_ns] for path, one in sent.items()}}
+def _write_manifest(file: Path, sent: Manifest) -> None:
+    files = {path: [one.size, one.mtime_ns] for path, one in sent.files.items()}
+    document = {"format": _FORMAT, "files": files, "links": sent.links}
     draft = file.with_name(f".{file.name}")
     draft.write_text(json.dumps(document, separators=(",", ":")))
     draft.replace(file)
