@@ -9,6 +9,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Self, TypeVar
 
@@ -239,19 +240,23 @@ class Day:
         return [job.attempt] if job.phase == "Succeeded" else []
 
     def _check(self) -> None:
-        self.wrong += invariants.lost(self._client, self.acknowledged)
+        """The server may have died after the last answer, so each look is repeated while it is away."""
+        self.wrong += insist(lambda: invariants.lost(self._client, self.acknowledged))
         for key, content in self._kept.items():
             try:
-                with self._client.storage.open(self._object(key)) as body:
-                    if body.read() != content:
-                        self.wrong.append(f"the object {key} came back different")
+                if insist(partial(self._read, key)) != content:
+                    self.wrong.append(f"the object {key} came back different")
             except CloudMlError as error:
                 self.wrong.append(f"the object {key} was acknowledged and is lost: {error}")
         with contextlib.suppress(NotFound):
-            self._client.storage.head(self._object("removed"))
+            insist(lambda: self._client.storage.head(self._object("removed")))
             self.wrong.append("an object that was removed is back")
         self.wrong += self._watcher.wrong()
         self.wrong += invariants.left_behind(self._server)
+
+    def _read(self, key: str) -> bytes:
+        with self._client.storage.open(self._object(key)) as body:
+            return body.read()
 
     def _job(self, kind: str) -> str:
         return f"{kind}-{self._name}"

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -29,7 +30,8 @@ from support.environments import environment_home
 from support.machine import end_engine, end_gateway, spawner_pid
 
 CLOUDML = Path(sys.executable).parent / "cloudml"
-READY_S = 60.0
+READY_S = 150.0
+"""Bounds a hang: with its machine to itself a server answers within a second."""
 _LAST_LINE = "Stop with Ctrl-C"
 
 
@@ -70,6 +72,7 @@ class RealServer:
         self.endpoint = ""
         self.announced: list[str] = []
         self.process: subprocess.Popen[bytes] | None = None
+        self._listening = threading.Lock()  # held while somebody reads what the process prints
         self._settings = {name: str(value) for name, value in settings.items()}
         self._clients: list[CloudMlClient] = []
         folder.chmod(0o755)  # users of jobs have their working folders below
@@ -86,10 +89,13 @@ class RealServer:
                 env=self.environment(self.home), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=log,
                 cwd="/", bufsize=0, start_new_session=True,
             )  # fmt: skip
-        self.announced = _announcement(self.process, time.monotonic() + READY_S)
+        process, began = self.process, time.monotonic()
+        with self._listening:
+            self.announced = _announcement(process, began + READY_S)
         if not self.announced or not self.announced[-1].startswith(_LAST_LINE):
+            ended = f"exit code {process.poll()} after {time.monotonic() - began:.1f} s"
             self.kill()
-            raise AssertionError(f"the server did not start: {self.announced}\n{self.log()[-4000:]}")
+            raise AssertionError(f"the server did not start ({ended}): {self.announced}\n{self.log()[-4000:]}")
         self.endpoint = self.announced[0].rpartition(" ")[2]
         self.port = int(self.endpoint.rpartition(":")[2])
         return self
@@ -110,7 +116,8 @@ class RealServer:
             assert process.stdout is not None
             process.send_signal(number)
             process.wait(60)
-            process.stdout.close()
+            with self._listening:  # another thread may wait for it to start: it sees that the process has ended
+                process.stdout.close()
 
     def kill_spawner(self) -> None:
         """SIGKILL for the process that starts supervisors."""
@@ -271,12 +278,15 @@ def _announcement(process: subprocess.Popen[bytes], deadline: float) -> list[str
     """What the process prints until it has said everything, has ended, or the time is over."""
     assert process.stdout is not None
     said = b""
-    while _LAST_LINE.encode() not in said and (left := deadline - time.monotonic()) > 0:
-        if select.select([process.stdout], [], [], left)[0]:
+    while _LAST_LINE.encode() not in said and time.monotonic() < deadline:
+        ended = process.poll() is not None
+        if select.select([process.stdout], [], [], 0 if ended else 0.2)[0]:
             chunk = os.read(process.stdout.fileno(), 4096)
             if not chunk:
                 break
             said += chunk
+        elif ended:  # what it started may hold the pipe open
+            break
     return said.decode().splitlines()
 
 
