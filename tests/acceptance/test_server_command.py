@@ -129,7 +129,7 @@ def test_it_ends_in_order_with_exit_code_0(serve: Callable[..., RealServer], num
     process = server.process
     assert process is not None
     process.send_signal(number)
-    assert process.wait(10) == 0
+    assert process.wait(60) == 0
     assert "Traceback" not in server.log()
 
 

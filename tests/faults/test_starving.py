@@ -138,7 +138,7 @@ def test_without_descriptors_it_answers_or_refuses_and_recovers(server: RealServ
     try:
         with contextlib.ExitStack() as stack:
             for _ in range(40):
-                stack.enter_context(socket.create_connection(address, timeout=5))
+                stack.enter_context(socket.create_connection(address, timeout=60))
             eventually(lambda: len(os.listdir(f"/proc/{pid}/fd")) >= used + 8, "it has no descriptor left")  # noqa: PTH208
             (place / "go").touch()
             eventually(lambda: server.observed(uid).state.over, "the job ends, and nobody can look at it")

@@ -24,7 +24,7 @@ def test_answers_do_not_wait_for_the_acknowledgement_of_their_heads() -> None:
         listener = _listen(ServerSettings(port=0))
         async with await asyncio.start_server(look, sock=listener):
             _, writer = await asyncio.open_connection(*listener.getsockname())
-            no_delay = await asyncio.wait_for(found, 10)
+            no_delay = await asyncio.wait_for(found, 60)
             writer.close()
             await writer.wait_closed()
         return no_delay
@@ -41,7 +41,7 @@ def test_answers_do_not_wait_for_the_acknowledgement_of_their_heads() -> None:
 )
 def test_what_follows_a_request_does_not_spoil_its_answer(server: RealServer, sent: bytes, status: bytes) -> None:
     """The original client ends a GET with an empty chunk that nobody announced."""
-    with socket.create_connection(("127.0.0.1", server.port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
         connection.sendall(sent)
         answer = b"".join(iter(lambda: connection.recv(65536), b""))
     assert answer.startswith(b"HTTP/1.1 " + status)

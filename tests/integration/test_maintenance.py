@@ -75,7 +75,7 @@ def test_who_watches_while_the_database_is_restored_is_told_everything_anew(
 
     watcher = threading.Thread(target=watch)
     watcher.start()
-    assert watching.wait(10)
+    assert watching.wait(60)
     while told.empty():  # the stream begins with the first that it tells
         client.submit_train_job(TrainJob(f"new-{time.monotonic_ns()}", "trainer.task", source, save_mode=True))
         time.sleep(0.05)
@@ -88,7 +88,7 @@ def test_who_watches_while_the_database_is_restored_is_told_everything_anew(
     assert change.job is not None
     server.client().submit_train_job(TrainJob("newest", "trainer.task", source, save_mode=True))
     assert told.get(timeout=30).name == "newest"
-    watcher.join(10)
+    watcher.join(60)
     assert not watcher.is_alive()
 
 

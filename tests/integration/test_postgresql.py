@@ -175,7 +175,7 @@ def test_a_writer_that_stalls_loses_its_right(url: str, monkeypatch: pytest.Monk
         results: list[object] = []
 
         def sleep_on(spec: Wish) -> Wish:
-            assert awake.wait(20)
+            assert awake.wait(60)
             return spec
 
         def attempt() -> object:
@@ -188,7 +188,7 @@ def test_a_writer_that_stalls_loses_its_right(url: str, monkeypatch: pytest.Monk
         with closing(SqlStateStore.open(url)) as other:
             make(other, "two")  # waits for the right, and gets it
         awake.set()
-        pending.join(20)
+        pending.join(60)
         assert isinstance(results[0], Unavailable), results
         make(stalled, "three")
 
@@ -364,7 +364,7 @@ def test_a_server_and_its_jobs_outlive_a_crash_of_the_database(
     eventually(lambda: client.get_train_job("before").phase == "Running", "the job runs")
     fragile.crash()
     with pytest.raises(HTTPError, match="503") as refused:
-        urlopen(f"{server.endpoint}/readyz", timeout=10)
+        urlopen(f"{server.endpoint}/readyz", timeout=60)
     refused.value.close()
     fragile.start()
     assert running_job.wait(60).phase == "Succeeded"

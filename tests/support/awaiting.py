@@ -39,7 +39,7 @@ class EventLoop:
 
         left = self.run(end())
         self.loop.call_soon_threadsafe(self.loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
         self.loop.close()
         assert left == []
 

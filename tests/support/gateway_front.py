@@ -34,7 +34,7 @@ def replica(folder: Path, *flags: str) -> Iterator[None]:
             yield
         finally:
             process.terminate()
-            process.wait(timeout=20)
+            process.wait(timeout=60)
 
 
 class gateway_before:  # noqa: N801 - reads like a function
@@ -52,7 +52,7 @@ class gateway_before:  # noqa: N801 - reads like a function
 
     def __enter__(self) -> int:
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(20)
+        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(60)
         return self._port
 
     async def _open(self) -> None:
@@ -64,7 +64,7 @@ class gateway_before:  # noqa: N801 - reads like a function
 
     def __exit__(self, *_: object) -> None:
         assert self._gateway is not None
-        asyncio.run_coroutine_threadsafe(self._gateway.drain(1.0), self._loop).result(20)
+        asyncio.run_coroutine_threadsafe(self._gateway.drain(1.0), self._loop).result(60)
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(20)
+        self._thread.join(60)
         self._loop.close()

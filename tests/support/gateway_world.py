@@ -107,7 +107,7 @@ def dies(writer: asyncio.StreamWriter) -> None:
 @contextlib.asynccontextmanager
 async def world(folder: Path, **bounds: Any) -> AsyncIterator[World]:
     made = World(folder, **bounds)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         yield made
     made.service.close()
     for each in made.listening.values():

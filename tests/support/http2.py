@@ -30,7 +30,7 @@ class Http2Client:
     """Asks over plain HTTP/2, or over TLS with a context that offers it."""
 
     def __init__(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        self.socket: socket.socket = socket.create_connection((host, port), timeout=20)
+        self.socket: socket.socket = socket.create_connection((host, port), timeout=60)
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_hostname=host)
         self._h2 = H2Connection(H2Configuration(client_side=True, header_encoding="utf-8"))

@@ -40,7 +40,7 @@ def listening(address: str, kind: int = socket.SOCK_STREAM, port: int = 0) -> so
     """A socket that listens here."""
     made = socket.socket(socket.AF_INET, kind)
     made.bind((address, port))
-    made.settimeout(10)
+    made.settimeout(60)
     if kind == socket.SOCK_STREAM:
         made.listen()
     return made

@@ -101,9 +101,9 @@ def model_server(*flags: str, python: Path | str = sys.executable) -> Iterator[R
                 raise AssertionError("it did not start:\n" + "".join(seen))
         finally:
             process.terminate()
-            process.wait(timeout=20)
+            process.wait(timeout=60)
             if rest.ident is not None:
-                rest.join(20)
+                rest.join(60)
     assert process.returncode == 0
 
 
@@ -112,7 +112,7 @@ def call(channel: grpc.Channel, method: str, request: Any, answer: str, **option
     stub = channel.unary_unary(
         method, request_serializer=lambda m: m.SerializeToString(), response_deserializer=message(answer).FromString
     )
-    return stub(request, **({"timeout": 20} | options))
+    return stub(request, **({"timeout": 60} | options))
 
 
 def predict_request(name: str = "linear", *, outputs: Sequence[str] = (), signature: str = "", **inputs: Any) -> Any:

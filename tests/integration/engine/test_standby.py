@@ -174,7 +174,7 @@ async def test_it_goes_with_an_engine_that_nobody_needs(engine: LocalEngine, spa
 
 async def _standby(engine: LocalEngine) -> int:
     """The process id of the supervisor that gets the next gang, when nothing runs."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             known = await engine._request({})
             if known["waiting"] and set(known["waiting"]) == set(proctree.children(known["pid"])):

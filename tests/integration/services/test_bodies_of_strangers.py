@@ -79,7 +79,7 @@ class Sender:
     """A connection that sends a body as fast as it is taken, and keeps what is answered."""
 
     def __init__(self, port: int, head: bytes, body: bytes) -> None:
-        self.socket = socket.create_connection(("127.0.0.1", port), timeout=10)
+        self.socket = socket.create_connection(("127.0.0.1", port), timeout=60)
         self.socket.sendall(head)
         self.socket.setblocking(False)
         self.answer = b""
@@ -241,7 +241,7 @@ def test_answers_that_callers_do_not_read_count_as_well(
 
 def call(port: int, body: bytes = b"{}") -> int:
     """The status of a call with a token."""
-    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", port, timeout=60)) as connection:
         try:
             connection.request("POST", "/v1/models/m:predict", body, {"Authorization": f"Bearer {TOKEN}"})
         except ConnectionError:

@@ -67,7 +67,7 @@ class Caller:
     def __call__(self, times: int = 1, release: str | None = None) -> Counter[tuple[str | None, Any]]:
         headers = {"Authorization": f"Bearer {self.token}"} | ({} if release is None else {"cloudml-release": release})
         found: Counter[tuple[str | None, Any]] = Counter()
-        with contextlib.closing(http.client.HTTPConnection(self.address, timeout=20)) as connection:
+        with contextlib.closing(http.client.HTTPConnection(self.address, timeout=60)) as connection:
             for _ in range(times):
                 connection.request("POST", "/v1/models/linear:predict", json.dumps({"instances": [1.0]}), headers)
                 answer = connection.getresponse()
@@ -127,7 +127,7 @@ def test_of_all_calls_exactly_the_share_whoever_dies(server: RealServer, ask: As
     with grpc.insecure_channel(call.address) as channel:
         asked = channel.unary_unary(PREDICT, request_serializer=lambda each: each.SerializeToString())
         metadata = (("authorization", f"Bearer {call.token}"), ("cloudml-release", "candidate"))
-        _, told = asked.with_call(predict_request(x=[1.0, 2.0]), metadata=metadata, timeout=20)
+        _, told = asked.with_call(predict_request(x=[1.0, 2.0]), metadata=metadata, timeout=60)
         assert dict(told.initial_metadata())["cloudml-release"] == "4"
         assert over_grpc(channel, call.token) in ([12.0, 14.0], [7.0, 9.0])
     server.kill()

@@ -57,7 +57,7 @@ def address(server: RealServer) -> str:
 
 def status_of(address: str, token: str | None) -> tuple[str, int]:
     """How both protocols answer."""
-    with contextlib.closing(http.client.HTTPConnection(address, timeout=20)) as connection:
+    with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
         status, document = over_http(connection, token)
         assert ("error" in document) == (status != 200)
     with grpc.insecure_channel(address) as channel:
@@ -130,7 +130,7 @@ def test_tools_learn_of_methods_through_it(server: RealServer, address: str) -> 
             request_serializer=lambda each: each.SerializeToString(),
             response_deserializer=message("grpc.reflection.v1.ServerReflectionResponse").FromString,
         )
-        answers = stub(iter(words.get, None), metadata=bearer, timeout=20)
+        answers = stub(iter(words.get, None), metadata=bearer, timeout=60)
         words.put(message(asked)(list_services=""))
         listed = next(answers).list_services_response.service  # answered before the caller has said everything
         assert "tensorflow.serving.PredictionService" in {each.name for each in listed}
@@ -141,7 +141,7 @@ def test_tools_learn_of_methods_through_it(server: RealServer, address: str) -> 
         for _ in range(2):  # the connection bears it
             words.put(message(asked)(list_services=""))
             with pytest.raises(grpc.RpcError, match="UNAUTHENTICATED"):
-                next(stub(iter(words.get, None), timeout=20))  # although it has not said everything
+                next(stub(iter(words.get, None), timeout=60))  # although it has not said everything
             words.put(None)
 
 
@@ -300,7 +300,7 @@ def _go_on(load: Load, what: str, *kinds: str) -> None:
 def _fresh(address: str, token: str) -> list[str]:
     """A call over a connection of its own: nothing, or what was wrong."""
     try:
-        with contextlib.closing(http.client.HTTPConnection(address, timeout=20)) as connection:
+        with contextlib.closing(http.client.HTTPConnection(address, timeout=60)) as connection:
             status, document = over_http(connection, token)
     except OSError as error:
         return [repr(error)]

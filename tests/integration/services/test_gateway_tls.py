@@ -60,7 +60,7 @@ class Served:
 
     def connection(self) -> http.client.HTTPSConnection:
         trust = ssl.create_default_context(cafile=str(self.folder / "authority.pem"))
-        return http.client.HTTPSConnection(self.address, timeout=20, context=trust)
+        return http.client.HTTPSConnection(self.address, timeout=60, context=trust)
 
     def channel(self) -> grpc.Channel:
         trust = grpc.ssl_channel_credentials((self.folder / "authority.pem").read_bytes())
@@ -69,7 +69,7 @@ class Served:
     def serial(self) -> int:
         """Of the certificate that a caller is shown."""
         host, port = self.address.split(":")
-        shown = ssl.get_server_certificate((host, int(port)), timeout=20)
+        shown = ssl.get_server_certificate((host, int(port)), timeout=60)
         told = subprocess.run(
             ["openssl", "x509", "-noout", "-serial"], input=shown, capture_output=True, text=True, check=True
         )
@@ -122,9 +122,9 @@ def test_rest_over_http_2_where_a_caller_offers_it(served: Served) -> None:
 
 
 def test_who_does_not_speak_tls_or_does_not_trust_gets_nothing(served: Served) -> None:
-    with contextlib.closing(http.client.HTTPConnection(served.address, timeout=20)) as plain, pytest.raises(OSError):
+    with contextlib.closing(http.client.HTTPConnection(served.address, timeout=60)) as plain, pytest.raises(OSError):
         over_http(plain, served.token)
-    strict = http.client.HTTPSConnection(served.address, timeout=20, context=ssl.create_default_context())
+    strict = http.client.HTTPSConnection(served.address, timeout=60, context=ssl.create_default_context())
     with contextlib.closing(strict), pytest.raises(ssl.SSLCertVerificationError):
         over_http(strict, served.token)
 

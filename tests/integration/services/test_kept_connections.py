@@ -68,7 +68,7 @@ def test_a_kept_connection_over_http(scene: Scene, moved: bool) -> None:
     """An idle connection to what ends is closed, as a client expects of idle ones; it connects again and is served."""
     port, name = free_port(), f"http-{moved}"
     scene.serve(name, port)
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         assert ask(connection) == (200, b'{"instances": [1]}')
         if moved:
@@ -91,18 +91,18 @@ def test_a_kept_channel_over_grpc(scene: Scene) -> None:
     with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
         call = channel.unary_unary("/a.B/C")
         message = b"hello"
-        assert call(message, timeout=20) == message
+        assert call(message, timeout=60) == message
         names = ["grpc", "grpc 2", "grpc 3", "grpc 4"]
         for before, after in itertools.pairwise(names):
             scene.serve(after, port, drop=before)
-            assert call(message, timeout=20, wait_for_ready=True) == message
+            assert call(message, timeout=60, wait_for_ready=True) == message
 
 
 def test_a_call_under_way_is_answered_when_its_service_ends(scene: Scene) -> None:
     port = free_port()
     nowhere = Backend("nowhere", str(scene.gateway.folder / "nowhere"))
     scene.gateway.tell({"ends": Route(port, "mine", "ends/v1", open=True, backends=(nowhere,))})
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request("GET", "/v1/models/m")
         while not scene.gateway.figures("ends")["waiting"]:

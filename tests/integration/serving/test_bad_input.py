@@ -107,10 +107,10 @@ HTTP = {
 def test_over_http(linear: Running, what: str) -> None:
     path, body = HTTP[what]
     with pytest.raises(urllib.error.HTTPError) as caught:
-        urllib.request.urlopen(f"http://127.0.0.1:{linear.port}{path}", body, timeout=20)
+        urllib.request.urlopen(f"http://127.0.0.1:{linear.port}{path}", body, timeout=60)
     with caught.value as answer:
         assert answer.code == 400
         assert TAKES in json.load(answer)["error"]
-    good = urllib.request.urlopen(f"http://127.0.0.1:{linear.port}{V1}", b'{"instances": [3.0]}', timeout=20)
+    good = urllib.request.urlopen(f"http://127.0.0.1:{linear.port}{V1}", b'{"instances": [3.0]}', timeout=60)
     with good:
         assert json.load(good) == {"predictions": [16.0]}

@@ -15,7 +15,7 @@ ASKS = {"Origin": APP, "Access-Control-Request-Method": "POST", "Access-Control-
 
 
 def answer(running: Running, method: str, fields: dict[str, str], body: bytes | None = None) -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
     connection.request(method, PREDICT, body, fields)
     found = connection.getresponse()
     found.read()

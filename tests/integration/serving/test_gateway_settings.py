@@ -29,7 +29,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 
 def ask(port: int, method: str, path: str, fields: dict[str, str] | None = None, body: bytes | None = None) -> Any:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     connection.request(method, path, body, fields or {})
     found = connection.getresponse()
     content = found.read()
@@ -91,7 +91,7 @@ def test_probes_are_answered_without_one_where_the_setting_says_so_and_nothing_e
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             with pytest.raises(grpc.RpcError, match="UNAUTHENTICATED"):
                 predict(channel, predict_request(x=[1.0]))
-            watched = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=20)
+            watched = channel.unary_stream("/grpc.health.v1.Health/Watch")(b"", timeout=60)
             with pytest.raises(grpc.RpcError, match="UNAUTHENTICATED"):
                 next(watched)
 

@@ -67,7 +67,7 @@ def invoke(running: Running, body: Any, kind: str = "application/json", **more: 
 
 def test_ping_is_200_when_every_model_answers(features: Running, tmp_path: Path) -> None:
     for path in ("/ping", "/health"):
-        connection = http.client.HTTPConnection("127.0.0.1", features.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", features.port, timeout=60)
         connection.request("GET", path)
         answer = connection.getresponse()
         assert (answer.status, answer.read()) == (200, b"\n")
@@ -113,7 +113,7 @@ def test_lines_of_values(features: Running) -> None:
 
 
 def test_what_is_missing_is_not_a_number(features: Running) -> None:
-    connection = http.client.HTTPConnection("127.0.0.1", features.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", features.port, timeout=60)
     for body, kind in (
         ({"dataframe_split": {"columns": ["a", "b", "c"], "data": [[1, None, 3], [1, 2, 3]]}}, "application/json"),
         ({"dataframe_records": [{"a": 1, "b": 2}, {"a": 1, "b": 2, "c": 3}]}, "application/json"),

@@ -17,7 +17,7 @@ LABELS = 'model="linear",version="1",signature="serving_default"'
 
 
 def metrics(running: Running, path: str = "/metrics") -> list[str]:
-    with urllib.request.urlopen(f"http://127.0.0.1:{running.port}{path}", timeout=20) as answer:
+    with urllib.request.urlopen(f"http://127.0.0.1:{running.port}{path}", timeout=60) as answer:
         assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
         return answer.read().decode().splitlines()
 
@@ -76,7 +76,7 @@ def test_openmetrics_for_a_scraper_that_asks_for_it(linear: Running) -> None:
     ask(linear, "POST", PREDICT, {"instances": [1]})
     wanted = "application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.3,*/*;q=0.2"
     request = urllib.request.Request(f"http://127.0.0.1:{linear.port}/metrics", headers={"Accept": wanted})
-    with urllib.request.urlopen(request, timeout=20) as answer:
+    with urllib.request.urlopen(request, timeout=60) as answer:
         assert answer.headers["Content-Type"] == "application/openmetrics-text; version=1.0.0; charset=utf-8"
         lines = answer.read().decode().split("\n")
     assert lines[-2:] == ["# EOF", ""]

@@ -23,7 +23,7 @@ SIGNATURE = "signature 'serving_default' takes (x: float32 [?]) and gives (y: fl
 
 def ask(running: Running, method: str, path: str, body: Any = None, **fields: str) -> tuple[int, Any]:
     """Status and document of an answer."""
-    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", running.port, timeout=60)
     try:
         data = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
         connection.request(method, path, data, {key.replace("_", "-"): value for key, value in fields.items()})
@@ -134,7 +134,7 @@ def test_grpc_and_rest_meet_in_one_batch(linear: Running) -> None:
 
 def test_packed_both_ways(linear: Running) -> None:
     body = gzip.compress(json.dumps({"inputs": [1.0] * 10_000}).encode())
-    connection = http.client.HTTPConnection("127.0.0.1", linear.port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", linear.port, timeout=60)
     connection.request("POST", PREDICT, body, {"Content-Encoding": "gzip", "Accept-Encoding": "gzip"})
     answer = connection.getresponse()
     assert answer.headers["Content-Encoding"] == "gzip"

@@ -94,7 +94,7 @@ def test_many_rows_of_many_callers_keep_their_ids(linear: Running) -> None:
             for number in range(200)
         }
         for id_, each in calls.items():
-            made = message(OIP + "ModelInferResponse").FromString(each.result(20))
+            made = message(OIP + "ModelInferResponse").FromString(each.result(60))
             assert made.id == id_
             assert np.frombuffer(made.raw_output_contents[0], np.float32) == [int(id_) * 2 + 10]
 
@@ -193,7 +193,7 @@ def test_reflection_is_enough_to_call_what_it_shows(linear: Running, generation:
         talk = channel.stream_stream(f"/{package}.ServerReflection/ServerReflectionInfo")
         answers = [
             message(f"{package}.ServerReflectionResponse").FromString(each)
-            for each in talk(iter([each.SerializeToString() for each in questions]), timeout=20)
+            for each in talk(iter([each.SerializeToString() for each in questions]), timeout=60)
         ]
     services = [each.name for each in answers[0].list_services_response.service]
     assert "tensorflow.serving.PredictionService" in services
@@ -212,7 +212,7 @@ def test_reflection_is_enough_to_call_what_it_shows(linear: Running, generation:
 def reflected(channel: grpc.Channel, questions: list[Any]) -> list[Any]:
     """Answers of reflection, in the order of the questions."""
     talk = channel.stream_stream("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo")
-    answers = talk(iter([each.SerializeToString() for each in questions]), timeout=20)
+    answers = talk(iter([each.SerializeToString() for each in questions]), timeout=60)
     return [message("grpc.reflection.v1.ServerReflectionResponse").FromString(each) for each in answers]
 
 
@@ -353,7 +353,7 @@ class Stream:
         self._client.async_stream_infer(model, [tensor], request_id=id_)
 
     def next(self) -> tuple[Any, Any]:
-        return self._heard.get(timeout=20)
+        return self._heard.get(timeout=60)
 
     def close(self) -> None:
         self._client.close()
@@ -385,7 +385,7 @@ def test_a_stream_ends_in_order_when_its_caller_has_asked_everything(linear: Run
     path = "/inference.GRPCInferenceService/ModelStreamInfer"
     with linear.channel() as channel:
         words: queue.SimpleQueue[Any] = queue.SimpleQueue()
-        answers = channel.stream_stream(path)(iter(words.get, None), timeout=20)
+        answers = channel.stream_stream(path)(iter(words.get, None), timeout=60)
         words.put(infer_request([1.0], id_="a").SerializeToString())
         made = message(OIP + "ModelStreamInferResponse").FromString(next(answers))
         assert (made.error_message, made.infer_response.id) == ("", "a")

@@ -75,7 +75,7 @@ def connected(running: Running, pairs: dict[str, tuple[str, str]], who: str) -> 
 
 def ask(running: Running, pairs: dict[str, tuple[str, str]], who: str) -> bytes:
     with connected(running, pairs, who) as channel:
-        answer: bytes = channel.unary_unary(PREDICT)(predict_request(x=[1.0]).SerializeToString(), timeout=20)
+        answer: bytes = channel.unary_unary(PREDICT)(predict_request(x=[1.0]).SerializeToString(), timeout=60)
         return answer
 
 
@@ -102,7 +102,7 @@ def test_a_caller_that_offers_http_2_and_speaks_http_1_is_understood(
     context = ssl.create_default_context(cadata=pairs["server"][1])
     context.load_cert_chain(tmp_path / "client.pem")
     context.set_alpn_protocols(["h2", "http/1.1"])
-    connection = HTTPSConnection("localhost", mutual.port, context=context, timeout=20)
+    connection = HTTPSConnection("localhost", mutual.port, context=context, timeout=60)
     with contextlib.closing(connection):
         connection.request("POST", "/v1/models/linear:predict", b'{"instances": [1.0]}')
         assert connection.sock.selected_alpn_protocol() == "h2"

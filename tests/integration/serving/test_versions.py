@@ -196,6 +196,6 @@ def test_a_load_that_takes_for_ever_does_not_hold_up_the_end(tmp_path: Path) -> 
         try:
             assert process.stdout.readline() == "it begins\n"
             process.terminate()
-            assert process.wait(20) == 0
+            assert process.wait(60) == 0
         finally:
             process.kill()

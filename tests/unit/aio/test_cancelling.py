@@ -50,7 +50,7 @@ class Peer:
             self.changed.notify_all()
 
     async def until(self, number: int) -> None:
-        async with asyncio.timeout(20), self.changed:
+        async with asyncio.timeout(60), self.changed:
             await self.changed.wait_for(lambda: self.here == number)
 
     async def __aenter__(self) -> Self:
@@ -204,7 +204,7 @@ def test_a_cancelled_upload_ends_its_thread(tmp_path: Path) -> None:
 def _has_work(thread: threading.Thread) -> bool:
     if not thread.name.startswith("cloudml-files"):
         return False
-    thread.join(10)
+    thread.join(60)
     return thread.is_alive()
 
 

@@ -191,7 +191,7 @@ async def test_no_tenant_has_all_connections() -> None:
             served.member.open("/api/v1/jobs/linear/watch") as other,
         ):
             assert (stream.status, other.status) == (200, 200)
-            waiting = asyncio.ensure_future(served.member.call("GET", "/api/v1/jobs/linear?wait=30"))
+            waiting = asyncio.ensure_future(served.member.call("GET", "/api/v1/jobs/linear?wait=60"))
             while served.platform.under_way["default"] < 3:
                 await asyncio.sleep(0)
             refused = await served.admin.original("GET", "/cloud_ml/v1/train")

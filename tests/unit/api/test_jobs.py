@@ -138,38 +138,38 @@ async def test_a_saved_job_is_started(served: Served) -> None:
 
 async def test_a_long_poll_answers_with_the_change(served: Served) -> None:
     job = await served.submitted(job_name="linear")
-    target = f"/api/v1/jobs/linear?wait=30&revision={job['revision']}"
+    target = f"/api/v1/jobs/linear?wait=60&revision={job['revision']}"
     waiting = asyncio.ensure_future(served.member.call("GET", target))
     await asyncio.sleep(0)
     served.move(job["uid"], Phase.STARTING)
-    answer = await asyncio.wait_for(waiting, 5)
+    answer = await asyncio.wait_for(waiting, 50)
     assert (answer.status, answer.json()["phase"]) == (200, "Starting")
-    at_once = await asyncio.wait_for(served.member.call("GET", target), 5)
+    at_once = await asyncio.wait_for(served.member.call("GET", target), 50)
     assert at_once.json() == answer.json()
 
 
 async def test_a_long_poll_without_a_change_answers_in_time(served: Served) -> None:
     await served.submitted(job_name="linear")
-    answer = await asyncio.wait_for(served.member.call("GET", "/api/v1/jobs/linear?wait=0.01"), 5)
+    answer = await asyncio.wait_for(served.member.call("GET", "/api/v1/jobs/linear?wait=0.01"), 60)
     assert answer.json()["phase"] == "Queued"
 
 
 async def test_a_long_poll_ends_when_the_server_goes_down(served: Served) -> None:
     job = await served.submitted(job_name="linear")
-    waiting = asyncio.ensure_future(served.member.call("GET", "/api/v1/jobs/linear?wait=30"))
+    waiting = asyncio.ensure_future(served.member.call("GET", "/api/v1/jobs/linear?wait=60"))
     await asyncio.sleep(0)
     served.platform.hub.close()
-    assert (await asyncio.wait_for(waiting, 5)).json()["uid"] == job["uid"]
+    assert (await asyncio.wait_for(waiting, 50)).json()["uid"] == job["uid"]
 
 
 async def test_a_long_poll_ends_when_the_job_is_gone(served: Served) -> None:
     job = await served.submitted(job_name="linear")
-    target = f"/api/v1/jobs/linear?wait=30&revision={job['revision']}"
+    target = f"/api/v1/jobs/linear?wait=60&revision={job['revision']}"
     waiting = asyncio.ensure_future(served.member.call("GET", target))
     while job["uid"] not in served.platform.hub._watches:
         await asyncio.sleep(0)
     served.store.delete(TRAIN_JOB, job["uid"], fence=None)
-    assert (await asyncio.wait_for(waiting, 5)).status == 404
+    assert (await asyncio.wait_for(waiting, 50)).status == 404
 
 
 @pytest.mark.parametrize("wait", ["61", "-1", "nan", "inf", "soon"])
@@ -206,10 +206,10 @@ async def test_a_followed_log_is_sent_as_it_comes(served: Served) -> None:
         key = await served.run(job["uid"])
         for line in (b"one\n", b"two\n"):
             served.engine.write(key, "master-0", line)
-            assert await asyncio.wait_for(anext(chunks), 5) == line
+            assert await asyncio.wait_for(anext(chunks), 60) == line
         served.engine.finish(key)
         served.move(job["uid"], Phase.SUCCEEDED)
-        assert await asyncio.wait_for(anext(chunks, b"end"), 5) == b"end"
+        assert await asyncio.wait_for(anext(chunks, b"end"), 60) == b"end"
 
 
 async def test_a_follower_that_hangs_up_leaves_nothing_behind(served: Served) -> None:

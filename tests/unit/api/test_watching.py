@@ -36,7 +36,7 @@ async def events(exchange: Exchange) -> AsyncIterator[tuple[str, int | None, Any
 
 
 async def following(stream: AsyncIterator[tuple[str, int | None, Any]]) -> tuple[str, int | None, Any]:
-    return await asyncio.wait_for(anext(stream), 5)
+    return await asyncio.wait_for(anext(stream), 60)
 
 
 @pytest.mark.parametrize("path", ["/api/v1/jobs/linear", "/api/v1/jobs?limit=5"])
@@ -58,9 +58,9 @@ async def test_what_the_caller_has_is_not_sent_again(served: Served, path: str) 
 async def test_events_are_waited_for(served: Served) -> None:
     job = await served.submitted(job_name="linear")
     seen = (await served.member.call("GET", "/api/v1/jobs/linear/events")).json()["items"][-1]["id"]
-    asked = asyncio.ensure_future(served.member.call("GET", f"/api/v1/jobs/linear/events?after={seen}&wait=20"))
+    asked = asyncio.ensure_future(served.member.call("GET", f"/api/v1/jobs/linear/events?after={seen}&wait=60"))
     served.store.add_event(job["uid"], Event(served.clock(), "Said", "hello"))
-    answer = await asyncio.wait_for(asked, 5)
+    answer = await asyncio.wait_for(asked, 50)
     assert [event["message"] for event in answer.json()["items"]] == ["hello"]
     assert (await served.member.call("GET", "/api/v1/jobs/linear/events?wait=61")).json()["field"] == "wait"
     nothing = await served.member.call("GET", "/api/v1/jobs/linear/events?after=9999&wait=0.01")
@@ -72,9 +72,9 @@ async def test_events_of_a_service_are_waited_for(served: Served) -> None:
     made = (await served.admin.call("POST", "/api/v1/models", model)).json()
     path = "/api/v1/models/linear/v1/events"
     seen = (await served.member.call("GET", path)).json()["items"][-1]["id"]
-    asked = asyncio.ensure_future(served.member.call("GET", f"{path}?after={seen}&wait=20"))
+    asked = asyncio.ensure_future(served.member.call("GET", f"{path}?after={seen}&wait=60"))
     served.store.add_event(made["uid"], Event(served.clock(), "Said", "hello"))
-    answer = await asyncio.wait_for(asked, 5)
+    answer = await asyncio.wait_for(asked, 50)
     assert [event["message"] for event in answer.json()["items"]] == ["hello"]
     assert (await served.member.call("GET", f"{path}?wait=61")).json()["field"] == "wait"
     assert (await served.member.call("GET", f"{path}?after=9999&wait=0.01")).json() == {"items": []}
@@ -226,9 +226,9 @@ async def test_a_log_is_given_from_an_offset(served: Served) -> None:
         assert (await served.member.call("GET", f"{path}?{query}")).json()["field"] == "offset"
     async with served.member.open(f"{path}?follow=true&offset=5") as exchange:
         chunks = exchange.chunks()
-        assert await asyncio.wait_for(anext(chunks), 5) == b"wo\n"
+        assert await asyncio.wait_for(anext(chunks), 60) == b"wo\n"
         served.engine.write(key, "master-0", b"three\n")
-        assert await asyncio.wait_for(anext(chunks), 5) == b"three\n"
+        assert await asyncio.wait_for(anext(chunks), 60) == b"three\n"
 
 
 @pytest.mark.parametrize(
@@ -261,7 +261,7 @@ async def test_a_stream_ends_with_the_right_to_it(served: Served, path: str, cha
             async for _ in exchange.chunks():
                 pass
 
-        await asyncio.wait_for(end(), 5)
+        await asyncio.wait_for(end(), 60)
 
 
 EPOCH = 1 << 36
@@ -310,6 +310,6 @@ async def test_a_job_of_an_earlier_epoch_is_watched_and_gone_on_with(served: Ser
 async def test_a_wait_for_a_revision_that_is_void_ends_at_once(served: Served) -> None:
     job = await served.submitted(job_name="linear")
     answer = await asyncio.wait_for(
-        served.member.call("GET", f"/api/v1/jobs/linear?wait=20&revision={job['revision'] + 100}"), 5
+        served.member.call("GET", f"/api/v1/jobs/linear?wait=60&revision={job['revision'] + 100}"), 50
     )
     assert answer.json()["revision"] == job["revision"]

@@ -50,7 +50,7 @@ async def running(source: ChangeFeed | EngineChanges) -> AsyncIterator[None]:
 
 
 async def taken(queue: KeyedQueue) -> str:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         return await queue.take()
 
 

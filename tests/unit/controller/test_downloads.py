@@ -40,7 +40,7 @@ def offload() -> Iterator[Offload]:
 
 
 async def arrived(downloads: Downloads, uid: str, trainer: WebTrainer) -> TrainerSource:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (found := await downloads.get("org", uid, trainer)) is None:
             pass
         return found

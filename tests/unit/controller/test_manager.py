@@ -123,7 +123,7 @@ async def test_after_a_restart_who_has_a_place_does_not_wait_for_the_line(
     readable, read = threading.Event(), world.store.list
 
     def slow(kind: Kind[JobSpec, JobStatus], **asked: Any) -> Page[Summary]:
-        assert Phase.QUEUED not in (asked.get("indexes") or ()) or readable.wait(10)
+        assert Phase.QUEUED not in (asked.get("indexes") or ()) or readable.wait(60)
         return read(kind, **asked)
 
     monkeypatch.setattr(world.store, "list", slow)

@@ -18,7 +18,7 @@ pytestmark = pytest.mark.anyio
 
 
 async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds():
             await asyncio.sleep(0.01)
 

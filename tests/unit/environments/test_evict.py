@@ -88,7 +88,7 @@ def test_a_waiting_holder_learns_that_it_came_too_late(home: Path) -> None:
         while not _waits_for_a_lock(folder.with_name(".old.used")):
             assert late.is_alive()
         folder.rename(folder.with_name(".old.gone"))
-    late.join(10)
+    late.join(60)
     assert taken == [False]
 
 

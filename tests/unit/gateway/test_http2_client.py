@@ -111,7 +111,7 @@ async def asked(peer: Peer, *bodies: bytes, limits: ClientLimits | None = None) 
         callers = [Caller() for _ in bodies]
         for caller, body in zip(callers, bodies, strict=True):
             client.call(HEAD, body, caller)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return [await caller.answer for caller in callers]
 
 
@@ -124,7 +124,7 @@ async def connected(peer: Peer, limits: ClientLimits) -> AsyncIterator[Http2Clie
         await loop.create_connection(lambda: client, "127.0.0.1", server.sockets[0].getsockname()[1])
         yield client
         client.leave()
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await peer.over.wait()
 
 
@@ -143,7 +143,7 @@ async def test_an_answer_is_whole() -> None:
 async def test_many_at_once_and_no_more_than_the_peer_takes() -> None:
     peer = Peer(echo, max_concurrent_streams=3)
     bodies = [b"%d" % number for number in range(50)]
-    async with connected(peer, ClientLimits()) as client, asyncio.timeout(10):
+    async with connected(peer, ClientLimits()) as client, asyncio.timeout(60):
         for together in ([b"first"], bodies):  # h2 hangs up on who opens too many before it can know
             callers = [Caller() for _ in together]
             for caller, body in zip(callers, together, strict=True):
@@ -159,7 +159,7 @@ async def test_large_ones_within_small_windows() -> None:
 
     peer = Peer(answer, initial_window_size=1000)
     sent = bytes(range(256)) * 4000
-    async with connected(peer, ClientLimits(window=70_000)) as client, asyncio.timeout(20):
+    async with connected(peer, ClientLimits(window=70_000)) as client, asyncio.timeout(60):
         for each in (b"first", sent):
             caller = Caller()
             client.call(HEAD, each, caller)
@@ -216,7 +216,7 @@ async def test_a_call_that_nobody_waits_for() -> None:
         while 1 not in peer.bodies:
             await asyncio.sleep(0.001)
         client.cancel(caller)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while peer.resets != [1]:
                 await asyncio.sleep(0.001)
         assert not caller.answer.done()
@@ -266,7 +266,7 @@ async def test_answers_are_read_while_a_replica_waits_with_reading_until_they_ar
     while not transport.get_write_buffer_size():
         await asyncio.sleep(0)
     answer = frames.frame(frames.HEADERS, 0x4, 1, b"\x88") + frames.frame(frames.DATA, 0, 1, bytes(60_000)) * 100
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         await loop.sock_sendall(peer, answer + frames.frame(frames.DATA, frames.END_STREAM, 1))
         found = await first.answer
     assert transport.get_write_buffer_size(), "it still does not read"

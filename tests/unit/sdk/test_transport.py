@@ -82,7 +82,7 @@ class RawServer:
 def raw_server(*answers: bytes) -> Iterator[RawServer]:
     """Says each answer to one connection, whatever it is asked, and hangs up."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        listener.settimeout(10)
+        listener.settimeout(60)
         server = RawServer(f"127.0.0.1:{listener.getsockname()[1]}")
 
         def run() -> None:
@@ -96,7 +96,7 @@ def raw_server(*answers: bytes) -> Iterator[RawServer]:
         thread = threading.Thread(target=run, daemon=True)
         thread.start()
         yield server
-        thread.join(10)
+        thread.join(60)
 
 
 def test_requests_are_signed_whatever_their_path_and_query(transport: Transport, server: FakeServer) -> None:
@@ -139,7 +139,7 @@ def test_a_connection_that_the_server_closed_meanwhile_is_not_used(naps: list[fl
         transport = connect(f"http://{raw.address}")
         for _ in range(2):
             assert transport.json(Request("POST", "/")) == {}
-            assert raw.hung_up.acquire(timeout=10)
+            assert raw.hung_up.acquire(timeout=60)
     assert naps == []
 
 
@@ -148,7 +148,7 @@ def test_chunks_are_given_as_they_arrive(transport: Transport, server: FakeServe
 
     def chunks() -> Iterator[bytes]:
         yield b"first"
-        assert seen_first.wait(10)
+        assert seen_first.wait(60)
         yield b"second"
 
     server.queued.append(Reply(200, chunks()))

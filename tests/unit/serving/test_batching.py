@@ -79,7 +79,7 @@ def trial(steps: Callable[[Callable[..., Batcher]], Awaitable[None]]) -> None:
 async def answers(batcher: Batcher, callers: Sequence[Caller], tails: tuple[tuple[int, ...], ...] = ((),)) -> list[Any]:
     for caller in callers:
         batcher.submit(caller.request, tails)
-    return [await asyncio.wait_for(caller.answer, 10) for caller in callers]
+    return [await asyncio.wait_for(caller.answer, 60) for caller in callers]
 
 
 @pytest.mark.parametrize("inline_s", [0.0, 9.0])
@@ -263,7 +263,7 @@ class Held(Doubler):
 
     def predict(self, signature: Signature, inputs: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
         self.begun.put(float(inputs[0][0]))
-        assert self.go.acquire(timeout=10)
+        assert self.go.acquire(timeout=60)
         return super().predict(signature, inputs)
 
 
@@ -288,7 +288,7 @@ def test_the_thread_goes_on_by_itself_with_what_nothing_more_fits_in() -> None:
             batcher.submit(caller.request, ((2,),))
         assert await begins(model) == 1
         model.go.release()
-        assert model.begun.get(timeout=10) == 2  # though the loop, in which this is called, stands still
+        assert model.begun.get(timeout=60) == 2  # though the loop, in which this is called, stands still
         assert not callers[0].answer.done()
         model.go.release(2)
         assert [await caller.answer for caller in callers] == [[2, 2], [4, 4], [6, 6]]
@@ -312,7 +312,7 @@ def test_a_model_that_is_asked_often_leaves_the_thread_to_others_in_their_turn()
         await asyncio.sleep(0)
         often.go.release(4)
         assert [await caller.answer for caller in (*callers, last)] == [[2, 2], [4, 4], [6, 6], [18, 18]]
-        assert [often.begun.get(timeout=10) for _ in range(3)] == [9, 2, 3]
+        assert [often.begun.get(timeout=60) for _ in range(3)] == [9, 2, 3]
         assert busy.idle
         assert other.idle
 

@@ -92,7 +92,7 @@ def test_signatures_of_a_model_never_run_at_the_same_time() -> None:
                     rows = 3 if name == "whole" else chance.randint(1, 4)
                     asked = Caller([number + turn / 64 + row / 1024 for row in range(rows)])
                     version.batcher(model.signatures[name]).submit(asked.request, ((3,) if name == "whole" else (),))
-                    answer = await asyncio.wait_for(asked.answer, 20)
+                    answer = await asyncio.wait_for(asked.answer, 60)
                     assert answer.tolist() == (asked.values * 2).tolist()
                     await asyncio.sleep(chance.choice([0, 0, 0.001]))
 

@@ -34,7 +34,7 @@ async def ended(served: Served, record: JobRecord, attempt: int, output: bytes) 
 
 
 async def next_chunk(chunks: AsyncIterator[bytes]) -> bytes:
-    return await asyncio.wait_for(anext(chunks), 5)
+    return await asyncio.wait_for(anext(chunks), 60)
 
 
 async def test_attempts_follow_each_other_and_start_on_a_new_line(served: Served) -> None:
@@ -148,4 +148,4 @@ async def test_a_follower_of_a_waiting_job_ends_when_the_server_does(served: Ser
     following = asyncio.ensure_future(read(served, record, Selection(follow=True)))
     await asyncio.sleep(0)
     served.platform.hub.close()
-    assert await asyncio.wait_for(following, 5) == b""
+    assert await asyncio.wait_for(following, 60) == b""
