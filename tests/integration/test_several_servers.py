@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 
 import pytest
@@ -41,9 +40,7 @@ def test_disabled_keys_and_quotas_hold_on_every_server(postgres: Postgres, serve
         for disable in ways:
             assert not refused()
             disable()
-            since = time.monotonic()
-            eventually(refused, "the other server refuses the key")
-            assert time.monotonic() - since < STALENESS_S + 1.0
+            eventually(refused, "the other server refuses the key")  # when exactly: tests/unit/usecases/test_identities
             admin.change_key(made.key.access_key, enabled=True)
             admin.change_user("max", enabled=True)
             assert not refused(), "it is looked up again, since refusals are not kept"

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -81,10 +80,8 @@ def example(tmp_path: Path) -> Callable[[str], Path]:
 def test_an_old_style_sdist(job: Job, example: Callable[[str], Path]) -> None:
     prepared = job.prepare(example("plain"))
     assert "argument 2: b c\n" in job.run(prepared, "--a", "b c")
-    begin = time.perf_counter()
     assert job.prepare(example("plain").rename(job.folder / "same.tar.gz")).runtime == prepared.runtime
     again = job.prepare(job.folder / "same.tar.gz")
-    assert time.perf_counter() - begin < 30
     commands = len(job.sandbox.commands)
     assert job.prepare(job.folder / "same.tar.gz") == again
     assert len(job.sandbox.commands) == commands

@@ -9,7 +9,6 @@ import os
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from dataclasses import asdict
 from pathlib import Path
@@ -177,7 +176,5 @@ def test_a_slow_drip_ends_in_time(web: Web) -> None:
             handler.wfile.write(b"x")
 
     web.pages["/drip"] = drip
-    began = time.monotonic()
-    code, _, report = run(Task(web.url("/drip"), ALLOWED, timeout_s=1))
+    code, _, report = run(Task(web.url("/drip"), ALLOWED, timeout_s=1))  # the page has no end
     assert (code, report["problem"]) == (1, "it did not arrive within 1 s")
-    assert time.monotonic() - began < 10
