@@ -12,7 +12,7 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-runtimes test-sandbox test-api-fuzz fuzz faults soak test-serving-long test-rolling check format bench load bench-peers bench-serving performance docs record lock audit sbom clean
+.PHONY: help setup demo test test-fast test-server test-runtimes test-sandbox test-api-fuzz fuzz faults soak test-serving-long test-rolling check lint format bench load bench-peers bench-serving performance docs record lock audit sbom clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-14s %s\n' "$$n" "$$t"; done
@@ -56,16 +56,18 @@ test-serving-long: $(VENV)/.develop  ## Requests and reloads of a model server, 
 test-rolling: $(VENV)/.develop  ## Calls for ROLLING_S seconds (60) while versions roll, replicas and the server are killed: none may fail
 	$(BIN)/python benchmarks/serving/rolling.py $(ROLLING_S)
 
-check: $(VENV)/.develop  ## Format, lint, spelling, types, import rules
+check: lint  ## What lint does, types, docs
+	$(BIN)/mypy
+	$(BIN)/mypy examples/sdk
+	$(MAKE) docs
+
+lint: $(VENV)/.develop  ## Format, lint, spelling, import rules, generated code: seconds, before each commit
 	$(BIN)/ruff format --check src tests benchmarks examples tools docs
 	$(BIN)/ruff check src tests benchmarks examples tools docs
 	$(BIN)/codespell README.md CHANGELOG.md CONTRIBUTING.md SECURITY.md src docs examples benchmarks tools
 	$(BIN)/python tools/twins.py --check
 	$(BIN)/python -m cloud_ml.serving.protos.make --check
-	$(BIN)/mypy
-	$(BIN)/mypy examples/sdk
 	$(BIN)/lint-imports
-	$(MAKE) docs
 
 format: $(VENV)/.develop  ## Bring the code into form, and make the synchronous SDK from the asynchronous one
 	$(BIN)/ruff format src tests benchmarks examples tools docs
