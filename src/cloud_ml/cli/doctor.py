@@ -42,7 +42,7 @@ def doctor(session: Session, areas: tuple[str, ...], data_dir: str | None, file:
         if areas and area not in areas:
             continue
         if output is None:
-            echo(click.style(area, bold=True) if wants_colours() else area)
+            echo(click.style(area, bold=True) if wants_colours() else area, styled=True)
         for finding in examine():
             found.append(finding)
             if output is None:
@@ -55,7 +55,7 @@ def doctor(session: Session, areas: tuple[str, ...], data_dir: str | None, file:
 def _show(finding: Finding) -> None:
     sign, colour = _SIGNS[finding.verdict]
     painted = click.style(sign, fg=colour) if wants_colours() else sign
-    echo(f"  {painted} {finding.name:{_WIDTH}} {plain(finding.says)}")
+    echo(f"  {painted} {finding.name:{_WIDTH}} {plain(finding.says)}", styled=True)
     if finding.remedy:
         echo(f"    {'':{_WIDTH}} → {plain(finding.remedy)}")
 

@@ -116,4 +116,6 @@ def _usage_message(error: click.UsageError) -> str:
 
 
 def _say(text: str) -> None:
-    click.echo(text, err=True)
+    from cloud_ml.cli.terminal import printable
+
+    click.echo(printable(text), err=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -16,6 +17,11 @@ HEADER = ("NAME", "STATE", "REASON", "DURATION", "CREATED")
 WIDE_HEADER = (*HEADER, "UPDATED", "EXIT CODE", "OWNER", "ORG", "UID", "ARGUMENTS")
 _SAME_AS_STATE = frozenset({"Submitted", "Saved", "Starting", "Started", "Stopping", "Completed"})
 """Reasons that say no more than the state beside them."""
+_EXCEPTION = re.compile(
+    r" exited with code \d+(?: \([^)]{1,200}\))?: (?:\w{1,80}\.){0,8}"
+    r"(?=\w*[a-z])([A-Z]\w{0,80}[A-Z]\w{1,80})(?:[:;]| \(|$)"
+)
+"""Such as ``ModuleNotFoundError``: a word with a capital inside, which a sentence does not have."""
 
 
 def rows(jobs: Sequence[JobSummary], now: datetime, *, wide: bool) -> Iterator[tuple[str, ...]]:
@@ -33,7 +39,12 @@ def rows(jobs: Sequence[JobSummary], now: datetime, *, wide: bool) -> Iterator[t
 
 
 def _reason(details: JobDetails) -> str:
-    return "" if details.reason in _SAME_AS_STATE else details.reason
+    """The reason; of code that raised an exception, the exception's type, by which runs are told apart at a glance."""
+    if details.reason in _SAME_AS_STATE:
+        return ""
+    if details.reason == "NonZeroExit" and (match := _EXCEPTION.search(details.message)):
+        return match[1]
+    return details.reason
 
 
 def _duration(details: JobDetails, now: datetime) -> str:

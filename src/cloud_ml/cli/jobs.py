@@ -95,7 +95,8 @@ def list_jobs(
 ) -> None:
     """List jobs, newest first. Conditions hold together.
 
-    A job's reason says why it is in its state. -o wide adds the exit code and the arguments.
+    A job's reason says why it is in its state. For code that failed, it is the type of the exception.
+    -o wide adds the exit code and the arguments.
     """
     limit = 0 if everything else limit
     found = session.client.list_train_jobs(

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cloud_ml.cli.terminal import above_the_line, columns, cut, pad, plain, wants_colours, width_of
+from cloud_ml.cli.terminal import above_the_line, columns, cut, pad, plain, printable, wants_colours, width_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -68,15 +68,16 @@ def _form(ctx: click.Context, _parameter: click.Parameter, value: str | None) ->
     return {"table": None, "yaml": "json"}.get(value or "table", value)
 
 
-def echo(text: str) -> None:
-    """Print a line."""
+def echo(text: str, *, styled: bool = False) -> None:
+    """Print a line. Control characters are escaped: names may come from other people. ``styled`` text has its own."""
     with above_the_line(sys.stdout):
-        click.echo(text)
+        click.echo(text if styled else printable(text))
 
 
 def note(text: str, *, state: str = "") -> None:
     """Tell the person in front of it something that is not the result: on standard error, in the colour of a state."""
     colour = _STATE_COLOURS.get(state) if wants_colours(sys.stderr) else None
+    text = printable(text)
     with above_the_line(sys.stderr):
         click.echo(click.style(text, fg=colour) if colour else text, err=True)
 
@@ -92,8 +93,9 @@ def echo_as(output: str | None, found: Any, names: str | Iterable[str]) -> bool:
     if output == "json":
         echo_document(_values(found))
     elif output == "name":
-        for name in [names] if isinstance(names, str) else names:
-            echo(name)
+        on_terminal = sys.stdout.isatty()
+        for name in [names] if isinstance(names, str) else names:  # a pipe gets them as they are
+            echo(name, styled=not on_terminal)
     else:
         return False
     return True
@@ -107,7 +109,10 @@ def echo_document(document: Any) -> None:
 
         click.echo(dump(document), nl=False)
     else:
-        click.echo(json.dumps(document, indent=2, ensure_ascii=False))
+        text = json.dumps(document, indent=2, ensure_ascii=False)
+        if not text.replace("\n", "").isprintable():  # such signs are escaped, and with them all that is not ASCII
+            text = json.dumps(document, indent=2)
+        click.echo(text)
 
 
 def echo_table(header: Sequence[str], rows: Iterable[Sequence[str]], *, painted: int | None = None) -> None:
@@ -145,7 +150,7 @@ def narrowed(widths: Sequence[int], least: Sequence[int], room: int) -> list[int
 
 def echo_facts(facts: Mapping[str, Any], *, painted: str = "") -> None:
     """Print names and values, aligned; what is empty is left out. The value of ``painted`` is a state."""
-    shown = {name: plain(str(value)) for name, value in facts.items() if value not in (None, "", [], {})}
+    shown = {plain(name): plain(str(value)) for name, value in facts.items() if value not in (None, "", [], {})}
     width = max(map(columns, shown), default=0) + 1
     for name, value in shown.items():
         click.echo(f"{pad(name + ':', width)} {paint_state(value) if name == painted else value}")

@@ -71,8 +71,22 @@ def above_the_line(stream: TextIO, *, ends_line: bool = True, goes_on: bool = Fa
 
 
 def plain(text: str) -> str:
-    """``text`` without control characters: it comes from other people's jobs and could rewrite the terminal."""
-    return text if text.isprintable() else "".join(char if char.isprintable() else " " for char in text)
+    r"""``text`` as one line without control characters, which could rewrite the terminal or turn a name around.
+
+    Spaces of any kind become spaces; other signs that are not printed are escaped, such as ``\x1b`` and ``\u202e``.
+    """
+    return text if text.isprintable() else "".join(" " if char.isspace() else _visible(char) for char in text)
+
+
+def printable(text: str) -> str:
+    """Like ``plain``, for text of several lines: line ends, tabs and wide spaces stay."""
+    if text.isprintable():
+        return text
+    return "".join(char if char in "\n\t" or unicodedata.category(char) == "Zs" else _visible(char) for char in text)
+
+
+def _visible(char: str) -> str:
+    return char if char.isprintable() else char.encode("unicode_escape").decode("ascii")
 
 
 def columns(text: str) -> int:

@@ -38,4 +38,10 @@ def load(text: str) -> Any:
 
 def dump(document: Any) -> str:
     """A document of JSON values as YAML, which readers of either version of YAML take for the same."""
-    return yaml.safe_dump(document, sort_keys=False, allow_unicode=True, default_flow_style=False, width=100)
+    text = _dump(document, allow_unicode=True)
+    # YAML takes signs that turn text around for printable; they are escaped, and with them all that is not ASCII.
+    return text if text.replace("\n", "").isprintable() else _dump(document, allow_unicode=False)
+
+
+def _dump(document: Any, *, allow_unicode: bool) -> str:
+    return yaml.safe_dump(document, sort_keys=False, allow_unicode=allow_unicode, default_flow_style=False, width=100)

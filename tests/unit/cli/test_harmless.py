@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cloud_ml.cli.harmless import Harmless
+from cloud_ml.cli.terminal import plain, printable
 
 PASSES = [
     b"plain \xc3\xbcmlaut \xe2\x9c\x93 \xf0\x9f\x98\x80\n",
@@ -50,3 +51,12 @@ def test_a_string_without_an_end_takes_no_room() -> None:
     assert harmless(b"\x1b]0;") + b"".join(harmless(b"x" * 1000) for _ in range(1000)) == b""
     assert len(harmless._rest) < 100
     assert harmless(b"\x07back\n") == b"back\n"
+
+
+def test_names_of_others_are_one_printable_line() -> None:
+    assert plain("a\u202etxt.exe\x1b[31m\x9b2J\x7f") == r"a\u202etxt.exe\x1b[31m\x9b2J\x7f"
+    assert plain("two\nlines\tand\u3000wide \u6570\u636e") == "two lines and wide \u6570\u636e"
+
+
+def test_text_of_several_lines_keeps_them_and_nothing_else() -> None:
+    assert printable("one\n\ttwo\u3000\u6570\r\u202e\x1b[H") == "one\n\ttwo\u3000\u6570" + r"\r\u202e\x1b[H"

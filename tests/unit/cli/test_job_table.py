@@ -36,6 +36,37 @@ def test_a_job_that_failed() -> None:
     assert (shown["ARGUMENTS"], shown["OWNER"], shown["UID"]) == ("--lr 0.1 'two words'", "mei", "u-1")
 
 
+@pytest.mark.parametrize(
+    ("said", "shown"),
+    [
+        ("exited with code 1: ModuleNotFoundError: No module named 'x' (train.py, line 3); add", "ModuleNotFoundError"),
+        ("exited with code 1: AssertionError (train.py, line 3: assert loss > 0)", "AssertionError"),
+        ("exited with code 1: NotImplementedError", "NotImplementedError"),
+        ("exited with code 1: MissingRows: 3 (data.py, line 9)", "MissingRows"),
+        ("exited with code 2: KeyError: 'a'; from: ValueError: b", "KeyError"),
+        ("exited with code 3 (a usage error): OSError: [Errno 28] No space left", "OSError"),
+        ("exited with code 3 (a usage error): FileNotFoundError: data.csv", "FileNotFoundError"),
+        ("exited with code 1: torch.cuda.OutOfMemoryError: CUDA out of memory", "OutOfMemoryError"),
+        ("exited with code 2: unrecognized arguments: --lrr", "NonZeroExit"),
+        ("exited with code 1: last output: KeyError: not raised", "NonZeroExit"),
+        ("exited with code 1: Fatal Python error: Segmentation fault", "NonZeroExit"),
+        ("exited with code 1: ERROR: it broke", "NonZeroExit"),
+        ("exited with code 1: Error: it broke", "NonZeroExit"),
+        ("exited with code 1: PyTorch is not here", "NonZeroExit"),
+        ("exited with code 1", "NonZeroExit"),
+        ("", "NonZeroExit"),
+    ],
+)
+def test_an_exception_is_told_by_its_type(said: str, shown: str) -> None:
+    details = JobDetails(reason="NonZeroExit", message=f"master-0 {said}" if said else "")
+    assert cells(line(details))["REASON"] == shown
+
+
+def test_an_exception_of_a_shell_line_does_not_hide_which_line_failed() -> None:
+    details = JobDetails(reason="FinishCommandFailed", message="the finish command exited with code 1: KeyError: 'a'")
+    assert cells(line(details))["REASON"] == "FinishCommandFailed"
+
+
 def test_a_job_that_runs_has_run_until_now() -> None:
     shown = cells(line(JobDetails(reason="Started", started_at=NOW), "Running"))
     assert (shown["REASON"], shown["DURATION"]) == ("", "2 m 00 s")

@@ -97,6 +97,36 @@ def test_a_tilde_that_was_typed_is_the_home_folder(
     assert api.objects["fds://cloudml/up"] == b"a"
 
 
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("storage", "cp", "fds://cloudml/x/{name}", "{folder}/a"),
+        ("storage", "cp", "-r", "fds://cloudml/x", "{folder}/b"),
+        ("storage", "cp", "-r", "--dry-run", "fds://cloudml/x", "{folder}/b"),
+        ("storage", "mv", "-r", "fds://cloudml/x", "{folder}/c"),
+        ("storage", "rm", "-r", "fds://cloudml/x"),
+        ("storage", "ls", "fds://cloudml/x/"),
+        ("storage", "ls", "-o", "json", "fds://cloudml/x/"),
+        ("storage", "ls", "-o", "yaml", "fds://cloudml/x/"),
+    ],
+)
+def test_names_of_others_cannot_turn_a_line_around(
+    run: Run, api: FakeApi, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """A right-to-left override makes ``fdp.exe`` of ``exe.pdf``. Jobs choose the names of their outputs."""
+    name = "\u6570\u202efdp.exe"
+    api.objects = {f"fds://cloudml/x/{name}": b"1", "fds://cloudml/x/other": b"2"}
+    done = run(*(part.format(name=name, folder=tmp_path) for part in command))
+    told = done.stdout + done.stderr
+    assert "\u202e" not in told
+    assert "\\u202e" in told.lower()
+
+
+def test_names_for_a_pipe_are_as_they_are(run: Run, api: FakeApi) -> None:
+    api.objects = {"fds://cloudml/x/a\u202eb": b"1"}
+    assert run("storage", "ls", "-o", "name", "fds://cloudml/x/").stdout == "fds://cloudml/x/a\u202eb\n"
+
+
 def test_cat_and_rm(run: Run, api: FakeApi) -> None:
     api.objects = {f"fds://cloudml/{key}": key.encode() + b"\xff" for key in ("a", "b/1", "b/2")}
     assert run("storage", "cat", "fds://cloudml/a", "fds://cloudml/b/1").stdout_bytes == b"a\xffb/1\xff"
