@@ -8,6 +8,9 @@ from pathlib import Path
 
 from cloud_ml.errors import Conflict, OutOfSpace
 
+LOCK_NAME = "server.lock"
+"""Held by the server that uses the folder; its process id is written in it."""
+
 
 def credentials(data: Path) -> Path:
     """Where the administrator's key is written for the operator, at each start."""
@@ -36,7 +39,7 @@ def hold(data: Path, *, hint: str = "Stop it, or give this one a folder of its o
     try:
         _make(data)
         data.chmod(0o711)
-        descriptor = os.open(data / "server.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        descriptor = os.open(data / LOCK_NAME, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise OutOfSpace(f"the data folder {data} cannot be used: {error.strerror}") from error
     try:

@@ -7,11 +7,14 @@ from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from cloud_ml import data_folder, failpoints
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.quotas import APPLICATION, QUOTA
+from cloud_ml.domain.records import Kind
 from cloud_ml.domain.secrets import SEALING_KEY, SECRET
+from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
 from cloud_ml.domain.tenancy import ACCESS_KEY, BUCKET, ORGANISATION, ORGANISATION_NUMBER, USER
 from cloud_ml.settings import Settings
 from cloud_ml.state.sql import backup as copies
@@ -20,10 +23,12 @@ from cloud_ml.state.sql.migrations import HEAD
 from cloud_ml.state.sql.verify import verify
 from cloud_ml.usecases.clock import system_clock
 
-KINDS = {
+KINDS: dict[str, Kind[Any, Any]] = {
     kind.name: kind
     for kind in (
         TRAIN_JOB,
+        MODEL_SERVICE,
+        REPLICA,
         ORGANISATION,
         ORGANISATION_NUMBER,
         USER,
@@ -35,6 +40,7 @@ KINDS = {
         SEALING_KEY,
     )
 }
+"""Every kind of record in a database, by name."""
 
 
 @dataclass(frozen=True)

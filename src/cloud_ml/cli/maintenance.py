@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 _PLACE = ("data_dir", "database_url", "file")
 
 
-def _of_the_server(command: Callable[..., None]) -> Callable[..., None]:
+def server_command(command: Callable[..., None]) -> Callable[..., None]:
     """Say which server is meant, by options of the command or of ``cloudml server`` before it."""
 
     @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of all data.")
@@ -40,7 +40,7 @@ def _of_the_server(command: Callable[..., None]) -> Callable[..., None]:
 @click.command(help="Copy the database to the file TARGET while the server runs. The objects of the data folder are "
                "plain files: copy them afterwards, and everything the copy speaks of is among them.")  # fmt: skip
 @click.argument("target", type=click.Path(path_type=Path))
-@_of_the_server
+@server_command
 def backup(settings: Settings, target: Path) -> None:
     from cloud_ml import maintenance
 
@@ -51,7 +51,7 @@ def backup(settings: Settings, target: Path) -> None:
 @click.command(help="Put a copy of the backup SOURCE in the place of the database, which is kept beside it. No server "
                "may use the data folder meanwhile.")  # fmt: skip
 @click.argument("source", type=click.Path(path_type=Path))
-@_of_the_server
+@server_command
 def restore(settings: Settings, source: Path) -> None:
     from cloud_ml import maintenance
 
@@ -62,7 +62,7 @@ def restore(settings: Settings, source: Path) -> None:
 
 
 @click.command(help="Bring the database to this version's schema, as the start of a server does.")
-@_of_the_server
+@server_command
 def migrate(settings: Settings) -> None:
     from cloud_ml import maintenance
 
@@ -74,7 +74,7 @@ def migrate(settings: Settings) -> None:
 
 
 @click.command(help="Look over the whole database and say what was verified. Nothing is changed; the server may run.")
-@_of_the_server
+@server_command
 def check(settings: Settings) -> None:
     from cloud_ml import maintenance
 

@@ -24,6 +24,7 @@ COMMANDS = {
     "check": Lazy("cloud_ml.cli.maintenance:check", "Look over the whole database; the server may run."),
     "migrate": Lazy("cloud_ml.cli.maintenance:migrate", "Bring the database to this version's schema."),
     "restore": Lazy("cloud_ml.cli.maintenance:restore", "Put a backup in the place of the database."),
+    "stop": Lazy("cloud_ml.cli.server_stop:stop", "Stop the server, and on request all that outlives it."),
 }
 
 

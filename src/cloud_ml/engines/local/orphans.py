@@ -9,7 +9,7 @@ import contextlib
 import itertools
 import os
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -43,11 +43,15 @@ class Orphan:
         lines += [f"find {group} -depth -type d -exec rmdir {{}} +" for group in self.groups]
         return "; ".join(lines)
 
-    def __str__(self) -> str:
+    @property
+    def summary(self) -> str:
+        """How many things of each kind there are, in words."""
         counts = [(len(self.tables), "firewall table"), (len(self.links), "link"), (len(self.groups), "control group"),
                   (int(self.pinned), "folder of networks")]  # fmt: skip
-        what = ", ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in counts if count)
-        return f"{self.owner.root}: {what}"
+        return ", ".join(f"{count} {word}{'s' * (count > 1)}" for count, word in counts if count)
+
+    def __str__(self) -> str:
+        return f"{self.owner.root}: {self.summary}"
 
 
 def find(group_folders: Sequence[Path] = (), home: Path = pins.HOME) -> list[Orphan]:
@@ -57,10 +61,17 @@ def find(group_folders: Sequence[Path] = (), home: Path = pins.HOME) -> list[Orp
         group_folders: Where control groups of servers lie.
         home: Where networks are mounted.
     """
+    return find_of(lambda owner: owner.gone, group_folders, home)
+
+
+def find_of(
+    is_wanted: Callable[[Owner], bool], group_folders: Sequence[Path] = (), home: Path = pins.HOME
+) -> list[Orphan]:
+    """What the engines have on this machine whose owners ``is_wanted`` names."""
     found: dict[str, Orphan] = {}
 
     def of(owner: Owner | None) -> Orphan | None:
-        return found.setdefault(owner.instance, Orphan(owner)) if owner is not None and owner.gone else None
+        return found.setdefault(owner.instance, Orphan(owner)) if owner is not None and is_wanted(owner) else None
 
     for kept in Pins("", home).others():
         if (orphan := of(kept.owner)) is not None:
@@ -86,7 +97,7 @@ def remove(group_folders: Sequence[Path] = (), home: Path = pins.HOME) -> list[O
     with Pins("", home).alone():
         for orphan in find(group_folders, home):
             if not _inhabited(orphan, home):
-                _remove(orphan, home)
+                take_away(orphan, home)
                 gone.append(orphan)
     return gone
 
@@ -97,7 +108,8 @@ def _inhabited(orphan: Orphan, home: Path) -> bool:
     return bool(there) and not there.isdisjoint(pins.inhabited())
 
 
-def _remove(orphan: Orphan, home: Path) -> None:
+def take_away(orphan: Orphan, home: Path = pins.HOME) -> None:
+    """Remove all of it, whoever is in it. The caller holds ``Pins.alone``."""
     for link in orphan.links:
         with contextlib.suppress(OSError):
             netlink.remove(link)

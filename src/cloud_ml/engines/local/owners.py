@@ -91,5 +91,14 @@ def read_attribute(folder: Path, instance: str) -> Owner | None:
     return None
 
 
+def is_unmarked(folder: Path) -> bool:
+    """Whether that is a control group without any mark, as where the file system stores no attributes."""
+    for name in _ATTRIBUTES:
+        with contextlib.suppress(OSError):
+            os.getxattr(folder, name)
+            return False
+    return folder.is_dir()
+
+
 def _mounts() -> int:
     return os.stat("/proc/self/ns/mnt").st_ino  # noqa: PTH116 - a link that says a number

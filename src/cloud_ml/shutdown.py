@@ -1,0 +1,265 @@
+"""Stops the server of a data folder from another process, and ends what outlives it if the operator wants that.
+
+A server holds a lock on a file of its folder. So a lock that is free says that none runs, whatever the number in the
+file; and the process that is signalled is one that has this file open.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pwd
+import signal
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cloud_ml import data_folder
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.records import Record
+from cloud_ml.domain.services.kind import REPLICA
+from cloud_ml.engines.local.orphans import Orphan
+from cloud_ml.engines.local.teardown import Teardown
+from cloud_ml.errors import CloudMlError, Forbidden, NotFound, Unavailable
+from cloud_ml.process_handles import ProcessHandle, has_open, own_user_name, owner_name, wait_for_all, with_log_in
+from cloud_ml.settings import Settings
+from cloud_ml.state.sql.lookup import find_records
+
+_KINDS = {kind.name: kind for kind in (TRAIN_JOB, REPLICA)}
+_FIND_S = 5.0
+_LOOK_S = 0.02
+_KILL_S = 20.0
+
+
+@dataclass(frozen=True)
+class Survivors:
+    """What outlives a server, or is left of one that was killed.
+
+    ``jobs`` and ``replicas`` are names for people; ``things`` are tables, links, control groups and networks.
+    """
+
+    jobs: Sequence[str] = ()
+    replicas: Sequence[str] = ()
+    spawner: int | None = None
+    gateway: Sequence[int] = ()
+    things: Sequence[Orphan] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self.jobs or self.replicas or self.spawner or self.gateway or self.things)
+
+
+class Shutdown:
+    """The server of one data folder, and what outlives it.
+
+    Raises:
+        NotFound: No server has ever used the folder.
+        Forbidden: It belongs to another user.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._data = settings.data_dir
+        self._lock_file = self._data / data_folder.LOCK_NAME
+        self._check_folder()
+        self._engine = Teardown(self._data / "engine")
+
+    def _check_folder(self) -> None:
+        try:
+            os.close(self._open())
+        except FileNotFoundError:
+            raise NotFound(
+                f"no server has used the data folder {self._data}",
+                field="data_dir",
+                hint="Name the folder of the server with --data-dir, or its settings with --config.",
+            ) from None
+        except PermissionError:
+            owner = owner_name(self._lock_file if self._lock_file.exists() else self._data)
+            raise Forbidden(
+                f"the data folder {self._data} belongs to the user {owner}, and this command runs as {own_user_name()}",
+                hint=f"Run this command as {owner} or as root.",
+            ) from None
+
+    def _open(self) -> int:
+        return os.open(self._lock_file, os.O_RDWR | os.O_CLOEXEC)
+
+    # ---- the server
+
+    def server_pid(self) -> int | None:
+        """The process id of the server that uses the folder; ``None`` if none does."""
+        with contextlib.closing(_Lock(self._open())) as lock:
+            return None if lock.take() else lock.holder()
+
+    def stop_server(self, timeout_s: float, *, kill: bool = False) -> int | None:
+        """End the server in order; returns its process id, ``None`` if none runs.
+
+        Args:
+            timeout_s: How long it may take.
+            kill: End it with SIGKILL after that.
+
+        Raises:
+            Unavailable: It has not ended in time.
+            Forbidden: It belongs to another user.
+        """
+        if (handle := self._server()) is None:
+            return None
+        with handle:
+            handle.send(signal.SIGTERM)
+            if handle.wait(timeout_s):
+                return handle.pid
+            if kill:
+                handle.send(signal.SIGKILL)
+                if handle.wait(_KILL_S):
+                    return handle.pid
+            raise Unavailable(
+                f"the server (process {handle.pid}) has not ended within {timeout_s:g} s",
+                hint="Wait longer with --timeout, or see its log.",
+            )
+
+    def _server(self) -> ProcessHandle | None:
+        """A handle of the process that holds the lock. It has the lock a moment before its number is in the file.
+
+        Raises:
+            Unavailable: The lock is held by a process that cannot be seen from here.
+        """
+        deadline = time.monotonic() + _FIND_S
+        with contextlib.closing(_Lock(self._open())) as lock:
+            while not lock.take():
+                pid = lock.holder()
+                if pid is not None and (handle := ProcessHandle.open(pid, lock.is_held_by)) is not None:
+                    return handle
+                if time.monotonic() > deadline:
+                    raise Unavailable(
+                        f"a server uses the data folder {self._data}, but its process cannot be seen from here",
+                        hint="Run this command on the server's machine, in the same container, as its user or as root.",
+                    )
+                time.sleep(_LOOK_S)
+        return None
+
+    # ---- what outlives it
+
+    def survivors(self) -> Survivors:
+        """What there is beside the server now."""
+        state = self._engine.survey()
+        uids = {key.job_uid for key in state.gangs}
+        found = self._records(uids)
+        replicas = sorted(_title(each) for each in found.values() if each.key.kind == REPLICA.name)
+        jobs = sorted(_title(each) for each in found.values() if each.key.kind == TRAIN_JOB.name)
+        unnamed = sorted(uids - found.keys())  # of a database that cannot be read, or of another version
+        gateway = sorted(with_log_in(self._data / "gateway"))
+        return Survivors([*jobs, *unnamed], replicas, state.spawner, gateway, state.things)
+
+    def _records(self, uids: set[str]) -> Mapping[str, Record[Any, Any]]:
+        if not uids:
+            return {}
+        try:
+            return {each.key.uid: each for each in find_records(self._settings.database_url, _KINDS, uids)}
+        except CloudMlError:
+            return {}
+
+    def end_survivors(self, grace_s: float | None = None) -> None:
+        """End all of it; no server can start meanwhile.
+
+        Args:
+            grace_s: Seconds that jobs have between SIGTERM and SIGKILL, instead of their own grace time.
+
+        Raises:
+            Conflict: A server has started meanwhile.
+        """
+        with self._alone():
+            self._end_gateway()
+            own = {} if grace_s is not None else self._records({key.job_uid for key in self._engine.survey().gangs})
+            usual = self._settings.engine.stop_grace_s if grace_s is None else grace_s
+
+            def grace_of(uid: str) -> float:
+                record = own.get(uid)
+                return usual if record is None or record.spec.grace_s is None else float(record.spec.grace_s)
+
+            self._engine.end(grace_of)
+
+    @contextlib.contextmanager
+    def _alone(self) -> Iterator[None]:
+        lock = data_folder.hold(self._data, hint="It was started again meanwhile: by its service manager?")
+        try:
+            yield
+        finally:
+            os.close(lock)
+
+    def _end_gateway(self) -> None:
+        """Let it answer what is under way, then end it and the child that opens replicas for it."""
+        folder = self._data / "gateway"
+
+        def is_ours(pid: int) -> bool:
+            return pid in set(with_log_in(folder))
+
+        handles = [found for pid in with_log_in(folder) if (found := ProcessHandle.open(pid, is_ours)) is not None]
+        try:
+            pids = {handle.pid for handle in handles}
+            for handle in handles:
+                if _parent(handle.pid) not in pids:
+                    handle.send(signal.SIGTERM)
+            for handle in wait_for_all(handles, self._settings.gateway.drain_s + _KILL_S):
+                handle.send(signal.SIGKILL)
+                handle.wait(_KILL_S)
+        finally:
+            for handle in handles:
+                handle.close()
+
+
+def act_as_owner(settings: Settings) -> None:
+    """Where this process is root and the server is not: become its user, so that nothing is written as root."""
+    lock_file = settings.data_dir / data_folder.LOCK_NAME
+    if os.geteuid() != 0 or not lock_file.exists():
+        return
+    uid = lock_file.stat().st_uid
+    if uid == 0:
+        return
+    try:
+        user = pwd.getpwuid(uid)
+        os.initgroups(user.pw_name, user.pw_gid)
+        os.setgid(user.pw_gid)
+    except KeyError:  # a user without a name, as in a container
+        os.setgroups([])
+        os.setgid(lock_file.stat().st_gid)
+    os.setuid(uid)
+
+
+class _Lock:
+    """The lock file of a data folder, opened."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._descriptor = descriptor
+
+    def take(self) -> bool:
+        """Take the lock until this is closed; false if a server has it."""
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return False
+        return True
+
+    def holder(self) -> int | None:
+        """The number in the file."""
+        text = os.pread(self._descriptor, 32, 0).strip()
+        return int(text) if text.isdigit() else None
+
+    def is_held_by(self, pid: int) -> bool:
+        """Whether that process has the file open, and it is not this one."""
+        return pid != os.getpid() and has_open(pid, os.fstat(self._descriptor))
+
+    def close(self) -> None:
+        """Give it back."""
+        os.close(self._descriptor)
+
+
+def _title(record: Record[Any, Any]) -> str:
+    return f"{record.key.org}/{record.key.name}"
+
+
+def _parent(pid: int) -> int:
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except (OSError, ValueError):
+        return 0
