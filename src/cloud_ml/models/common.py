@@ -27,6 +27,8 @@ _IDEMPOTENCY_KEY = re.compile(r"[!-~]{1,255}")
 _MODULE = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*", re.ASCII)
 MOST_LABELS, LONGEST_LABEL_NAME, LONGEST_LABEL_VALUE = 64, 100, 256
 """Labels of a record, and characters of a label's name and value."""
+MOST_VARIABLES = 2000
+"""Environment variables of a job: the sandbox takes some 2,900 in all."""
 LONGEST_WORD = 128
 """Characters of a text that is a word under which records are found, such as a framework's name."""
 _UNIT_BYTES = {"K": 2**10, "M": 2**20, "G": 2**30}
@@ -231,6 +233,8 @@ def check_environment(field: str, value: Any) -> dict[str, str]:
     """Environment variables: names as POSIX allows, values as text."""
     if not isinstance(value, dict):
         raise refuse(field, value, "an object of name: text")
+    if len(value) > MOST_VARIABLES:
+        raise refuse(field, f"{len(value)} variables", f"at most {MOST_VARIABLES} variables")
     for name, text in value.items():
         if not isinstance(name, str) or not _ENVIRONMENT_NAME.fullmatch(name):
             raise refuse(f"{field}.{name}", name, "a name of letters, digits and '_' that starts with no digit")

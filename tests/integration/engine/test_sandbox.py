@@ -22,6 +22,7 @@ from cloud_ml.engines.local import proctree, seccomp
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import Findings, probe
+from cloud_ml.models.common import MOST_VARIABLES
 from cloud_ml.settings import EngineSettings
 from support.attacks import attack
 from support.gangs import printed, shell, when
@@ -355,3 +356,31 @@ def _command_line(pid: int) -> list[bytes]:
         return [Path(f"/proc/{pid}/cmdline").read_bytes()]
     except OSError:  # it has ended
         return []
+
+
+async def test_variables_of_a_job_reach_its_program_and_not_the_sandbox_itself(
+    engine: LocalEngine, tmp_path: Path
+) -> None:
+    """Bubblewrap is outside the sandbox: a library that it loads for ``LD_PRELOAD`` would be outside, too."""
+    shared = tmp_path / "shared"
+    shared.mkdir()
+    shared.chmod(0o777)
+    for folder in (tmp_path, *tmp_path.parents):  # whatever the tests' own folders are, the job's user gets there
+        if not folder.stat().st_mode & 0o001:
+            folder.chmod(0o711)
+    source, library, mark = shared / "escape.c", shared / "escape.so", shared / "escaped"
+    source.write_text(
+        "#include <fcntl.h>\n#include <unistd.h>\n__attribute__((constructor)) static void begin(void) {"
+        f' close(open("{mark}", O_CREAT | O_WRONLY, 0666)); }}\n'
+    )
+    subprocess.run(["cc", "-shared", "-fPIC", "-o", str(library), str(source)], check=True)
+    control = subprocess.run(["/bin/true"], env={"LD_PRELOAD": str(library)}, check=True)
+    assert control.returncode == 0
+    assert mark.exists(), "the library does nothing"
+    mark.unlink()
+    variables = {"LD_PRELOAD": str(library), "LD_AUDIT": str(library), "TEXT": "a\nb = ü", "EMPTY": ""}
+    told = await attack(engine, "tell({n: os.environ.get(n) for n in arguments})", *variables, variables=variables)
+    assert told == variables
+    assert not mark.exists()
+    many = {f"V{number}": "x" for number in range(MOST_VARIABLES)}
+    assert await attack(engine, "tell(sum(n[:1] == 'V' for n in os.environ))", variables=many) == MOST_VARIABLES

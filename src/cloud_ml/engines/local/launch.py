@@ -114,9 +114,10 @@ class Seat:
             self._status, self._inner_status = os.pipe2(os.O_CLOEXEC)
         self._inner_filter = _memory_file(fence.filter) if fence.bwrap and fence.filter else None
         self._init = os.open(fence.init, os.O_RDONLY | os.O_CLOEXEC) if fence.bwrap and fence.init else None
+        self._variables, self._inner_variables = _shared_memory() if fence.bwrap else (None, None)
         self._files = [(_memory_file(content), path) for content, path in files]
         handed = [*handed, *(descriptor for descriptor, _ in self._files)]
-        inner = (self._inner_status, self._inner_filter, self._init)
+        inner = (self._inner_status, self._inner_filter, self._init, self._inner_variables)
         kept = [*(descriptor for descriptor in inner if descriptor is not None), *handed]
         self._program = fence.seat if fence.bwrap else ""
         if self._program:
@@ -143,6 +144,9 @@ class Seat:
         """Give the seat up and wait until it is free."""
         os.close(self._orders)
         os.waitpid(self._pid, 0)
+        for descriptor in (self._output, self._status, self._pidfd, self._variables):
+            if descriptor is not None:
+                os.close(descriptor)
 
     def run(
         self, view: View, command: Sequence[str], environment: Mapping[str, str], user: tuple[int, int] | None
@@ -153,7 +157,10 @@ class Seat:
             OSError: The seat is gone.
         """
         line = list(command)
-        if self._bwrap:
+        if self._variables is not None:
+            _fill(self._variables, sandbox.variables(environment))
+            os.close(self._variables)
+            environment = {}
             line = sandbox.command_line(
                 self._bwrap,
                 view,
@@ -161,6 +168,7 @@ class Seat:
                 seccomp_fd=self._inner_filter,
                 status_fd=self._inner_status,
                 init_fd=self._init,
+                variables_fd=self._inner_variables,
                 files=self._files,
             )
         network = None if view.own_network is None else _opened(view.own_network)
@@ -314,13 +322,24 @@ def _opened(place: tuple[int, str]) -> int:
     return os.open(name, os.O_RDONLY | os.O_CLOEXEC, dir_fd=folder)
 
 
+def _shared_memory() -> tuple[int, int]:
+    """An empty file in memory: to write it here, and to read what was written there."""
+    descriptor = os.memfd_create("variables")
+    return descriptor, os.dup(descriptor)
+
+
 def _memory_file(content: bytes) -> int:
     descriptor = os.memfd_create("memory")
+    _fill(descriptor, content)
+    return descriptor
+
+
+def _fill(descriptor: int, content: bytes) -> None:
+    """Write all of it, and go back to the beginning for the reader, who shares the place."""
     left = memoryview(content)
     while left:
         left = left[os.write(descriptor, left) :]
     os.lseek(descriptor, 0, os.SEEK_SET)
-    return descriptor
 
 
 def tenant_fence(config: LocalConfig, user: tuple[int, int] | None) -> Fence:

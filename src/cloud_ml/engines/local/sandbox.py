@@ -2,16 +2,17 @@
 
 Inside, a job sees a read-only runtime, its working folder, its buckets and nothing else of the machine;
 own pid, mount, ipc, uts and user namespaces (and network, by policy); no capabilities; no new
-privileges; the filter of ``seccomp``. Variables travel in the environment of the process, never in an
-argument list.
+privileges; the filter of ``seccomp``. Variables travel in a file in memory, never in an argument list. Bubblewrap
+itself starts without any: it is outside the sandbox, and with ``LD_PRELOAD`` of a job it would load what the job wrote.
 """
 
 from __future__ import annotations
 
+import errno
 import os
 import shutil
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from cloud_ml.engines.local import etc, working_directory
@@ -51,6 +52,7 @@ def command_line(
     seccomp_fd: int | None = None,
     status_fd: int | None = None,
     init_fd: int | None = None,
+    variables_fd: int | None = None,
     files: Sequence[tuple[int, str]] = (),
 ) -> list[str]:
     """The arguments that run ``command`` inside the fence.
@@ -62,10 +64,13 @@ def command_line(
         seccomp_fd: Where the filter can be read.
         status_fd: Where the end is told: by ``init``, or by bubblewrap in its own JSON.
         init_fd: The program ``init``, open for reading. It needs no name inside that way.
+        variables_fd: Where ``variables`` can be read.
         files: (descriptor, target) pairs. What can be read from a descriptor becomes a file in memory, for the command
             to read and not to change; it is on no disk, and gone with the sandbox.
     """
     line = [bwrap, "--unshare-user", "--unshare-pid", "--unshare-ipc", "--unshare-uts", "--unshare-cgroup-try"]
+    if variables_fd is not None:
+        line += ["--args", str(variables_fd)]
     if not view.network:
         line.append("--unshare-net")
     line += ["--uid", str(USER_ID), "--gid", str(USER_ID), "--hostname", view.hostname]
@@ -92,6 +97,18 @@ def command_line(
     if not view.unfinished:
         line += ["--remount-ro", "/"]
     return [*line, "--chdir", view.folder, "--", *command]
+
+
+def variables(environment: Mapping[str, str]) -> bytes:
+    """Arguments that set the variables of the command, as bubblewrap reads them from a file.
+
+    Raises:
+        OSError: A string has a NUL in it, as no program can be given.
+    """
+    strings = [string for name, value in environment.items() for string in ("--setenv", name, value)]
+    if any("\0" in string for string in strings):
+        raise OSError(errno.EINVAL, "a variable of the command has a NUL character in it")
+    return os.fsencode("".join(f"{string}\0" for string in strings))
 
 
 def _system_folder(path: str) -> list[str]:
