@@ -114,7 +114,10 @@ class Seat:
             self._status, self._inner_status = os.pipe2(os.O_CLOEXEC)
         self._inner_filter = _memory_file(fence.filter) if fence.bwrap and fence.filter else None
         self._init = os.open(fence.init, os.O_RDONLY | os.O_CLOEXEC) if fence.bwrap and fence.init else None
-        self._variables, self._inner_variables = _shared_memory() if fence.bwrap else (None, None)
+        self._variables: int | None = None
+        self._inner_variables: int | None = None
+        if fence.bwrap:
+            self._variables, self._inner_variables = _shared_memory()
         self._files = [(_memory_file(content), path) for content, path in files]
         handed = [*handed, *(descriptor for descriptor, _ in self._files)]
         inner = (self._inner_status, self._inner_filter, self._init, self._inner_variables)
