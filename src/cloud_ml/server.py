@@ -11,6 +11,7 @@ import os
 import signal
 import socket
 import ssl
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -31,6 +32,9 @@ _BACKLOG = 2048
 _ACCEPTED_AT_ONCE = 64
 """asyncio tries so often in a row, also when no descriptor is left, and complains each time."""
 _COMPLAINT_PERIOD_S = 10.0
+_SWITCH_S = 0.0005
+"""How long a thread may keep the interpreter from the event loop. At Python's own 5 ms, a few threads that compute
+made each request wait 50 ms and more."""
 _EXHAUSTED = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 logger = logging.getLogger(__name__)
 
@@ -61,6 +65,7 @@ def run(
     listener = _listen(settings.server)
     endpoint = _endpoint(settings.server, listener)
     server = build(settings, access_key=access_key, secret=secret)
+    sys.setswitchinterval(_SWITCH_S)
     try:
         credentials = write_credentials(server, endpoint)
         _write_user_config(server, endpoint)

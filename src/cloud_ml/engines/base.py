@@ -257,7 +257,7 @@ class WorkingDirectory(Protocol):
         """New and changed files, in no order. Files that were sent and did not change are left out.
 
         A link to a file of the directory is given as that file. Other links, and folders that cannot be walked, are
-        given with an ``obstacle``. ``enters`` is asked with the name of each folder whether to look inside.
+        given with an ``obstacle``. ``enters`` is asked with the path of each folder whether to look inside.
         """
 
     def read(self, file: JobFile) -> Iterator[bytes]:

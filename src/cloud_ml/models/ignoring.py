@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from cloud_ml.errors import InvalidRequest
@@ -10,6 +10,7 @@ from cloud_ml.models.common import refuse
 from cloud_ml.models.wildcards import Matcher, matcher
 
 _MOST_PATTERNS, _LONGEST_PATTERN = 100, 256
+_FEW_WILDCARDS = 2
 IGNORE_FILE = ".cloudmlignore"
 """In the folder's root: a pattern on each line, as in ``.gitignore`` but without ``!``."""
 
@@ -25,6 +26,10 @@ DEFAULT_PATTERNS = (
 class _Pattern:
     matches: Matcher
     folders_only: bool
+    names_only: bool
+    """It says nothing of the folders above, so that it is compared with the last name of a path."""
+    slow: bool
+    """It may take a millisecond."""
 
 
 class IgnoreRules:
@@ -34,16 +39,29 @@ class IgnoreRules:
     the middle is anchored at the root, any other matches at every level; one that ends in a slash
     matches folders only. What is in an ignored folder is ignored.
 
+    Args:
+        patterns: As they were written.
+        checkpoint: Called before each pattern that may take long.
+
     Raises:
         InvalidRequest: A pattern begins with ``!``, or cannot be read.
     """
 
-    def __init__(self, patterns: Iterable[str]) -> None:
+    def __init__(self, patterns: Iterable[str], checkpoint: Callable[[], None] | None = None) -> None:
+        self._checkpoint = checkpoint
         self._patterns = [_compile(line) for pattern in patterns if (line := pattern.strip()) and line[0] != "#"]
 
     def ignores(self, path: str, *, folder: bool) -> bool:
         """Whether ``path`` (relative to the root, with '/') stays behind."""
-        return any(pattern.matches(path) for pattern in self._patterns if folder or not pattern.folders_only)
+        name = path.rpartition("/")[2]
+        for pattern in self._patterns:
+            if pattern.folders_only and not folder:
+                continue
+            if pattern.slow and self._checkpoint is not None:
+                self._checkpoint()
+            if pattern.matches(name if pattern.names_only else path):
+                return True
+        return False
 
 
 def _compile(pattern: str) -> _Pattern:
@@ -56,8 +74,9 @@ def _compile(pattern: str) -> _Pattern:
         )
     body = pattern.rstrip("/")
     anchored = "/" in body
+    names_only = not anchored and "**" not in body
     try:
-        matches = matcher(("" if anchored else "**/") + body.lstrip("/"), whole_folders=True)
+        matches = matcher(("" if anchored or names_only else "**/") + body.lstrip("/"), whole_folders=True)
     except ValueError as error:
         raise InvalidRequest(
             f"{IGNORE_FILE} has the pattern {pattern!r}, which cannot be read: {error}",
@@ -65,7 +84,8 @@ def _compile(pattern: str) -> _Pattern:
             value=pattern,
             allowed="*, **, ? and sets such as [a-z]",
         ) from None
-    return _Pattern(matches, pattern.endswith("/"))
+    slow = not names_only or body.count("*") > _FEW_WILDCARDS
+    return _Pattern(matches, pattern.endswith("/"), names_only, slow)
 
 
 def check_patterns(field: str, patterns: object) -> None:

@@ -1,7 +1,8 @@
 """Wildcards in paths: ``*`` and ``?`` within a name, ``**`` across folders, sets such as ``[a-z]`` and ``[!a-z]``.
 
-A pattern of a few wildcards becomes a regular expression. With many, those try each way to share a text out, for
-minutes; such a pattern goes through the text once, with all the places at once where its next part may begin.
+A pattern of a few wildcards becomes a regular expression. With many, or with two that cross folders, those try each
+way to share a text out, for minutes; such a pattern goes through the text once, with all the places at once where its
+next part may begin.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Callable
 
 _PARTS = re.compile(r"\*\*/|\*\*|\*|\?|\[[^\]/][^\]/]*\]|[^*?\[]+|\[", re.DOTALL)
 _WILD = {"**/": "(?:.*/)?", "**": ".*", "*": "[^/]*"}
-_FEW = 2
+_SIMPLE = (["**/", "*"], ["*", "*"])
+"""Two wildcards whose regular expression takes no more than the length of the text times that of a name."""
 
 Matcher = Callable[[str], bool]
 _Step = Callable[[str, set[int]], set[int]]
@@ -36,7 +38,8 @@ def matcher(pattern: str, *, whole_folders: bool) -> Matcher:
         regex = re.compile("".join(_WILD.get(part) or _fixed(part) for part in parts), re.DOTALL)
     except re.error as error:
         raise ValueError(error.msg) from None
-    if sum(part in _WILD for part in parts) <= _FEW:
+    wild = [part for part in parts if part in _WILD]
+    if len(wild) < 2 or wild in _SIMPLE:
         return lambda text: regex.fullmatch(text) is not None
     steps = [_step(part) for part in parts]
 

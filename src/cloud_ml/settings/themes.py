@@ -325,6 +325,9 @@ class OutputSettings:
     Empty: no limit but the quota of storage."""
     max_files: int = 100_000
     """The most files that one job may store; 0 means no limit."""
+    matching_s: float = 10.0
+    """The processor time for comparing the files of one job with the patterns of ``--outputs`` or ``.cloudmlignore``.
+    Files beyond it are not stored. 0 means no limit."""
     retention_days: int = 0
     """How long outputs are kept after the end of their job. 0: until the job is deleted."""
 

@@ -25,6 +25,7 @@ class OmittedOutputs:
 
     def __init__(self) -> None:
         self.beyond = OmittedFiles()
+        self.unmatched = OmittedFiles()
         self.unnameable = OmittedFiles()
         self.quota = OmittedFiles()
         self.objects = OmittedFiles()
@@ -62,9 +63,11 @@ class OmittedOutputs:
                 yield _sentence(noun, words, some), obstacle not in _NOTHING_LOST
 
     def _reasons(self, settings: OutputSettings) -> Iterator[tuple[str, OmittedFiles]]:
+        too_slow = f"comparing names with the patterns took longer than {settings.matching_s:g} s (outputs.matching_s)"
         bounds = f"{settings.max_bytes or 'any size'} and {settings.max_files or 'any number of'} files"
         for words, some in (
             (f"over the limit of {bounds} for each job (outputs.max_bytes, outputs.max_files)", self.beyond),
+            (too_slow, self.unmatched),
             ("names that cannot be keys of objects", self.unnameable),
             ("storage quota exceeded", self.quota),
             ("as many objects as the organisation may have", self.objects),

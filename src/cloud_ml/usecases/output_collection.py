@@ -16,7 +16,6 @@ from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.outputs import (
     JobFile,
     OmittedFiles,
-    OutputFilter,
     OutputLimits,
     OutputSelection,
     StoredOutputs,
@@ -33,6 +32,7 @@ from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.coming_in import Share
 from cloud_ml.usecases.omitted_outputs import OmittedOutputs, count
 from cloud_ml.usecases.outputs import Outputs, interrupted
+from cloud_ml.usecases.paced_filter import PacedFilter
 from cloud_ml.usecases.storage import Storage
 
 _GROUP_FILES, _GROUP_BYTES = 64, 16 * 2**20
@@ -40,7 +40,7 @@ _GROUP_FILES, _GROUP_BYTES = 64, 16 * 2**20
 _FEW_FILES = 128
 """So many are flushed to the disk one by one. With more, the disk is flushed once in the end."""
 _IGNORE_BYTES, _IGNORE_LINES, _IGNORE_LINE = 1 << 16, 200, 256
-_PAGE, _BETWEEN_LOOKS = 1000, 256
+_PAGE = 1000
 
 
 @dataclass
@@ -108,22 +108,42 @@ class OutputCollection:
         self, job: JobRecord, directory: WorkingDirectory, omitted: OmittedOutputs, stop: Callable[[], bool]
     ) -> OutputSelection:
         selection = OutputSelection(self._bounds)
-        wanted = _filter(job, directory)
+        wanted = self._filter(job, directory)
         if wanted is None:
             return selection
         prefix = rules.folder_of(job.key.name, job.key.uid)
-        for number, file in enumerate(directory.files(_enters)):
-            if number % _BETWEEN_LOOKS == 0 and stop():
+
+        def enters(folder: bytes) -> bool:
+            if stop():
                 raise interrupted()
-            if not _is_wanted(file, wanted):
+            return _may_hold_outputs(folder) and wanted.enters(folder)
+
+        for file in directory.files(enters):
+            if stop():
+                raise interrupted()
+            keeps = _is_wanted(file, wanted)
+            if keeps is None:
+                omitted.unmatched.add(file)
+            elif not keeps:
                 continue
-            if file.obstacle is not None:
+            elif file.obstacle is not None:
                 omitted.obstacles[file.obstacle].add(file)
             elif not _can_be_key(prefix, file.path):
                 omitted.unnameable.add(file)
             else:
                 selection.add(file)
         return selection
+
+    def _filter(self, job: JobRecord, directory: WorkingDirectory) -> PacedFilter | None:
+        """Which files are outputs; ``None`` for none at all."""
+        limit_s = self._settings.matching_s
+        patterns = job.spec.submitted.outputs
+        if patterns is not None:
+            return PacedFilter(patterns, limit_s=limit_s) if patterns else None
+        try:
+            return PacedFilter(None, _ignore_lines(directory), limit_s=limit_s)
+        except InvalidRequest:  # an ignore file that cannot be read ignores nothing
+            return PacedFilter(None, limit_s=limit_s)
 
     # ---- storing
 
@@ -265,31 +285,20 @@ class _Batch:
     durable: bool
 
 
-def _filter(job: JobRecord, directory: WorkingDirectory) -> OutputFilter | None:
-    """Which files are outputs; ``None`` for none at all."""
-    patterns = job.spec.submitted.outputs
-    if patterns is not None:
-        return OutputFilter(patterns) if patterns else None
-    try:
-        return OutputFilter(None, _ignore_lines(directory))
-    except InvalidRequest:  # an ignore file that cannot be read ignores nothing
-        return OutputFilter(None)
-
-
 def _ignore_lines(directory: WorkingDirectory) -> Sequence[str]:
     content = b"".join(directory.read(JobFile(IGNORE_FILE.encode(), _IGNORE_BYTES)))
     return [line[:_IGNORE_LINE] for line in content.decode("utf-8", "replace").splitlines()[:_IGNORE_LINES]]
 
 
-def _enters(name: bytes) -> bool:
+def _may_hold_outputs(folder: bytes) -> bool:
+    name = folder.rpartition(b"/")[2]
     return name not in rules.SKIPPED_FOLDERS and not name.endswith(b".egg-info")
 
 
-def _is_wanted(file: JobFile, wanted: OutputFilter) -> bool:
-    path = file.path.decode("utf-8", "surrogateescape")
+def _is_wanted(file: JobFile, wanted: PacedFilter) -> bool | None:
     if file.obstacle is not None and file.obstacle.of_folder:
-        return wanted.may_keep_below(path)
-    return wanted.keeps(path)
+        return wanted.may_keep_below(file.path)
+    return wanted.keeps(file.path)
 
 
 def _can_be_key(prefix: str, path: bytes) -> bool:

@@ -1,9 +1,12 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.ignoring import DEFAULT_PATTERNS, IgnoreRules
+from support.measuring import growth
 
 
 @pytest.mark.parametrize(
@@ -30,6 +33,13 @@ from cloud_ml.models.ignoring import DEFAULT_PATTERNS, IgnoreRules
         ("[!ab].txt", "c.txt", True),
         ("a.b", "axb", False),
         ("a+(b)", "a+(b)", True),
+        ("a**b", "x/a/y/b", True),
+        ("a**b", "a/y/bc", False),
+        ("**a**b", "x/a/y/b", True),
+        ("*/**/b", "x/b", True),
+        ("*/**/b", "b", False),
+        ("a*b*c", "x/a1b2c", True),
+        ("a*b*c", "a1/b2c", False),
         ("# data", "data", False),
         ("  ", "data", False),
     ],
@@ -69,3 +79,16 @@ def test_what_is_always_left_behind(path: str, folder: bool, ignored: bool) -> N
 def test_a_pattern_that_takes_back_is_refused() -> None:
     with pytest.raises(InvalidRequest, match="'!keep'"):
         IgnoreRules(["*.csv", "!keep"])
+
+
+@pytest.mark.parametrize("pattern", ["/**a**b", "**a**b", "*/**/b", "*a*b"])
+def test_no_path_takes_longer_than_its_length(pattern: str) -> None:
+    """Two wildcards that cross folders tried each pair of places: 8 ms for a path of 4,000 characters."""
+    rules = IgnoreRules([pattern])
+
+    def matching(folders: int) -> Callable[[], object]:
+        path = "/".join(["a" * 60] * folders)
+        return lambda: [rules.ignores(path, folder=False) for _ in range(40)]
+
+    cost, factor = growth(matching, 30)
+    assert factor < 8 or cost.cpu_s < 0.02

@@ -170,6 +170,29 @@ def test_a_folder_too_deep_is_named_as_what_it_is(left: Left) -> None:
     assert message.endswith("/d/d")
 
 
+def test_patterns_that_take_too_long_to_compare(served: Served, tmp_path: Path) -> None:
+    left = Left(served, tmp_path, patterns=["*a*b*c*d*", "*.pt"])
+    write(left.folder, a_dot_pt=1, b_dot_pt=1, folder__c_dot_pt=1)
+    collection = left.collect(matching_s=1e-9)
+    assert len(left.stored()) == 1
+    assert collection.outputs is not None
+    assert collection.outputs.not_kept == 2
+    assert "2 files not saved as outputs, comparing names with the patterns took longer than 1e-09 s" in (
+        collection.events[1].message
+    )
+    assert "outputs.matching_s" in collection.events[1].message
+
+
+@pytest.mark.parametrize("count", [3, 40])
+def test_a_server_that_stops_waits_for_no_pattern(left: Left, count: int) -> None:
+    for number in range(count):
+        write(left.folder, **{f"f{number}": 1})
+    asked = iter([False, False])
+    with pytest.raises(Unavailable):
+        left.collect(stop=lambda: next(asked, True))
+    assert left.stored() == {}
+
+
 def test_names_that_cannot_be_keys_are_told(left: Left) -> None:
     with open(os.path.join(os.fsencode(left.folder), b"bad\xff\n"), "wb"):  # noqa: PTH118, PTH123
         pass
@@ -356,7 +379,7 @@ def test_a_collection_that_is_stopped_goes_on_where_it_was(served: Served, tmp_p
         (left.folder / f"{number:03}").write_bytes(bytes(10))
     looks = iter(range(1000))
     with pytest.raises(Unavailable):
-        left.collect(stop=lambda: next(looks) > 100)
+        left.collect(stop=lambda: next(looks) > 230)
     before = left.stored()
     assert 0 < len(before) < 130
     served.platform.storage._counted._entries.clear()

@@ -7,7 +7,7 @@ file never costs all the others their place.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 
@@ -26,6 +26,7 @@ SKIPPED_FOLDERS = frozenset(
 ENVIRONMENT_MARKS = (b"pyvenv.cfg", b"conda-meta")
 """A folder that holds one of these is an environment, and no output."""
 _NAMED = 5
+_REMEMBERED_FOLDERS = 256
 
 
 class Obstacle(Enum):
@@ -130,33 +131,50 @@ class OutputSelection:
 
 
 class OutputFilter:
-    """Which paths become outputs.
+    """Which paths become outputs. Folders above a file are compared once for all files that follow each other.
 
     Args:
         patterns: What the user asked for with ``--outputs``; ``None`` for everything that is not ignored.
         ignored: The lines of the folder's ignore file. Patterns that the user asked for win over it.
+        checkpoint: Called before each comparison that may take a millisecond.
     """
 
-    def __init__(self, patterns: Sequence[str] | None, ignored: Sequence[str] = ()) -> None:
-        self._wanted = None if patterns is None else IgnoreRules(patterns)
-        self._ignored = IgnoreRules(ignored if patterns is None else ())
+    def __init__(
+        self,
+        patterns: Sequence[str] | None,
+        ignored: Sequence[str] = (),
+        *,
+        checkpoint: Callable[[], None] | None = None,
+    ) -> None:
+        self._chosen = patterns is not None
+        self._rules = IgnoreRules(ignored if patterns is None else patterns, checkpoint)
+        self._folders: dict[str, bool] = {}
 
     def keeps(self, path: str) -> bool:
         """Whether the file at ``path`` is an output."""
-        if self._wanted is not None:
-            return self._matches(self._wanted, path)
-        return path != IGNORE_FILE and not self._matches(self._ignored, path)
+        if path == IGNORE_FILE and not self._chosen:
+            return False
+        return self._chosen == (self._fits(path.rpartition("/")[0]) or self._rules.ignores(path, folder=False))
 
     def may_keep_below(self, folder: str) -> bool:
         """Whether files in the folder may be outputs."""
-        return self._wanted is not None or not self._matches(self._ignored, f"{folder}/?")
+        return self._chosen or self.keeps(f"{folder}/?")
 
-    @staticmethod
-    def _matches(rules: IgnoreRules, path: str) -> bool:
-        """Whether the file, or a folder that it is in, fits."""
-        parts = path.split("/")
-        folders = ("/".join(parts[:count]) for count in range(1, len(parts)))
-        return rules.ignores(path, folder=False) or any(rules.ignores(folder, folder=True) for folder in folders)
+    def enters(self, folder: str) -> bool:
+        """Whether a file below ``folder`` may be an output."""
+        return self._chosen or not self._fits(folder)
+
+    def _fits(self, folder: str) -> bool:
+        """Whether the folder, or one that it is in, fits the patterns."""
+        if not folder:
+            return False
+        found = self._folders.get(folder)
+        if found is None:
+            found = self._fits(folder.rpartition("/")[0]) or self._rules.ignores(folder, folder=True)
+            if len(self._folders) >= _REMEMBERED_FOLDERS:
+                self._folders.clear()
+            self._folders[folder] = found
+        return found
 
 
 def folder_of(job_name: str, uid: str) -> str:

@@ -76,7 +76,7 @@ class LocalWorkingDirectory:
                     levels.pop()
                     continue
                 name = level.folders.pop()
-                if not enters(name):
+                if not enters(level.prefix + name):
                     continue
                 path = level.prefix + name
                 folder = _open_folder(level.folder, name) if len(levels) <= _DEEPEST else Obstacle.FOLDER_TOO_DEEP

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from cloud_ml.domain.jobs.outputs import JobFile, OutputFilter, OutputLimits, OutputSelection, folder_of
+from support.measuring import growth
 
 
 def selected(bounds: OutputLimits, *files: JobFile) -> tuple[list[bytes], list[tuple[int, str]]]:
@@ -49,6 +52,31 @@ def test_patterns_that_were_asked_for_win_over_the_ignore_file() -> None:
     assert wanted.keeps("plots/loss.png")
     assert wanted.keeps("run/plots/deep/loss.png")
     assert not wanted.keeps("model.pt")
+
+
+def test_a_folder_that_is_ignored_is_not_entered() -> None:
+    wanted = OutputFilter(None, ["/data/", "tmp", "*.log"])
+    assert [wanted.enters(folder) for folder in ("data", "x/data", "x/tmp", "x/tmp/y", "a.log", "x")] == [
+        False, True, False, False, False, True,
+    ]  # fmt: skip
+    assert OutputFilter(["*.pt"], ["/data/"]).enters("data")
+
+
+def test_the_folders_above_a_file_are_compared_once() -> None:
+    """Each file of a deep folder cost as much as the folder has levels."""
+
+    def matching(levels: int) -> Callable[[], object]:
+        folder = "/".join("d" * levels)
+
+        def match() -> None:
+            wanted = OutputFilter([f"x{number}/" for number in range(50)])
+            for number in range(100):
+                wanted.keeps(f"{folder}/{number}")
+
+        return match
+
+    _, factor = growth(matching, 15)
+    assert factor < 2.5
 
 
 def test_no_two_jobs_share_a_folder() -> None:
