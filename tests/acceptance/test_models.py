@@ -40,8 +40,9 @@ def served(server: RealServer) -> str:
 
 @pytest.mark.parametrize("more", [(), ("--http",)])
 def test_the_line_of_the_slides(server: RealServer, served: str, more: tuple[str, ...]) -> None:
-    answer = server.cli("models", "predict", "linear", "v1", "-d", "./data.json", *more).good().json()
-    assert answer == {"keys_out": [[1], [2]], "predict": [[30.0], [70.0]]}
+    for data in ("./data.json", SLIDES_DATA):
+        answer = server.cli("models", "predict", "linear", "v1", "-d", data, *more).good().json()
+        assert answer == {"keys_out": [[1], [2]], "predict": [[30.0], [70.0]]}
 
 
 def test_the_same_number_is_printed_over_both(server: RealServer, served: str) -> None:

@@ -25,7 +25,7 @@ _USUAL = "Usual is: cloudml models predict NAME VERSION -d data.json"
 @click.option("-v", "--model_version", metavar="VERSION", help="The same as VERSION.")
 @click.option(
     "-d", "--data", "-f", "--filename", "source", metavar="FILE", shell_complete=files,
-    help='JSON such as {"X": [[10.0]], "X_dtype": "float32"}; - is standard input.',
+    help='File with JSON such as {"X": [[10.0]], "X_dtype": "float32"}, or this JSON itself; - is standard input.',
 )  # fmt: skip
 @click.option("--http", is_flag=True, help="Ask over HTTP instead of gRPC.")
 @click.option("--signature", metavar="NAME", help="Another than the default one.")
@@ -86,11 +86,17 @@ def predict(
 
 
 def _read(source: str) -> Any:
+    if source.lstrip().startswith("{"):
+        return _parsed(source, "the text after -d")
     try:
         text = sys.stdin.read() if source == "-" else Path(source).expanduser().read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text in UTF-8"
         raise InvalidRequest(f"{source} cannot be read: {why}", field="data", value=source) from None
+    return _parsed(text, source)
+
+
+def _parsed(text: str, source: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError) as error:

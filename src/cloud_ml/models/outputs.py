@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import PurePosixPath
 
 _ENDINGS = (
-    ".onnx", ".keras", ".tflite", ".pt2", ".pt", ".skops", ".joblib", ".pkl", ".ubj",
+    ".onnx", ".keras", ".tflite", ".pt2", ".pt", ".pth", ".skops", ".joblib", ".pkl", ".pickle", ".ubj",
 )  # fmt: skip
 _NAMES = {"model.json", "model.txt"}
 """Models of boosting libraries: their endings alone say nothing."""

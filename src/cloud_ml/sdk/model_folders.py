@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath
 
 from cloud_ml.errors import AlreadyExists, InvalidRequest
 from cloud_ml.models.common import refuse
+from cloud_ml.sdk.model_formats import export_advice
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.storage import Storage
 from cloud_ml.sdk.transfers import changed, unreadable
@@ -22,7 +24,7 @@ _ENDINGS = {
     Path(name).suffix: name
     for name in MODEL_FILES
     if name not in ("saved_model.pb", "export.meta", "model.json", "model.txt")
-}
+} | {".pth": "model.pt", ".pickle": "model.pkl"}
 """A file of another name that ends so is sent under the name that the server goes by."""
 _PARTS = ("saved_model.pb", "export.meta")
 """Of a model that is a folder: alone they are none."""
@@ -57,7 +59,8 @@ def files_of(source: Path) -> list[ModelFile]:
     elif any((source / name).exists() for name in MODEL_FILES):
         found = _below(source, "1")
     else:
-        raise _no_model(source, f"numbered folders (1, 2…) with models, or one of {', '.join(MODEL_FILES)} in it")
+        allowed = f"numbered folders (1, 2…) with models, or one of {', '.join(MODEL_FILES)} in it"
+        raise _no_model(source, allowed, advice_for_folder(str(source), [str(one) for one in source.iterdir()]))
     if not found:
         raise _no_model(source, "numbered folders with files in them")
     if len(found) > _MOST_FILES:
@@ -81,7 +84,8 @@ def name_of_model_file(path: PurePath, source: str) -> str:
     """
     name = path.name if path.name in MODEL_FILES else _ENDINGS.get(path.suffix)
     if name is None or name in _PARTS:
-        raise _no_model(source, f"a file that ends in {', '.join(_ENDINGS)}, or a folder with a model")
+        allowed = f"a file that ends in {', '.join(_ENDINGS)}, or a folder with a model"
+        raise _no_model(source, allowed, export_advice(path))
     return name
 
 
@@ -132,8 +136,18 @@ def _is_hidden(path: Path) -> bool:
     return any(part.startswith(".") or part == "__pycache__" for part in path.parts)
 
 
-def _no_model(source: Path | str, allowed: str) -> InvalidRequest:
+def advice_for_folder(source: str, paths: Sequence[str]) -> str:
+    """What to type instead of a folder that is no model itself; empty where nothing in it looks like one."""
+    files = sorted(PurePath(path) for path in paths)
+    if models := [str(file) for file in files if file.suffix in _ENDINGS and file.name not in _PARTS]:
+        return f"Did you mean {' or '.join(models[:3])}?"
+    advice = ((file, export_advice(file)) for file in files if file.suffix not in (".json", ".txt", ".bin"))
+    return next((f"{source} holds {file.name}, but {said}" for file, said in advice if said), "")
+
+
+def _no_model(source: Path | str, allowed: str, advice: str = "") -> InvalidRequest:
+    said = f"{advice[:1].upper()}{advice[1:]}" if advice else None
     return InvalidRequest(
         f"model_uri is {str(source)!r}, which holds no model; allowed is {allowed}",
-        field="model_uri", value=str(source), allowed=allowed,
+        field="model_uri", value=str(source), allowed=allowed, hint=said,
     )  # fmt: skip

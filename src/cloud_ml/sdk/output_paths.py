@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from cloud_ml.errors import InvalidRequest, NotFound
-from cloud_ml.sdk.model_folders import MODEL_FILES, name_of_model_file
+from cloud_ml.sdk.model_folders import MODEL_FILES, advice_for_folder, name_of_model_file
 
 _SOURCE = re.compile(r"(?P<job>[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?):(?P<path>(?!//).*)", re.DOTALL)
 
@@ -78,9 +78,10 @@ def version_keys(source: OutputSource, paths: Sequence[str]) -> list[str]:
         return inner
     if any(path in MODEL_FILES for path in inner):
         return [f"1/{path}" for path in inner]
+    advice = advice_for_folder(str(source), [f"{source.job}:{path}" for path in paths])
     allowed = f"a model file, a folder with one of {', '.join(MODEL_FILES)}, or a folder of numbered versions"
     raise InvalidRequest(
         f"model_uri is {str(source)!r}, which holds no model; allowed is {allowed}",
         field="model_uri", value=str(source), allowed=allowed,
-        hint=f"List the outputs: cloudml jobs outputs {source.job}",
+        hint=advice or f"List the outputs: cloudml jobs outputs {source.job}",
     )  # fmt: skip

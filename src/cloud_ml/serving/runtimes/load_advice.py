@@ -58,8 +58,8 @@ def keras_refusal(file: Path, installed: str, error: BaseException) -> ModelFail
     saved_by = keras_version(file)
     if saved_by and saved_by != installed:
         return ModelFailed(
-            f"{file.name} was saved by Keras {saved_by} and this replica runs Keras {installed}: deploy it with "
-            f"--framework keras --framework_version {saved_by}, or save it with Keras {installed} ({words})"[:2000]
+            f"{file.name} was saved by Keras {saved_by} and this replica runs Keras {installed}: save it with Keras "
+            f"{installed}, or export it with model.export('saved') and deploy the folder saved ({words})"[:2000]
         )
     if not saved_by:
         return cannot_load(file, "Keras", error)

@@ -13,7 +13,7 @@ _ENDINGS = {
     Path(name).suffix: name
     for name in MODEL_FILES
     if name not in ("saved_model.pb", "export.meta", "model.json", "model.txt")
-}
+} | {".pth": "model.pt", ".pickle": "model.pkl"}
 
 
 def holds_model(names: Collection[str]) -> bool:

@@ -57,6 +57,8 @@ def test_the_table_of_distributions_is_one_to_rely_on() -> None:
             "OSError: libsndfile.so.1: cannot open shared object file: No such file",
             "a library of the system is missing",
         ),
+        ("RuntimeError: operator torchvision::nms does not exist", "this torchvision was built for another PyTorch"),
+        ("FloatingPointError: loss is nan in epoch 1", "lower the learning rate"),
         ("RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error.", "fewer workers or a larger -M"),
     ],
 )
@@ -69,6 +71,7 @@ def test_what_usually_helps(error: str, hint: str) -> None:
 def test_no_hint_without_reason() -> None:
     assert told("NameError: name 'lr' is not defined") == f"{ENDING}: NameError: name 'lr' is not defined"
     assert told("ValueError: bad") == f"{ENDING}: ValueError: bad"
+    assert told("FloatingPointError: division") == f"{ENDING}: FloatingPointError: division"
 
 
 # ---- files

@@ -21,11 +21,18 @@ _PYTHON_2_SYNTAX = ("Missing parentheses in call to", "multiple exception types 
 _IS_PYTHON_2 = "this is Python 2 code: convert it to Python 3, for example with 2to3"
 _NO_WRITE = ("Read-only file system", "Permission denied")
 _WRITABLE = "a job may write to its working directory, to /tmp and to its buckets"
+_NO_NUMBER = re.compile(r"\b(?:nan|inf|infinite|overflow)\b", re.IGNORECASE)
+_NOT_FINITE = "the numbers grew without bound: lower the learning rate, and look for missing values in the data"
 _NO_LIBRARY = "a library of the system is missing: require a package that brings it"
 _IN_ANY = (
     ("Torch not compiled with CUDA", "no GPU here: choose the device by torch.cuda.is_available()"),
     ("Found no NVIDIA driver", "no GPU here: choose the device by torch.cuda.is_available()"),
     ("libGL.so.1: cannot open", 'use the line "opencv-python-headless" in requirements.txt, not opencv-python'),
+    (
+        "operator torchvision::nms does not exist",
+        "this torchvision was built for another PyTorch: install the build whose version fits, for processors from "
+        "https://download.pytorch.org/whl/cpu",
+    ),
     ("libcuda", "no GPU here: install the build of the package for processors"),
     ("libcudart", "no GPU here: install the build of the package for processors"),
     ("cannot open shared object file", _NO_LIBRARY),
@@ -97,6 +104,10 @@ def _of_syntax(found: Excerpt, _context: FailureContext) -> str:
     return _IS_PYTHON_2 if found.detail.startswith(_PYTHON_2_SYNTAX) else ""
 
 
+def _of_number(found: Excerpt, _context: FailureContext) -> str:
+    return _NOT_FINITE if _NO_NUMBER.search(found.detail) else ""
+
+
 def _of_writing(found: Excerpt, _context: FailureContext) -> str:
     return _WRITABLE if any(words in found.detail for words in _NO_WRITE) else ""
 
@@ -107,6 +118,7 @@ _BY_ERROR: dict[str, Callable[[Excerpt, FailureContext], str]] = {
     "NameError": _of_name,
     "AttributeError": _of_attribute,
     "SyntaxError": _of_syntax,
+    "FloatingPointError": _of_number,
     "OSError": _of_writing,
     "PermissionError": _of_writing,
 }

@@ -59,8 +59,9 @@ def find_folder(train_dir):
     for folder in folders:
         if _find(folder, TRAIN_IMAGES):
             return folder
+    looked = train_dir if Path(train_dir).name == "MNIST_data" else f"{train_dir} or MNIST_data"
     raise FileNotFoundError(
-        f"{TRAIN_IMAGES} is not in {train_dir} or MNIST_data. Put the four files of {SOURCE_URL} into the folder "
+        f"{TRAIN_IMAGES} is not in {looked}. Put the four files of {SOURCE_URL} into the folder "
         "MNIST_data beside your script, or into a bucket: --env MNIST_DATA=fds://BUCKET/mnist"
     )
 
