@@ -25,8 +25,8 @@ TWINS = {
     **{
         f"aio/{name}.py": f"sdk/{name}.py"
         for name in (
-            "admin", "deploying", "follow", "handles", "http1", "jobs", "objects", "outputs", "predicting", "quota",
-            "runtimes", "secrets", "service_handles", "services", "transport", "watching",
+            "access_tokens", "admin", "deploying", "follow", "handles", "http1", "jobs", "objects", "outputs",
+            "predicting", "quota", "runtimes", "secrets", "service_handles", "services", "transport", "watching",
         )
     },
 }  # fmt: skip

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cloud_ml.models.job import Job, JobChange, JobEvent, JobSummary, JobTasks
     from cloud_ml.models.outputs import OutputFile
     from cloud_ml.models.storage import ServerInfo, WhoAmI
+    from cloud_ml.sdk.access_tokens import AccessTokens
     from cloud_ml.sdk.admin import Admin
     from cloud_ml.sdk.config import Connection
     from cloud_ml.sdk.handles import JobHandle
@@ -117,6 +118,13 @@ class CloudMlClient(ModelServices):
         from cloud_ml.sdk.admin import Admin
 
         return Admin(self._transport)
+
+    @cached_property
+    def tokens(self) -> AccessTokens:
+        """Access tokens, for programs that have no SDK."""
+        from cloud_ml.sdk.access_tokens import AccessTokens
+
+        return AccessTokens(self._transport)
 
     @cached_property
     def quota(self) -> Quota:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml import data_folder, failpoints
+from cloud_ml.domain.access_tokens import ACCESS_TOKEN
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.quotas import APPLICATION, QUOTA
 from cloud_ml.domain.records import Kind
@@ -33,6 +34,7 @@ KINDS: dict[str, Kind[Any, Any]] = {
         ORGANISATION_NUMBER,
         USER,
         ACCESS_KEY,
+        ACCESS_TOKEN,
         BUCKET,
         QUOTA,
         APPLICATION,

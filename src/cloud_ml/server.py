@@ -95,6 +95,7 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
             ssl_keyfile=settings.tls_key or None,
             timeout_graceful_shutdown=max(1, int(settings.shutdown_timeout_s)),
             proxy_headers=settings.behind_proxy,
+            forwarded_allow_ips=settings.proxy_addresses,
         ),
         started,
     )

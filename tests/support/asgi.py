@@ -70,9 +70,12 @@ class AsgiClient:
         body: bytes | Iterable[bytes] = b"",
         *,
         cut_off: bool = False,
+        scheme: str = "http",
+        client: str = "127.0.0.1",
     ) -> Answer:
         """The whole answer; with ``cut_off`` the client is gone before the body's end."""
-        async with self.open(method, target, headers, body, cut_off=cut_off) as exchange:
+        how = {"scheme": scheme, "client": client}
+        async with self.open(method, target, headers, body, cut_off=cut_off, **how) as exchange:
             content = b"".join([chunk async for chunk in exchange.chunks()])
             return Answer(exchange.status, exchange.headers, content)
 
@@ -85,6 +88,8 @@ class AsgiClient:
         body: bytes | Iterable[bytes] = b"",
         *,
         cut_off: bool = False,
+        scheme: str = "http",
+        client: str = "127.0.0.1",
     ) -> AsyncIterator[Exchange]:
         """A request whose answer is read as it comes. Leaving the block hangs up."""
         exchange = Exchange()
@@ -95,7 +100,7 @@ class AsgiClient:
             "asgi": {"version": "3.0", "spec_version": "2.3"},
             "http_version": "1.1",
             "method": method,
-            "scheme": "http",
+            "scheme": scheme,
             "path": unquote(path),
             "raw_path": path.encode(),
             "query_string": query.encode(),
@@ -104,7 +109,7 @@ class AsgiClient:
                 (name.lower().encode(), value.encode())
                 for name, value in ({"X-Request-Id": "test"} | dict(headers or {})).items()
             ],
-            "client": ("127.0.0.1", 1),
+            "client": (client, 1),
             "server": ("127.0.0.1", 80),
         }
         ended = False

@@ -159,6 +159,10 @@ ROWS: Mapping[str, Row] = {
     "PATCH /api/v1/admin/keys/{access_key}": owner(KEY, body={"legacy_signatures": False}),
     "DELETE /api/v1/admin/keys/{access_key}": owner(KEY),
     "POST /api/v1/admin/keys/{access_key}/rotate": owner(KEY + "/rotate", body={}),
+    "GET /api/v1/tokens": Row("/api/v1/tokens?org={org}"),
+    "POST /api/v1/tokens": member("/api/v1/tokens", body={"scopes": ["tokens:read"], "expires_in_s": 60}),
+    "GET /api/v1/tokens/{token}": Row("/api/v1/tokens/{token}", Role.OWNER),
+    "DELETE /api/v1/tokens/{token}": owner("/api/v1/tokens/{token}"),
     "GET /api/v1/admin/audit": Row(ADMIN + "/audit?org={org}", Role.OWNER),
     "GET /api/v1/admin/quota": Row(ADMIN + "/quota?org={org}"),
     "GET /api/v1/admin/quota/applications": Row(ADMIN + "/quota/applications?org={org}"),
@@ -294,19 +298,21 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
     key = (await made("POST", f"{ADMIN}/keys", {"user": "tim"}))["key"]["access_key"]
     await made("POST", "/api/v1/secrets", {"name": "token", "data": "dG9rZW4="})
     wish = {"service": "jobs", "cpu": "1", "memory": "1G", "gpu": "0"}
+    token = (await made("POST", "/api/v1/tokens", {"scopes": ["jobs:read"], "expires_in_s": 3600}))["info"]["id"]
     application = (await made("POST", f"{ADMIN}/quota/applications", wish))["id"]
     await made("POST", f"{ADMIN}/orgs", {"name": "idle"})
     await made("PATCH", f"{ADMIN}/orgs/idle", {"enabled": False})
     return {
         "job": "mine", "model": "served", "secret": "token",
         "bucket": "furniture", "empty": "hollow", "key": "chair", "upload": upload, "begun": begun, "user": "tim",
-        "access_key": key, "application": application, "org": "default", "number": "1", "own": "furniture",
+        "access_key": key, "token": token, "application": application, "org": "default", "number": "1",
+        "own": "furniture",
     }  # fmt: skip
 
 
 ABSENT = {
     "job": "none", "model": "nerved", "secret": "noken",
     "bucket": "nofurnitu", "empty": "nollow", "key": "nhair", "user": "nim", "org": "nefault",
-    "number": "9", "access_key": "AK" + "0" * 20,
+    "number": "9", "access_key": "AK" + "0" * 20, "token": "tk" + "0" * 14,
 }  # fmt: skip
 """Names of the same lengths that nobody has; an upload and an application are made up of zeros."""

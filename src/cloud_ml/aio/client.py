@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from datetime import datetime
     from pathlib import Path
 
+    from cloud_ml.aio.access_tokens import AsyncAccessTokens
     from cloud_ml.aio.admin import AsyncAdmin
     from cloud_ml.aio.handles import AsyncJobHandle
     from cloud_ml.aio.jobs import AsyncJobCalls
@@ -116,6 +117,13 @@ class AsyncCloudMlClient(AsyncModelServices):
         from cloud_ml.aio.admin import AsyncAdmin
 
         return AsyncAdmin(self._transport)
+
+    @cached_property
+    def tokens(self) -> AsyncAccessTokens:
+        """Access tokens, for programs that have no SDK."""
+        from cloud_ml.aio.access_tokens import AsyncAccessTokens
+
+        return AsyncAccessTokens(self._transport)
 
     @cached_property
     def quota(self) -> AsyncQuota:

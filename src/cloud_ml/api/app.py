@@ -25,6 +25,7 @@ from cloud_ml.api.routes import (
     secrets,
     server,
     storage,
+    tokens,
     uploads,
     watching,
 )
@@ -59,8 +60,8 @@ def create_app(platform: Platform) -> FastAPI:
     )
     app.state.platform = platform
     modern = (
-        watching, jobs, outputs, models, replicas, uploads, storage, secrets, admin, audit, quota, server, runtimes,
-        monitoring,
+        watching, jobs, outputs, models, replicas, uploads, storage, secrets, admin, tokens, audit, quota, server,
+        runtimes, monitoring,
     )  # fmt: skip
     routers = [room.router for room in modern]
     for router in (*routers, v1_compat.router):

@@ -10,6 +10,7 @@ from datetime import datetime
 from starlette.requests import Request
 from starlette.types import Scope
 
+from cloud_ml.auth import bearer
 from cloud_ml.domain.audit import AuditEntry
 from cloud_ml.errors import CloudMlError, RequestError
 from cloud_ml.state.base import StateStore
@@ -36,7 +37,7 @@ def begin(request: Request, caller: Identity, now: datetime) -> None:
         at=now,
         org=caller.org,
         user=caller.user,
-        key=caller.access_key,
+        key=caller.token or caller.access_key,
         address=request.client.host if request.client else "",
         request=scope.get("request_id", ""),
         operation=operation_of(scope),
@@ -73,6 +74,6 @@ def operation_of(scope: Scope) -> str:
 
 def _target(request: Request) -> str:
     """The path's parameters; an organisation that the query names stands behind them."""
-    target = "/".join(str(part) for part in request.path_params.values()).strip("/")
+    target = "/".join(bearer.without_secrets(str(part)) for part in request.path_params.values()).strip("/")
     org = request.query_params.get("org") or request.query_params.get("org_id")
     return f"{target}@{org}" if org else target

@@ -1,8 +1,9 @@
-"""Who is calling: every signature scheme, judged on the request line as it came."""
+"""Who is calling: every signature scheme, judged on the request line as it came, and access tokens."""
 
 from __future__ import annotations
 
 import hashlib
+import secrets
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
 from typing import Annotated, Any
@@ -10,14 +11,15 @@ from typing import Annotated, Any
 from fastapi import Depends, Query
 from starlette.requests import HTTPConnection, Request
 
-from cloud_ml.api import auditing
+from cloud_ml.api import auditing, scopes, tokens
 from cloud_ml.api.middleware import CALLER
 from cloud_ml.api.platform import Platform
-from cloud_ml.auth import claims, fds, legacy, presigned, signature
+from cloud_ml.auth import bearer, claims, fds, legacy, presigned, signature
 from cloud_ml.auth.claims import Claim
 from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import TooLarge, TooMany, Unauthenticated
 from cloud_ml.state.base import Once
+from cloud_ml.usecases.access_tokens import permit_scope
 from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.permissions import permit_change
 
@@ -27,6 +29,8 @@ _ORIGINAL = frozenset({legacy.SCHEME, fds.SCHEME})
 
 Reader = Callable[[Headers], Claim]
 """Says what a request claims; which one it is decides which schemes open a room."""
+Proof = Claim | bearer.Credentials
+"""What made the server believe a caller: a signature or a token."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,7 @@ class Call:
 class UploadCall:
     """A request that convinced and whose body is still to come."""
 
-    def __init__(self, caller: Identity, once: Once, claim: Claim, request: Request) -> None:
+    def __init__(self, caller: Identity, once: Once, claim: Proof, request: Request) -> None:
         self.caller = caller
         self.once = once
         self._claim = claim
@@ -158,7 +162,7 @@ async def admit_upload(request: Request, *, read: Reader = claims.read) -> Uploa
     return UploadCall(caller, _once(request, claim), claim, request)
 
 
-async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Claim, Identity]:
+async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Proof, Identity]:
     """Check time, signature and whether the caller may change anything, before a byte of the body is taken in.
 
     Raises:
@@ -166,9 +170,25 @@ async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Cla
         TooMany: The organisation has too many requests under way.
         Forbidden: The request changes something and the caller may only look.
     """
+    headers = [(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw]
     platform = platform_of(request)
+    if bearer.is_sent(headers):
+        caller = await tokens.authenticate(request, platform, headers)
+        _admit_caller(request, platform, caller, mutation)
+        permit_scope(caller, scopes.needed_by(request, mutation=mutation))
+        return bearer.Credentials(), caller
+    claim, caller = await _verify(request, platform, read(headers), mutation)
+    _admit_caller(request, platform, caller, mutation)
+    return claim, caller
+
+
+async def _verify(request: Request, platform: Platform, claim: Claim, mutation: bool) -> tuple[Claim, Identity]:
+    """Check the time and the signature of a claim.
+
+    Raises:
+        Unauthenticated: They do not convince.
+    """
     rules = platform.settings
-    claim = read([(name.decode("latin-1"), value.decode("latin-1")) for name, value in request.headers.raw])
     if claim.scheme in _ORIGINAL and not rules.legacy_signatures:
         raise _legacy_is_off("on this server")
     caller = platform.identities.cached(claim.key)
@@ -191,18 +211,28 @@ async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Cla
         raise Unauthenticated(legacy.WRONG)
     if claim.scheme in _ORIGINAL and not caller.legacy_signatures:
         raise _legacy_is_off("for this key")
+    return claim, caller
+
+
+def _admit_caller(request: Request, platform: Platform, caller: Identity, mutation: bool) -> None:
+    """Count the request, and stop a change by somebody who may only look.
+
+    Raises:
+        TooMany: The organisation has too many requests under way.
+        Forbidden: The request changes something and the caller may only look.
+    """
     request.scope[CALLER] = caller
     platform.under_way[caller.org] += 1  # until ``Envelope`` sees the end of the answer
-    if platform.under_way[caller.org] > rules.requests_per_org:
+    most = platform.settings.requests_per_org
+    if platform.under_way[caller.org] > most:
         raise TooMany(
-            f"{caller.org} has {rules.requests_per_org} requests under way already",
-            allowed=f"at most {rules.requests_per_org} at once",
+            f"{caller.org} has {most} requests under way already",
+            allowed=f"at most {most} at once",
             hint="wait for some of them to end",
         )
     if mutation:
         auditing.begin(request, caller, platform.clock())
         permit_change(caller)
-    return claim, caller
 
 
 def is_link(request: Request) -> bool:
@@ -220,7 +250,9 @@ def _link_reader(request: Request) -> Reader | None:
     return lambda _headers: presigned.Claim.from_query(query, longest_s=longest_s)
 
 
-def _once(request: Request, claim: Claim) -> Once:
+def _once(request: Request, claim: Proof) -> Once:
+    if isinstance(claim, bearer.Credentials):
+        return Once(f"{bearer.SCHEME}/{secrets.token_hex()}", platform_of(request).clock(), auditing.entry_of(request))
     window_s = platform_of(request).settings.signature_window_s
     token = claim.once_token(request.method, _target(request))
     return Once(token, claims.forget_at(claim, window_s), auditing.entry_of(request))

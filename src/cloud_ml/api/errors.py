@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from cloud_ml.api import auditing
+from cloud_ml.auth import bearer
 from cloud_ml.auth.signature import SCHEME
 from cloud_ml.errors import (
     AlreadyExists,
@@ -79,7 +80,7 @@ def answer(error: CloudMlError) -> Response:
     if status in _RETRY_AFTER_S:
         headers["Retry-After"] = str(_RETRY_AFTER_S[status])
     if status == 401:
-        headers["WWW-Authenticate"] = SCHEME
+        headers["WWW-Authenticate"] = f'{SCHEME}, {bearer.SCHEME} realm="cloudml"'
     return refusal(status, _bounded(error.document()), headers)
 
 

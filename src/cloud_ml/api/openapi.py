@@ -13,7 +13,7 @@ from cloud_ml.auth import signature
 from cloud_ml.models.train_job import TrainJob
 
 _REFERENCE = "#/components/schemas/{model}"
-_SCHEME = "cloudml1"
+_SCHEME, _TOKEN = "cloudml1", "token"
 
 _MODELS: dict[str, Any] = {}
 """What the document speaks of, by the names of its schemas. FastAPI would make each schema when a route is
@@ -131,9 +131,15 @@ def _document(app: FastAPI) -> dict[str, Any]:
             "name": signature.AUTHORIZATION,
             "description": f"`{signature.SCHEME} <hex>` with {signature.KEY}, {signature.DATE}, {signature.NONCE} "
             f"and {signature.CONTENT}; see the reference page on signatures",
-        }
+        },
+        _TOKEN: {
+            "type": "http",
+            "scheme": "bearer",
+            "description": "An access token, made by `cloudml token create`; accepted over TLS and on loopback. Reading "
+            "needs the scope RESOURCE:read and changing RESOURCE:write, such as jobs:read.",
+        },
     }
     for path, operations in document["paths"].items():
         for operation in operations.values():
-            operation["security"] = [{_SCHEME: []}] if path.startswith("/api/") else []
+            operation["security"] = [{_SCHEME: []}, {_TOKEN: []}] if path.startswith("/api/") else []
     return document

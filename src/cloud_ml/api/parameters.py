@@ -10,6 +10,7 @@ from urllib.parse import unquote_to_bytes
 from fastapi.dependencies.models import Dependant
 from starlette.requests import Request
 
+from cloud_ml.api import tokens
 from cloud_ml.api.auth import is_link
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import common
@@ -23,9 +24,11 @@ async def check(request: Request) -> None:
 
     Raises:
         InvalidRequest: A parameter is unknown, or is given twice where once is meant.
+        Unauthenticated: An access token stands there.
     """
     if not request.scope["query_string"] or is_link(request):
         return  # the query of a link is judged with its signature: whatever is wrong with it is a 401
+    tokens.check_query(request)
     route = request.scope["route"]
     if (known := _KNOWN.get(route.endpoint)) is None:
         known = _KNOWN[route.endpoint] = _parameters(route)

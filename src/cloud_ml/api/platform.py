@@ -21,6 +21,7 @@ from cloud_ml.settings import (
     TrainerSettings,
 )
 from cloud_ml.state.base import StateStore
+from cloud_ml.usecases.access_tokens import AccessTokens
 from cloud_ml.usecases.audit import AuditLog
 from cloud_ml.usecases.batches import Batches
 from cloud_ml.usecases.catalog import Catalog
@@ -91,6 +92,7 @@ class Platform:
     organisations: Organisations = field(init=False)
     users: Users = field(init=False)
     keys: Keys = field(init=False)
+    tokens: AccessTokens = field(init=False)
     audit: AuditLog = field(init=False)
     quotas: Quotas = field(init=False)
     secrets: Secrets = field(init=False)
@@ -123,6 +125,7 @@ class Platform:
         self.organisations = Organisations(self.store, self.identities, self.storage, self.clock)
         self.users = Users(self.store, self.identities, self.clock, most=self.key_settings.users_per_org)
         self.keys = Keys(self.store, self.identities, self.users, self.clock, self.key_settings)
+        self.tokens = AccessTokens(self.store, self.identities, self.clock, self.key_settings)
         self.audit = AuditLog(self.store, self.identities)
         self.quotas = Quotas(
             self.store,

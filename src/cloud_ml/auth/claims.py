@@ -15,10 +15,11 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
-from cloud_ml.auth import legacy, signature
+from cloud_ml.auth import bearer, legacy, signature
 from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import Unauthenticated
 
+_ALLOWED = f"{signature.SCHEME}, {bearer.SCHEME} (an access token) or {legacy.SCHEME}"
 _LAST_MOMENT = 253_370_764_800
 """The beginning of the year 9999, in seconds."""
 
@@ -69,9 +70,7 @@ def read(headers: Headers) -> Claim:
     pairs = list(headers)
     sent = next((value for name, value in pairs if name.lower() == "authorization"), None)
     if sent is None:
-        raise Unauthenticated(
-            "the request is not signed", field="Authorization", allowed=f"{signature.SCHEME} or {legacy.SCHEME}"
-        )
+        raise Unauthenticated("the request is not signed", field="Authorization", allowed=_ALLOWED)
     if sent.startswith(legacy.SCHEME + " "):
         return legacy.Claim.from_headers(pairs)
     if sent.startswith(signature.SCHEME + " "):
@@ -79,7 +78,7 @@ def read(headers: Headers) -> Claim:
     raise Unauthenticated(
         "the header Authorization names no scheme of ours",
         field="Authorization",
-        allowed=f"{signature.SCHEME} or {legacy.SCHEME}",
+        allowed=_ALLOWED,
     )
 
 

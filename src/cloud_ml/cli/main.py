@@ -28,6 +28,7 @@ COMMANDS = {
     "secrets": Lazy("cloud_ml.cli.secret:secret", "Passwords, tokens and keys for jobs.", hidden=True),
     "server": Lazy("cloud_ml.cli.server:server", "Run the platform on this machine.", extra="server"),
     "storage": Lazy("cloud_ml.cli.storage:storage", "Buckets and objects: ls, cp, cat, rm, mb."),
+    "token": Lazy("cloud_ml.cli.token:token", "Access tokens for curl and programs without the SDK."),
     "ls": Lazy("cloud_ml.cli.shortcuts:ls", "List jobs, or the objects below fds://bucket/path."),
     "ps": Lazy("cloud_ml.cli.shortcuts:ps", "List jobs.", hidden=True),
     "run": Lazy("cloud_ml.cli.shortcuts:run", "Submit a train job and follow it."),

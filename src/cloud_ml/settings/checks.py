@@ -31,6 +31,7 @@ _LEAST = {
     "api.body_limit_bytes": 1024,
     "api.list_page_limit": 1,
     "keys.per_user": 1,
+    "keys.token_lifetime_limit_s": 1,
     "api.heartbeat_s": 0.1,
     "api.stream_limit_s": 1,
     "controller.workers": 1,
@@ -98,6 +99,7 @@ def check(settings: Settings) -> None:
                 raise common.refuse(name, value, f"a number from {least} up")
     if settings.server.port > 65_535:
         raise common.refuse("server.port", settings.server.port, "a port from 0 to 65535")
+    _check_proxies(settings.server.proxy_addresses)
     if settings.gateway.ports_share > 1:
         raise common.refuse("gateway.ports_share", settings.gateway.ports_share, "a number from 0 to 1")
     if settings.gateway.replica_window_bytes >= 2**31:
@@ -136,6 +138,16 @@ def check(settings: Settings) -> None:
             raise common.refuse(
                 "gateway.cors_origins", origin, "origins such as https://app.example.com, with commas between, or *"
             )
+
+
+def _check_proxies(addresses: str) -> None:
+    for text in filter(None, (each.strip() for each in addresses.split(","))):
+        try:
+            ipaddress.ip_network(text)
+        except ValueError:
+            raise common.refuse(
+                "server.proxy_addresses", text, "addresses or networks such as 127.0.0.1 or 10.0.0.0/24, with commas"
+            ) from None
 
 
 def _check_network(engine: EngineSettings) -> None:

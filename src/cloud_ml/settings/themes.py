@@ -35,6 +35,9 @@ class ServerSettings:
     """PEM file of the private key."""
     behind_proxy: bool = False
     """A proxy in front speaks TLS: listening beyond loopback without a certificate is then right."""
+    proxy_addresses: str = "127.0.0.1,::1"
+    """With ``behind_proxy``: addresses or networks of the proxies, separated by commas. Only their ``X-Forwarded-For``
+    and ``X-Forwarded-Proto`` count. A proxy must overwrite what its clients send in these headers."""
     connections: int = 2000
     """Connections at once; one more is answered 503 and closed."""
     header_limit_bytes: int = 64 * 1024
@@ -112,6 +115,10 @@ class KeySettings:
     """Most keys of one user."""
     users_per_org: int = 1000
     """Most users of one organisation; 0 for any number."""
+    tokens_per_user: int = 100
+    """Most access tokens of one user. Expired tokens count for 7 days, so that their user can look them up."""
+    token_lifetime_limit_s: int = 10 * 366 * 24 * 3600
+    """Longest lifetime of an access token, in seconds."""
 
 
 @dataclass(frozen=True)

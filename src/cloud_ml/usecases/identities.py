@@ -10,6 +10,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from cloud_ml.domain.records import Kind, Record, Summary
+from cloud_ml.domain.scopes import Scope
 from cloud_ml.domain.tenancy import (
     ACCESS_KEY,
     ORGANISATION,
@@ -45,7 +46,11 @@ class Organisation:
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The holder of a key. Every use case takes one as its caller."""
+    """The holder of a key. Every use case takes one as its caller.
+
+    A caller with an access token has the token's id in ``token``, and in ``scopes`` what the token may do. ``None``
+    means that the request was signed: then the user's role alone decides.
+    """
 
     access_key: str
     secret: str = field(repr=False)
@@ -54,6 +59,9 @@ class Identity:
     role: Role = Role.MEMBER
     legacy_signatures: bool = True
     expires_at: datetime | None = None
+    token: str = ""
+    scopes: tuple[Scope, ...] | None = None
+    token_expires_at: datetime | None = None
 
     @property
     def org(self) -> str:

@@ -11,6 +11,7 @@ from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM, USER, Operation, Role, S
 from cloud_ml.errors import Conflict, Forbidden, NotFound, QuotaExceeded
 from cloud_ml.models import admin, common
 from cloud_ml.state.base import Once, StateStore
+from cloud_ml.usecases.access_tokens import remove_tokens
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identities, Identity, Organisation, everything, usable
 from cloud_ml.usecases.permissions import permit
@@ -154,6 +155,7 @@ class Users:
         return _shown(record)
 
     def _remove_keys(self, organisation: Organisation, user: str) -> None:
+        remove_tokens(self._store, organisation.name, user)
         for line in everything(self._store, ACCESS_KEY, SYSTEM):
             if line.owner == organisation.name:
                 key = self._store.get(ACCESS_KEY, line.key.uid)

@@ -26,7 +26,7 @@ async def test_nothing_is_answered_without_a_signature(served: Served) -> None:
     for path in ("/api/v1/jobs", "/api/v1/whoami", "/api/v1/storage/cloudml", "/api/v1/server", "/cloud_ml/v1/train"):
         answer = await served.client.send("GET", path)
         assert (answer.status, answer.json()["code"]) == (401, "unauthenticated")
-        assert answer.headers["www-authenticate"] == signature.SCHEME
+        assert answer.headers["www-authenticate"] == f'{signature.SCHEME}, Bearer realm="cloudml"'
 
 
 async def test_a_wrong_secret_and_an_unknown_key_get_the_same_answer(served: Served) -> None:

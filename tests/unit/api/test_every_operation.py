@@ -9,11 +9,12 @@ from dataclasses import replace
 import pytest
 
 from cloud_ml.domain.audit import AuditEntry, AuditFilter
+from cloud_ml.domain.scopes import ACTIONS
 from cloud_ml.domain.tenancy import Role
 from cloud_ml.engines.base import RuntimeState
 from support.asgi import Answer
 from support.platform import Caller, Served
-from support.surface import ABSENT, ROWS, Request, furnish, operations
+from support.surface import ABSENT, ADMIN, ROWS, STORAGE, Request, furnish, operations
 
 pytestmark = pytest.mark.anyio
 
@@ -147,6 +148,71 @@ async def test_a_change_happens_once_and_leaves_its_trace(served: Served, name: 
     if "secret_key" in first.text:
         secrets.add(first.json()["secret_key"])
     assert not [secret for secret in secrets for one in audit(served) if secret in repr(one)]
+
+
+TOKENS = {
+    "/api/v1/whoami": "", "/api/v1/frameworks": "", "/api/v1/server": "", "/api/v1/runtimes": "runtimes",
+    "/api/v1/jobs": "jobs", "/api/v1/models": "models", STORAGE: "storage", "/api/v1/tokens": "tokens",
+    f"{ADMIN}/orgs": "orgs", f"{ADMIN}/users": "users", f"{ADMIN}/keys": "keys", f"{ADMIN}/audit": "audit",
+    f"{ADMIN}/quota": "quota",
+}  # fmt: skip
+"""What a token needs a scope of, by the beginning of a path; empty where any token may ask."""
+MODERN = [name for name, row in ROWS.items() if row.least is not None and " /api/v1/" in name]
+
+
+def scope_of(name: str) -> str:
+    """The scope that an operation needs."""
+    path = name.partition(" ")[2]
+    resource = next(scope for beginning, scope in TOKENS.items() if path.startswith(beginning))
+    return f"{resource}:{'write' if ROWS[name].changes else 'read'}" if resource else ""
+
+
+async def with_token(served: Served, name: str, names: dict[str, str], scopes: list[str]) -> Answer:
+    wish = {"scopes": scopes, "expires_in_s": 3600}
+    token = (await served.admin.call("POST", "/api/v1/tokens", wish)).json()["token"]
+    bearer = {"Authorization": f"Bearer {token}"}
+    return await Request.of(name, names).send(served.admin, bearer, whole=not ROWS[name].streams)
+
+
+async def check_scope(served: Served, name: str, names: dict[str, str]) -> None:
+    """Ask with every scope but the needed one, then with that one alone."""
+    needed = scope_of(name)
+    if needed:
+        others = [f"{resource}:{action}" for resource, actions in ACTIONS.items() for action in actions]
+        covering = {needed, needed.replace(":read", ":write")}
+        refused = await with_token(served, name, names, [scope for scope in others if scope not in covering])
+        assert (refused.status, refused.json()["code"], refused.json()["allowed"]) == (403, "forbidden", needed), name
+    answer = await with_token(served, name, names, [needed or "jobs:read"])
+    if answer.status >= 300:
+        signed = await Request.of(name, names).send(served.admin, whole=not ROWS[name].streams)
+        assert answer.status == signed.status >= 400, (name, answer.text)
+        assert answer.status not in (401, 403), (name, answer.text)
+
+
+@pytest.mark.parametrize("name", [name for name in MODERN if name in CHANGES])
+async def test_a_token_opens_a_change_with_its_scope_and_no_other(served: Served, name: str) -> None:
+    names = await furnish(served, name)
+    if name.startswith("DELETE /api/v1/admin/orgs"):
+        idle = served.platform.identities.organisation("idle")
+        served.platform.storage.delete_bucket(replace(idle, default_bucket=""), "idle")
+    await check_scope(served, name, names)
+
+
+async def test_a_token_opens_a_question_with_its_scope_and_no_other(served: Served) -> None:
+    names = await furnish(served, "")
+    for name in MODERN:
+        if name not in CHANGES:
+            await check_scope(served, name, names)
+
+
+async def test_no_token_opens_an_operation_of_the_original_doors(served: Served) -> None:
+    scopes = [f"{resource}:{action}" for resource, actions in ACTIONS.items() for action in actions]
+    names = await furnish(served, "")
+    for name, row in ROWS.items():
+        if row.least is not None and name not in MODERN:
+            answer = await with_token(served, name, names, scopes)
+            assert answer.status in (401, 404, 405), name
+    assert not [line for line in audit(served) if line.key.startswith("tk")]
 
 
 def _stored(served: Served) -> dict[str, list[object]]:

@@ -16,7 +16,7 @@ _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%
 @click.command()
 @click.option("--org", metavar="ORG", help="Another organisation, for admins; -1 means all.")
 @click.option("--user", metavar="NAME", help="Only what this user did.")
-@click.option("--key", metavar="ACCESS_KEY", help="Only what was done with this key.")
+@click.option("--key", metavar="KEY", help="Only what was done with this access key, or the token of this id.")
 @click.option("--operation", metavar="TEXT", help="Only operations that begin so, such as jobs. or admin.create.")
 @click.option("--target", metavar="TEXT", help="Only what was done to names that begin so.")
 @click.option("--outcome", metavar="WORD", help="Only this outcome: done, or an error's code such as forbidden.")

@@ -1,0 +1,124 @@
+"""Bearer tokens in requests: the form of an access token, and how strictly the header is read.
+
+``cloudml_<id>_<secret>``: the id is public and finds the token's record, the secret is 43 letters and digits drawn at
+random (256 bits). The server keeps a SHA-256 of the whole text: a random secret of this length cannot be guessed from
+it, so a slow hash would only cost time.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import re
+import secrets
+import string
+from dataclasses import dataclass
+from typing import ClassVar
+
+from cloud_ml.auth.headers import Headers
+from cloud_ml.errors import Unauthenticated
+
+SCHEME = "Bearer"
+_ID_LETTERS = "abcdefghijkmnpqrstuvwxyz23456789"
+_SECRET_LETTERS = string.ascii_letters + string.digits
+_TOKEN = re.compile(r"cloudml_(tk[a-z0-9]{14})_([A-Za-z0-9]{43})")
+_CREDENTIALS = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]{1,512}=*)")
+_SIGNATURE_HEADERS = ("x-cloudml-", "x-xiaomi-")
+_TEXT = re.compile(r"cloudml_(tk[a-z0-9]{14})_[A-Za-z0-9]*")
+_ANYWHERE = re.compile(rb"cloudml_tk[a-z0-9]{14}_|cmt[12]\.", re.IGNORECASE)
+_NAMES = re.compile(rb"(?:^|&)(?:access_token|bearer_token|token|authorization)=", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class BearerToken:
+    """An access token, read but not yet believed."""
+
+    id: str
+    digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class Credentials:
+    """Stands for a token where a signature's claim is looked at: a token says nothing about the body."""
+
+    scheme: ClassVar[str] = SCHEME
+    body_hash: ClassVar[str] = "sha256"
+    signs_body: ClassVar[bool] = False
+
+    def check_body(self, digest: str) -> None:
+        """Accept any body."""
+
+
+def new_token() -> tuple[BearerToken, str]:
+    """A token with its text, drawn at random."""
+    drawn = "".join(secrets.choice(_ID_LETTERS) for _ in range(14))
+    secret = "".join(secrets.choice(_SECRET_LETTERS) for _ in range(43))
+    text = f"cloudml_tk{drawn}_{secret}"
+    return BearerToken(f"tk{drawn}", digest_of(text)), text
+
+
+def digest_of(text: str) -> str:
+    """What the server keeps of a token's text, in hex."""
+    return hashlib.sha256(text.encode("ascii")).hexdigest()
+
+
+def same_digest(kept: str, sent: str) -> bool:
+    """Compare two digests in constant time."""
+    return hmac.compare_digest(kept, sent)
+
+
+def is_sent(headers: Headers) -> bool:
+    """Whether a request carries a bearer token in any header ``Authorization``."""
+    return any(name.lower() == "authorization" and value.lstrip()[:6].lower() == "bearer" for name, value in headers)
+
+
+def read(headers: Headers) -> BearerToken:
+    """The token of a request that carries one.
+
+    Raises:
+        Unauthenticated: The header is there twice, beside a signature, or does not hold an access token.
+    """
+    pairs = list(headers)
+    sent = [value for name, value in pairs if name.lower() == "authorization"]
+    if len(sent) != 1:
+        raise _refused("The header Authorization was given twice.")
+    if any(name.lower().startswith(_SIGNATURE_HEADERS) for name, _ in pairs):
+        raise _refused("The request has a bearer token and headers of a signature. Send one of the two.")
+    found = _CREDENTIALS.fullmatch(sent[0])
+    if found is None:
+        raise _refused("The header Authorization is malformed.")
+    if found[1].startswith(("cmt1.", "cmt2.")):
+        raise Unauthenticated(
+            "This token is for calls of model services only; `cloudml models token` made it.",
+            field="Authorization",
+            allowed="an access token",
+            hint="Create one with `cloudml token create --scope jobs:read`.",
+        )
+    token = _TOKEN.fullmatch(found[1])
+    if token is None:
+        raise unknown_token()
+    return BearerToken(token[1], digest_of(found[1]))
+
+
+def without_secrets(text: str) -> str:
+    """The text with each token in it cut down to its id: for logs and messages."""
+    return _TEXT.sub(r"\1", text) if "cloudml_" in text else text
+
+
+def is_in_query(query: bytes) -> bool:
+    """Whether a query seems to hold a token. Addresses are logged and kept, so that is refused."""
+    return _ANYWHERE.search(query) is not None or _NAMES.search(query) is not None
+
+
+def unknown_token() -> Unauthenticated:
+    """The refusal of a text that is no token of this server."""
+    return Unauthenticated(
+        "The bearer token is not valid.",
+        field="Authorization",
+        allowed="an access token of this server",
+        hint="Check that it was copied completely, or create one with `cloudml token create`.",
+    )
+
+
+def _refused(message: str) -> Unauthenticated:
+    return Unauthenticated(message, field="Authorization", allowed="one header: Bearer, a space and the token")
