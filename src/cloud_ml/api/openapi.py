@@ -135,8 +135,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
         _TOKEN: {
             "type": "http",
             "scheme": "bearer",
-            "description": "An access token, made by `cloudml token create`; accepted over TLS and on loopback. Reading "
-            "needs the scope RESOURCE:read and changing RESOURCE:write, such as jobs:read.",
+            "description": "An access token, made by `cloudml token create`; accepted over TLS and on loopback. "
+            "Reading needs the scope RESOURCE:read and changing RESOURCE:write, such as jobs:read.",
         },
     }
     for path, operations in document["paths"].items():

@@ -28,7 +28,7 @@ def test_other_schemes_and_none_are_refused_with_what_is_known(sent: str | None)
     headers = [] if sent is None else [("authorization", sent)]
     with pytest.raises(Unauthenticated) as caught:
         claims.read(headers)
-    assert caught.value.allowed == "CLOUDML1-HMAC-SHA256 or Galaxy V3"
+    assert caught.value.allowed == "CLOUDML1-HMAC-SHA256, Bearer (an access token) or Galaxy V3"
 
 
 def test_two_authorizations_are_refused() -> None:
