@@ -296,14 +296,14 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
     begun = (await made("POST", f"{UPLOADS}/furniture", {"key": "long"}))["id"]
     await made("POST", f"{ADMIN}/users", {"name": "tim"})
     key = (await made("POST", f"{ADMIN}/keys", {"user": "tim"}))["key"]["access_key"]
-    await made("POST", "/api/v1/secrets", {"name": "token", "data": "dG9rZW4="})
+    await made("POST", "/api/v1/secrets", {"name": "ssh-key", "data": "dG9rZW4="})
     wish = {"service": "jobs", "cpu": "1", "memory": "1G", "gpu": "0"}
     token = (await made("POST", "/api/v1/tokens", {"scopes": ["jobs:read"], "expires_in_s": 3600}))["info"]["id"]
     application = (await made("POST", f"{ADMIN}/quota/applications", wish))["id"]
     await made("POST", f"{ADMIN}/orgs", {"name": "idle"})
     await made("PATCH", f"{ADMIN}/orgs/idle", {"enabled": False})
     return {
-        "job": "mine", "model": "served", "secret": "token",
+        "job": "mine", "model": "served", "secret": "ssh-key",
         "bucket": "furniture", "empty": "hollow", "key": "chair", "upload": upload, "begun": begun, "user": "tim",
         "access_key": key, "token": token, "application": application, "org": "default", "number": "1",
         "own": "furniture",
@@ -311,7 +311,7 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
 
 
 ABSENT = {
-    "job": "none", "model": "nerved", "secret": "noken",
+    "job": "none", "model": "nerved", "secret": "nsh-key",
     "bucket": "nofurnitu", "empty": "nollow", "key": "nhair", "user": "nim", "org": "nefault",
     "number": "9", "access_key": "AK" + "0" * 20, "token": "tk" + "0" * 14,
 }  # fmt: skip

@@ -24,7 +24,7 @@ _SECRET_LETTERS = string.ascii_letters + string.digits
 _TOKEN = re.compile(r"cloudml_(tk[a-z0-9]{14})_([A-Za-z0-9]{43})")
 _CREDENTIALS = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]{1,512}=*)")
 _SIGNATURE_HEADERS = ("x-cloudml-", "x-xiaomi-")
-_TEXT = re.compile(r"cloudml_(tk[a-z0-9]{14})_[A-Za-z0-9]*")
+_TEXT = re.compile(r"cloudml_(tk[a-z0-9]{14})_[A-Za-z0-9]{0,43}")
 _ANYWHERE = re.compile(rb"cloudml_tk[a-z0-9]{14}_|cmt[12]\.", re.IGNORECASE)
 _NAMES = re.compile(rb"(?:^|&)(?:access_token|bearer_token|token|authorization)=", re.IGNORECASE)
 

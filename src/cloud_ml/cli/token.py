@@ -36,7 +36,7 @@ def token() -> None:
     multiple=True,
     required=True,
     help="What the token may do: jobs:read, jobs:write, models:predict[:NAME[/VERSION]]; also read and write of "
-    "models, storage, runtimes, quota, orgs, users, keys, tokens and audit. write includes read.",
+    "models, storage, secrets, runtimes, quota, orgs, users, keys, tokens and audit. write includes read.",
 )
 @click.option(
     "--for", "lasting", type=Duration(), metavar="TIME", default="30d", show_default=True, help="How long it works."

@@ -13,6 +13,7 @@ ACTIONS: Mapping[str, tuple[str, ...]] = {
     "jobs": ("read", "write"),
     "models": ("read", "write", "predict", "metadata"),
     "storage": ("read", "write"),
+    "secrets": ("read", "write"),
     "runtimes": ("read", "write"),
     "quota": ("read", "write"),
     "orgs": ("read", "write"),

@@ -34,8 +34,7 @@ def bearer_header(data: bytes) -> None:
         sent = named[0].split(" ")[-1]
         assert found == bearer.BearerToken(sent.split("_")[1], bearer.digest_of(sent))
         assert (found.digest == bearer.digest_of(TOKEN)) == (sent == TOKEN)
-    secret = TOKEN.rpartition("_")[2]
-    assert secret not in bearer.without_secrets(text(data)) or TOKEN not in text(data)
+    assert TOKEN not in bearer.without_secrets(text(data))
     if TOKEN.encode() in data:
         assert bearer.is_in_query(data)
 

@@ -153,6 +153,7 @@ async def test_a_change_happens_once_and_leaves_its_trace(served: Served, name: 
 TOKENS = {
     "/api/v1/whoami": "", "/api/v1/frameworks": "", "/api/v1/server": "", "/api/v1/runtimes": "runtimes",
     "/api/v1/jobs": "jobs", "/api/v1/models": "models", STORAGE: "storage", "/api/v1/tokens": "tokens",
+    "/api/v1/secrets": "secrets",
     f"{ADMIN}/orgs": "orgs", f"{ADMIN}/users": "users", f"{ADMIN}/keys": "keys", f"{ADMIN}/audit": "audit",
     f"{ADMIN}/quota": "quota",
 }  # fmt: skip

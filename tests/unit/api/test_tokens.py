@@ -246,32 +246,31 @@ async def test_the_original_doors_take_no_tokens(served: Served, door: str) -> N
         refused(await ask(served, token, target=door), "/api/v1")
 
 
-class TestTransport:
-    """Where a token may travel."""
+async def transported(served: Served, scheme: str, client: str, *, proxy: bool = False, **headers: str) -> int:
+    token = (await created(served.member, "jobs:read"))["token"]
+    served.platform.behind_proxy = proxy
+    try:
+        return (
+            await served.client.send(
+                "GET", "/api/v1/jobs", bearer(token) | {n.replace("_", "-"): v for n, v in headers.items()},
+                scheme=scheme, client=client,
+            )
+        ).status  # fmt: skip
+    finally:
+        served.platform.behind_proxy = False
 
-    async def _status(self, served: Served, scheme: str, client: str, *, proxy: bool = False, **headers: str) -> int:
-        token = (await created(served.member, "jobs:read"))["token"]
-        served.platform.behind_proxy = proxy
-        try:
-            return (
-                await served.client.send(
-                    "GET", "/api/v1/jobs", bearer(token) | {n.replace("_", "-"): v for n, v in headers.items()},
-                    scheme=scheme, client=client,
-                )
-            ).status  # fmt: skip
-        finally:
-            served.platform.behind_proxy = False
 
-    async def test_it_is_believed_over_tls_and_on_loopback(self, served: Served) -> None:
-        assert await self._status(served, "https", "192.0.2.7") == 200
-        assert await self._status(served, "http", "127.0.0.1") == 200
-        assert await self._status(served, "http", "::1") == 200
-        assert await self._status(served, "https", "192.0.2.7", proxy=True, X_Forwarded_Proto="https") == 200
+async def test_it_is_believed_over_tls_and_on_loopback(served: Served) -> None:
+    assert await transported(served, "https", "192.0.2.7") == 200
+    assert await transported(served, "http", "127.0.0.1") == 200
+    assert await transported(served, "http", "::1") == 200
+    assert await transported(served, "https", "192.0.2.7", proxy=True, X_Forwarded_Proto="https") == 200
 
-    async def test_it_is_refused_over_plain_http_whatever_its_sender_says(self, served: Served) -> None:
-        assert await self._status(served, "http", "192.0.2.7") == 401
-        assert await self._status(served, "http", "192.0.2.7", X_Forwarded_Proto="https") == 401
-        assert await self._status(served, "http", "127.0.0.1", X_Forwarded_For="192.0.2.7") == 401
-        assert await self._status(served, "http", "127.0.0.1", X_Forwarded_Proto="https") == 401
-        assert await self._status(served, "http", "127.0.0.1", proxy=True) == 401
-        assert await self._status(served, "http", "127.0.0.1", proxy=True, X_Forwarded_Proto="https") == 401
+
+async def test_it_is_refused_over_plain_http_whatever_its_sender_says(served: Served) -> None:
+    assert await transported(served, "http", "192.0.2.7") == 401
+    assert await transported(served, "http", "192.0.2.7", X_Forwarded_Proto="https") == 401
+    assert await transported(served, "http", "127.0.0.1", X_Forwarded_For="192.0.2.7") == 401
+    assert await transported(served, "http", "127.0.0.1", X_Forwarded_Proto="https") == 401
+    assert await transported(served, "http", "127.0.0.1", proxy=True) == 401
+    assert await transported(served, "http", "127.0.0.1", proxy=True, X_Forwarded_Proto="https") == 401
