@@ -390,6 +390,8 @@ class CloudMlClient(ModelServices):
         if "://" in job.trainer_uri:
             return job
         bucket = self.whoami().default_bucket
+        if bucket:  # what is refused is refused before the code is uploaded
+            self._jobs.check(dataclasses.replace(job, trainer_uri=f"fds://{bucket}/.trainers/new"))
         uri = self.storage.send_trainer(job.trainer_uri, bucket, progress=progress)
         return dataclasses.replace(job, trainer_uri=uri)
 

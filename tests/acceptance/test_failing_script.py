@@ -128,7 +128,10 @@ def test_two_runs_are_compared_in_the_list(server: RealServer, folder: Path) -> 
 
 
 def test_a_place_that_does_not_exist_is_refused_before_the_job_runs(server: RealServer, folder: Path) -> None:
+    uploaded = server.cli("storage", "ls", "-r", "-o", "name", "fds://cloudml/.trainers/").out
+    (folder / "new.txt").write_text("this makes the code another one")
     refused = submit(server, folder, "wrong-place", "--data=fds://cloudm/churn.csv")
+    assert server.cli("storage", "ls", "-r", "-o", "name", "fds://cloudml/.trainers/").out == uploaded
     assert refused.code == 1
     assert "--data is fds://cloudm/churn.csv, but there is no bucket cloudm" in refused.err
     assert "Did you mean cloudml?" in refused.err

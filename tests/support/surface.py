@@ -83,6 +83,7 @@ ROWS: Mapping[str, Row] = {
     "DELETE /api/v1/runtimes/{framework}": admin("/api/v1/runtimes/python"),
     "GET /api/v1/jobs": Row("/api/v1/jobs"),
     "POST /api/v1/jobs": member("/api/v1/jobs", body=job("fresh")),
+    "POST /api/v1/jobs/check": Row("/api/v1/jobs/check", Role.MEMBER, body=job("fresh")),
     "GET /api/v1/jobs/-/watch": Row("/api/v1/jobs/-/watch", streams=True),
     "GET /api/v1/jobs/{name}": Row("/api/v1/jobs/{job}"),
     "DELETE /api/v1/jobs/{name}": member("/api/v1/jobs/{job}"),

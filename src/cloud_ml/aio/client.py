@@ -392,6 +392,8 @@ class AsyncCloudMlClient(AsyncModelServices):
         if "://" in job.trainer_uri:
             return job
         bucket = (await self.whoami()).default_bucket
+        if bucket:  # what is refused is refused before the code is uploaded
+            await self._jobs.check(dataclasses.replace(job, trainer_uri=f"fds://{bucket}/.trainers/new"))
         uri = await self.storage.send_trainer(job.trainer_uri, bucket, progress=progress)
         return dataclasses.replace(job, trainer_uri=uri)
 

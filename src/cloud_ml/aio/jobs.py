@@ -13,7 +13,7 @@ from typing import Any
 
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.transport import AsyncTransport
-from cloud_ml.errors import NotFound
+from cloud_ml.errors import CloudMlError, NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobChange, JobEvent, JobEvents, JobPage, JobSummary, JobTasks
 from cloud_ml.models.outputs import OutputFile, OutputPage
@@ -25,6 +25,7 @@ from cloud_ml.sdk.patience import QUIET_LOG_S
 
 _PATH = "/api/v1/jobs"
 _ALL = JobFilters()
+_UNKNOWN_ROUTE = ("not_found", "method_not_allowed")
 
 
 class AsyncJobCalls:
@@ -35,15 +36,17 @@ class AsyncJobCalls:
 
     async def submit(self, job: TrainJob) -> Job:
         """Submit once, however often the request has to be sent."""
-        document = _without_defaults(job)
-        request = Request(
-            "POST",
-            _PATH,
-            body=json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(),
-            headers={"Content-Type": "application/json"},
-            idempotency_key=os.urandom(16).hex(),
-        )
-        return await self._job(request)
+        return await self._job(_submission(_PATH, job, idempotency_key=os.urandom(16).hex()))
+
+    async def check(self, job: TrainJob) -> None:
+        """Ask whether a submission would be refused. Older servers do not know the question: they refuse later."""
+        try:
+            request = replace(_submission(f"{_PATH}/check", job), same_twice=True)
+            async with await self.transport.send(request) as answer:
+                await answer.read()
+        except CloudMlError as error:
+            if error.code not in _UNKNOWN_ROUTE:
+                raise
 
     async def get(self, name: str, *, newer_than: int | None = None, wait_s: float = 0.0) -> Job:
         """The job as it stands; with ``newer_than`` as soon as its revision is higher or ``wait_s`` are over."""
@@ -193,6 +196,12 @@ def _nothing_known(name: str) -> Job:
         uid="", name=name, org="", owner="", revision=0, phase="Stopped", state="deleting", attempt=0,
         created_at=now, updated_at=now,
     )  # fmt: skip
+
+
+def _submission(path: str, job: TrainJob, idempotency_key: str | None = None) -> Request:
+    body = json.dumps(_without_defaults(job), ensure_ascii=False, separators=(",", ":")).encode()
+    headers = {"Content-Type": "application/json"}
+    return Request("POST", path, body=body, headers=headers, idempotency_key=idempotency_key)
 
 
 def _without_defaults(job: TrainJob) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any
 
-from cloud_ml.errors import NotFound
+from cloud_ml.errors import CloudMlError, NotFound
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobChange, JobEvent, JobEvents, JobPage, JobSummary, JobTasks
 from cloud_ml.models.outputs import OutputFile, OutputPage
@@ -26,6 +26,7 @@ from cloud_ml.sdk.transport import Transport
 
 _PATH = "/api/v1/jobs"
 _ALL = JobFilters()
+_UNKNOWN_ROUTE = ("not_found", "method_not_allowed")
 
 
 class JobCalls:
@@ -36,15 +37,17 @@ class JobCalls:
 
     def submit(self, job: TrainJob) -> Job:
         """Submit once, however often the request has to be sent."""
-        document = _without_defaults(job)
-        request = Request(
-            "POST",
-            _PATH,
-            body=json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode(),
-            headers={"Content-Type": "application/json"},
-            idempotency_key=os.urandom(16).hex(),
-        )
-        return self._job(request)
+        return self._job(_submission(_PATH, job, idempotency_key=os.urandom(16).hex()))
+
+    def check(self, job: TrainJob) -> None:
+        """Ask whether a submission would be refused. Older servers do not know the question: they refuse later."""
+        try:
+            request = replace(_submission(f"{_PATH}/check", job), same_twice=True)
+            with self.transport.send(request) as answer:
+                answer.read()
+        except CloudMlError as error:
+            if error.code not in _UNKNOWN_ROUTE:
+                raise
 
     def get(self, name: str, *, newer_than: int | None = None, wait_s: float = 0.0) -> Job:
         """The job as it stands; with ``newer_than`` as soon as its revision is higher or ``wait_s`` are over."""
@@ -190,6 +193,12 @@ def _nothing_known(name: str) -> Job:
         uid="", name=name, org="", owner="", revision=0, phase="Stopped", state="deleting", attempt=0,
         created_at=now, updated_at=now,
     )  # fmt: skip
+
+
+def _submission(path: str, job: TrainJob, idempotency_key: str | None = None) -> Request:
+    body = json.dumps(_without_defaults(job), ensure_ascii=False, separators=(",", ":")).encode()
+    headers = {"Content-Type": "application/json"}
+    return Request("POST", path, body=body, headers=headers, idempotency_key=idempotency_key)
 
 
 def _without_defaults(job: TrainJob) -> dict[str, Any]:

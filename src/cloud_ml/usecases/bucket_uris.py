@@ -1,4 +1,4 @@
-"""``fds://`` URIs that a job hands to its code: whether their buckets exist, before the job runs.
+"""``fds://`` URIs of a job, of its code and those that it hands to it: whether their buckets exist, before it runs.
 
 A job that writes to a bucket that is not there fails with its last line, after all of its work.
 """
@@ -31,7 +31,8 @@ class BucketUri:
 
 
 def find_bucket_uris(job: TrainJob) -> Iterator[BucketUri]:
-    """The URIs of this server in arguments, variables and paths of a job, in this order."""
+    """The URIs of this server in the trainer, arguments, variables and paths of a job, in this order."""
+    yield from _found("trainer_uri", "trainer_uri", job.trainer_uri)
     if job.fds_endpoint and not job.rewrite_uris:  # the code opens them itself, in another object store
         return
     for before, argument in pairwise(["", *job.arguments()]):

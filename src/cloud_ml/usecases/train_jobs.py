@@ -83,7 +83,7 @@ class TrainJobs:
     ) -> JobRecord:
         """Take a job, or answer with the one that this idempotency key has made already.
 
-        A trainer that is not there is not refused: the job fails with that reason when it starts.
+        A trainer that is not in its bucket is not refused: the job fails with that reason when it starts.
 
         Args:
             caller: Who submits, and for which organisation.
@@ -102,19 +102,8 @@ class TrainJobs:
             AlreadyExists: The name is taken; ``same_spec`` tells whether by an equal job.
             Conflict: The idempotency key was used for another job, or for one that is gone.
         """
-        permit(caller, Operation.RUN_JOBS)
-        admission.check_offered(job, self._catalog, self._trainers)
-        grace_seconds("grace_time", job.grace_time, self._grace_limit_s)
-        spec = job_specs.from_wire(job).with_defaults(capacity.defaults)
-        admitted = admission.fit(spec, capacity, gpu_missing=self._gpu_missing)
-        admission.check_quota(admitted.spec, self._quota_of(caller.org))
+        admitted, unknown = self._admit(caller, job, capacity, refuse_uris=refuse_uris)
         spec = replace(admitted.spec, may_add_arguments=add_arguments and not job.hyperparameters)
-        service_of(spec)  # what cannot be served is refused now, not when it was trained
-        self._check_bucket(caller.org, job.fds_bucket)
-        self._check_secrets(caller.org, job.secrets)
-        unknown = find_unknown_bucket(self._storage, caller.org, job) if job.check_uris else None
-        if unknown is not None and refuse_uris:
-            raise unknown
         self._records.check(TRAIN_JOB, caller.org, "jobs")
         now = self._clock()
         saved = admitted.spec.desired is Desired.SAVED
@@ -147,6 +136,35 @@ class TrainJobs:
                 allowed="a key for each job",
             )
         return record
+
+    def check(self, caller: Identity, job: TrainJob, capacity: Capacity) -> None:
+        """Refuse what ``submit`` would refuse, but for a name that is taken. Nothing is made.
+
+        Raises:
+            Forbidden: The caller's role may not submit.
+            InvalidRequest: The server cannot do what a field asks for.
+            QuotaExceeded: The quota would not have room for the job even if nothing else ran.
+        """
+        self._admit(caller, job, capacity, refuse_uris=True)
+        self._records.check(TRAIN_JOB, caller.org, "jobs")
+
+    def _admit(
+        self, caller: Identity, job: TrainJob, capacity: Capacity, *, refuse_uris: bool
+    ) -> tuple[admission.Admitted, InvalidRequest | None]:
+        """The job as it can run here, and what there is to say about a URI in an unknown bucket."""
+        permit(caller, Operation.RUN_JOBS)
+        admission.check_offered(job, self._catalog, self._trainers)
+        grace_seconds("grace_time", job.grace_time, self._grace_limit_s)
+        spec = job_specs.from_wire(job).with_defaults(capacity.defaults)
+        admitted = admission.fit(spec, capacity, gpu_missing=self._gpu_missing)
+        admission.check_quota(admitted.spec, self._quota_of(caller.org))
+        service_of(admitted.spec)  # what cannot be served is refused now, not when it was trained
+        self._check_bucket(caller.org, job.fds_bucket)
+        self._check_secrets(caller.org, job.secrets)
+        unknown = find_unknown_bucket(self._storage, caller.org, job) if job.check_uris else None
+        if unknown is not None and refuse_uris:
+            raise unknown
+        return admitted, unknown
 
     def list(
         self, scope: str | None, filters: Filters = _ALL, *, after: int | None = None, limit: int = 50

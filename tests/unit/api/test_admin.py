@@ -54,7 +54,7 @@ async def test_from_an_organisation_to_a_member_who_works(served: Served, owner:
     member = await with_key(served, owner, "max")
     me = (await member.call("GET", "/api/v1/whoami")).json()
     assert (me["org"], me["user"], me["role"], me["default_bucket"]) == ("vision", "max", "member", "vision")
-    assert (await member.call("POST", "/api/v1/jobs", served.job())).status == 201
+    assert (await member.call("POST", "/api/v1/jobs", served.job(trainer_uri="fds://vision/t.tar.gz"))).status == 201
     assert [one["name"] for one in (await good(owner, "GET", "/users"))["items"]] == ["olga", "max"]
 
 

@@ -29,7 +29,9 @@ async def filled(served: Served) -> Served:
     job = await served.submitted(job_name="tree", labels={"team": "a"})
     served.move(job["uid"], Phase.STARTING)
     served.move(job["uid"], Phase.RUNNING, runtime="python 3.11")
-    await served.submitted(served.stranger, job_name="linear-3", labels={"team": "a"})
+    await served.submitted(
+        served.stranger, job_name="linear-3", trainer_uri="fds://others/t.tar.gz", labels={"team": "a"}
+    )
     return served
 
 

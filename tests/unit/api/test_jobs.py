@@ -43,6 +43,18 @@ async def test_a_bad_field_is_named(served: Served, change: dict[str, Any], fiel
     assert words in answer.text
 
 
+async def test_a_check_refuses_like_a_submission_and_makes_nothing(served: Served) -> None:
+    for change in ({"cpu_limit": "5"}, {"docker_image": "x"}, {"output_path": "fds://nowhere/x"}):
+        answers = [
+            await served.member.call("POST", path, served.job() | change)
+            for path in ("/api/v1/jobs/check", "/api/v1/jobs")
+        ]
+        assert [answer.status for answer in answers] == [400, 400]
+        assert answers[0].json()["message"] == answers[1].json()["message"]
+    assert (await served.member.call("POST", "/api/v1/jobs/check", served.job())).status == 204
+    assert (await served.member.call("GET", "/api/v1/jobs")).json()["items"] == []
+
+
 async def test_a_missing_field_is_named(served: Served) -> None:
     answer = await served.member.call("POST", "/api/v1/jobs", {"job_name": "linear", "module_name": "a"})
     assert (answer.status, answer.json()["field"]) == (400, "trainer_uri")

@@ -23,6 +23,7 @@ async def test_the_modern_surface_is_described_and_only_that(document: dict[str,
     assert {(path, method) for path, methods in document["paths"].items() for method in methods} == {
         ("/api/v1/jobs", "get"),
         ("/api/v1/jobs", "post"),
+        ("/api/v1/jobs/check", "post"),
         ("/api/v1/jobs/{name}", "get"),
         ("/api/v1/jobs/{name}", "delete"),
         ("/api/v1/jobs/{name}/cancel", "post"),

@@ -47,7 +47,7 @@ async def test_what_the_caller_has_is_not_sent_again(served: Served, path: str) 
     for known in (tag, f'"x", W/{tag}', "*"):
         again = await served.member.call("GET", path, headers={"If-None-Match": known})
         assert (again.status, again.body, again.headers["etag"]) == (304, b"", tag)
-    await served.submitted(served.stranger)
+    await served.submitted(served.stranger, trainer_uri="fds://others/t.tar.gz")
     assert (await served.member.call("GET", path, headers={"If-None-Match": tag})).status == 304
     served.move(job["uid"], Phase.STARTING)
     changed = await served.member.call("GET", path, headers={"If-None-Match": tag})
@@ -141,7 +141,7 @@ async def test_an_organisation_hears_of_its_own_jobs_only(served: Served) -> Non
     ):
         streams = [events(one) for one in (mine, theirs, all_of_them)]
         assert [(await following(stream))[0] for stream in streams] == ["ready"] * 3
-        job = await served.submitted(served.stranger, job_name="secret")
+        job = await served.submitted(served.stranger, job_name="secret", trainer_uri="fds://others/t.tar.gz")
         served.store.delete(feed.TRAIN_JOB, job["uid"], fence=None)
         await served.submitted(job_name="linear")
         assert (await following(streams[0]))[2]["name"] == "linear"

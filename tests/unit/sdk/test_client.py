@@ -11,7 +11,7 @@ from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound, W
 from cloud_ml.models import codec
 from cloud_ml.models.train_job import TrainJob
 from support.fake_api import FakeApi, make_job
-from support.fake_server import FakeServer, Reply, json_reply
+from support.fake_server import FakeServer, Reply, Seen, json_reply, refusal
 
 
 def test_the_snippet_of_the_slide(client: CloudMlClient, server: FakeServer) -> None:
@@ -89,6 +89,35 @@ def test_local_code_is_uploaded_once(client: CloudMlClient, api: FakeApi, server
     assert [seen.method for seen in server.seen if "/storage/" in seen.path] == ["HEAD", "PUT", "HEAD"]
     assert api.jobs["b"].spec["trainer_uri"] == uri
     assert job.trainer_uri == str(tmp_path)
+
+
+def test_what_the_server_refuses_is_refused_before_the_code_is_uploaded(
+    client: CloudMlClient, api: FakeApi, server: FakeServer, tmp_path: Path
+) -> None:
+    (tmp_path / "train.py").write_text("print(1)")
+
+    def refuse(seen: Seen) -> Reply:
+        if seen.path == "/api/v1/jobs/check":
+            return refusal(InvalidRequest("job_args is wrong", field="job_args"), 400)
+        return api(seen)
+
+    server.handler = refuse
+    with pytest.raises(InvalidRequest, match="job_args is wrong"):
+        client.submit_train_job(TrainJob("a", "train", str(tmp_path), job_args=["--out=fds://nowhere/x"]))
+    assert api.objects == {}
+    asked = server.seen[-1].document
+    assert (asked["trainer_uri"], asked["job_args"]) == ("fds://cloudml/.trainers/new", ["--out=fds://nowhere/x"])
+
+
+@pytest.mark.parametrize(("code", "status"), [("not_found", 404), ("method_not_allowed", 405)])
+def test_a_server_that_does_not_know_the_question_gets_the_job(
+    client: CloudMlClient, api: FakeApi, server: FakeServer, tmp_path: Path, code: str, status: int
+) -> None:
+    (tmp_path / "train.py").write_text("print(1)")
+    unknown = json_reply({"error": True, "code": code, "message": "no such route"}, status)
+    server.handler = lambda seen: unknown if seen.path == "/api/v1/jobs/check" else api(seen)
+    client.submit_train_job(TrainJob("a", "train", str(tmp_path)))
+    assert list(api.jobs) == ["a"]
 
 
 def test_lists_go_over_pages(client: CloudMlClient, api: FakeApi, server: FakeServer) -> None:

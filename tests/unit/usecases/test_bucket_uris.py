@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -13,6 +14,7 @@ from cloud_ml.models.train_job import TrainJob
 from support.platform import TRAINER, Served
 
 BIG = Capacity(64_000, 2**40)
+_numbers = itertools.count()
 
 
 @pytest.fixture
@@ -26,7 +28,8 @@ def buckets(served: Served) -> Served:
 def submit(served: Served, **fields: Any) -> list[str]:
     """Submit a job; returns the reasons of its events."""
     options = {"refuse_uris": fields.pop("refuse_uris", True)}
-    job = TrainJob("linear", "trainer.task", TRAINER, **fields)
+    trainer_uri = fields.pop("trainer_uri", TRAINER)
+    job = TrainJob(f"linear-{next(_numbers)}", "trainer.task", trainer_uri, **fields)
     record = served.platform.jobs.submit(served.member.identity, job, BIG, **options)
     return [event.reason for event in served.platform.jobs.events(record)]
 
@@ -84,6 +87,19 @@ def test_a_request_of_the_original_wire_gets_an_event(buckets: Served) -> None:
 def test_code_that_opens_another_object_store_itself_is_not_checked(buckets: Served) -> None:
     said = submit(buckets, job_args=["fds://nowhere/x"], rewrite_uris=False, fds_endpoint="https://fds.example.com")
     assert said == ["Submitted"]
+
+
+def test_the_trainer_is_checked_like_the_rest(buckets: Served) -> None:
+    for bucket in ("mnist-date", "nowhere"):  # a foreign bucket and none
+        with pytest.raises(InvalidRequest) as refused:
+            submit(
+                buckets, trainer_uri=f"fds://{bucket}/t.tar.gz", rewrite_uris=False, fds_endpoint="https://x.example"
+            )
+        assert refused.value.field == "trainer_uri"
+        assert refused.value.message == f"trainer_uri is fds://{bucket}/t.tar.gz, but there is no bucket {bucket}"
+    assert submit(buckets, trainer_uri="fds://nowhere/t.tar.gz", check_uris=False) == ["Submitted"]
+    assert submit(buckets, trainer_uri="fds://nowhere/t.tar.gz", refuse_uris=False) == ["Submitted", "UnknownBucket"]
+    assert submit(buckets, trainer_uri="https://nowhere.example/t.tar.gz") == ["Submitted"]
 
 
 def test_the_bucket_of_a_job_or_a_service_gets_similar_names_too(buckets: Served) -> None:

@@ -50,6 +50,17 @@ async def submit(
     return documents.answer(views.job(record), 201)
 
 
+@router.post("/check", status_code=204, responses=answers(None, 204), openapi_extra=JOB_BODY)
+async def check(here: Here, call: Signed) -> Response:
+    """Refuse what a submission of this job would refuse, but for a name that is taken. Nothing is made.
+
+    Clients ask before they upload the code; `trainer_uri` names the bucket that it will be in.
+    """
+    job = codec.decode(TrainJob, documents.read_object(call.body))
+    await here.offload(here.jobs.check, call.caller, job, await here.engine.capacity())
+    return Response(status_code=204)
+
+
 @router.get("", responses=known(JobPage))
 async def list_jobs(
     here: Here,
