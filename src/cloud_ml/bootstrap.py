@@ -265,6 +265,7 @@ def _gateway(settings: Settings) -> GatewayConfig:
         folder=str(settings.data_dir / "gateway"),
         version=cloud_ml.__version__,
         host=settings.gateway_host,
+        public_host=settings.public_gateway_host,
         user=settings.engine.tenant_uid_base if os.geteuid() == 0 else 0,
         replicas=str(Ledger(settings.data_dir / "engine").jobs),
         tls_cert=cert and str(Path(cert).absolute()),

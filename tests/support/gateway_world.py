@@ -16,6 +16,7 @@ from cloud_ml.gateway.calls import Call
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
+from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.replica import Replica
 from cloud_ml.gateway.services import Bounds, Service
 from cloud_ml.serving.turns import Turns
@@ -67,8 +68,10 @@ class World:
         self.listening: dict[str, asyncio.AbstractServer] = {}
         told = {"waiting": 10, "waiting_s": 0.3, "in_flight": 20, "attempts": 3, "timeout_s": 10.0} | bounds
         self.limits = ClientLimits()
+        access = Access(60.0)
         self.service = Service(
-            Route(1, "mine", "m/v1"), Access(60.0), bounds=Bounds(**told), limits=self.limits, turns=Turns(loop),
+            Route(1, "mine", "m/v1"), access, ModelList(list, access, "http://gateway"), bounds=Bounds(**told),
+            limits=self.limits, turns=Turns(loop),
             loop=loop,
         )  # fmt: skip
 

@@ -94,10 +94,16 @@ def read(headers: Headers) -> BearerToken:
             allowed="an access token",
             hint="Create one with `cloudml token create --scope jobs:read`.",
         )
-    token = _TOKEN.fullmatch(found[1])
+    token = parse(found[1])
     if token is None:
         raise unknown_token()
-    return BearerToken(token[1], digest_of(found[1]))
+    return token
+
+
+def parse(text: str) -> BearerToken | None:
+    """The access token that a text has the form of; ``None`` for what is none."""
+    found = _TOKEN.fullmatch(text)
+    return None if found is None else BearerToken(found[1], digest_of(text))
 
 
 def without_secrets(text: str) -> str:

@@ -232,7 +232,8 @@ def destroy(session: Session, name: str, version: str | None, *, wait: bool) -> 
 def token(session: Session, name: str | None, version: str | None, lasting: str) -> None:
     """Print a token for calls of your services, or of one.
 
-    It is made here, of your key, without the server. Programs send it with each call: Authorization: Bearer cmt1.…
+    It is for your own shell: derived from your key, without the server, and it ends with the key. For programs,
+    `cloudml token create --scope models:predict` makes tokens that can be listed and revoked.
     """
     from cloud_ml.models import common
 

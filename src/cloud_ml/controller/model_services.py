@@ -20,6 +20,7 @@ from cloud_ml.controller.runtime.term import Term, TermWork
 from cloud_ml.controller.scaling import Scaling
 from cloud_ml.controller.scheduler import Scheduler
 from cloud_ml.controller.slots import fill
+from cloud_ml.domain.access_tokens import ACCESS_TOKEN
 from cloud_ml.domain.jobs.decide import Rules
 from cloud_ml.domain.jobs.phases import UNFINISHED
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord
@@ -38,7 +39,7 @@ from cloud_ml.usecases.short_reads import Reads
 
 _MOST_REPLICAS = 10_000
 _PAGE = 1000
-_ABOUT_KEYS = (ACCESS_KEY.name, USER.name, ORGANISATION.name)
+_ABOUT_KEYS = (ACCESS_KEY.name, ACCESS_TOKEN.name, USER.name, ORGANISATION.name)
 logger = logging.getLogger(__name__)
 _WORKERS = 2
 _UNFINISHED = tuple(each.value for each in ServicePhase if each not in {ServicePhase.SAVED, ServicePhase.STOPPED})

@@ -23,7 +23,7 @@ class Refusal:
 
 
 MISSING = Refusal(
-    16, 401, "missing bearer token: send Authorization: Bearer cmt1.…; `cloudml models token` makes one",
+    16, 401, "missing bearer token: send Authorization: Bearer TOKEN; `cloudml models token` makes one",
     b'WWW-Authenticate: Bearer realm="cloudml"\r\n',
 )  # fmt: skip
 WRONG = Refusal(

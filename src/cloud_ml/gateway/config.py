@@ -18,12 +18,14 @@ class GatewayConfig:
     """A gateway with another configuration is replaced by one with this.
 
     ``certificate`` is a digest of the files of TLS, so that a renewed one counts as another configuration.
-    ``user`` is who a gateway of root becomes, 0 for nobody else; ``replicas`` is the folder of their working folders.
+    ``public_host`` is the address that callers are told, ``host`` where it is empty. ``user`` is who a gateway of root
+    becomes, 0 for nobody else; ``replicas`` is the folder of their working folders.
     """
 
     folder: str
     version: str
     host: str
+    public_host: str = ""
     user: int = 0
     replicas: str = ""
     tls_cert: str = ""

@@ -7,13 +7,13 @@ import math
 import re
 from typing import Any
 
-from cloud_ml.gateway import answers
-from cloud_ml.gateway.access import bearer
+from cloud_ml.gateway import answers, model_list
+from cloud_ml.gateway.access import METADATA, PREDICT, WRITE, bearer
 from cloud_ml.gateway.answers import Refusal
 from cloud_ml.gateway.calls import GrpcCall, RestCall, StreamCall, refuse
 from cloud_ml.gateway.releases import HEADER
 from cloud_ml.gateway.services import Service
-from cloud_ml.serving.http1.calls import HttpCall
+from cloud_ml.serving.http1.calls import JSON, HttpCall
 from cloud_ml.serving.http1.cors import PREFLIGHT, Cors
 from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.http2 import frames
@@ -48,6 +48,17 @@ HEALTH = (
 """Methods of probes: see ``gateway.open_health``. A Watch is none, since it stays open."""
 HEALTH_PATHS = ("/v2/health/live", "/v2/health/ready", "/ping")
 """Paths of probes."""
+_PREDICTS = (
+    b"/tensorflow.serving.PredictionService/Predict",
+    b"/tensorflow.serving.PredictionService/Classify",
+    b"/tensorflow.serving.PredictionService/Regress",
+    b"/tensorflow.serving.PredictionService/MultiInference",
+    b"/inference.GRPCInferenceService/ModelInfer",
+    STREAM_INFER,
+)
+"""Methods that run a model. Whatever is neither here nor in ``UNSAFE`` only tells of it."""
+_INDEX_PATH = "/v2/repository/index"
+_PREDICT_PATH = re.compile(r"/v1/.*:(predict|classify|regress)|/v2/models/.*/infer|/invocations", re.IGNORECASE)
 _UNSAFE_PATH = re.compile(r"/v2/repository/.*/(load|unload)$")
 _HOP_BY_HOP = {
     "connection", "keep-alive", "proxy-connection", "transfer-encoding", "upgrade", "te", "trailer", "expect",
@@ -59,6 +70,7 @@ class GrpcHead:
     """What the head of a request over HTTP/2 means; ``block`` is what the replica gets of it."""
 
     __slots__ = (
+        "action",
         "asked",
         "block",
         "health",
@@ -74,6 +86,7 @@ class GrpcHead:
 
     def __init__(self) -> None:
         self.http: HttpRequest[RestHead] | None = None  # of a request that is no gRPC
+        self.action = METADATA
         self.asked = ""
         self.block = b""
         self.token = ""
@@ -115,6 +128,7 @@ class GrpcFront:
                 head.asked = value.decode("latin-1")
             elif name == b":path":
                 head.safe = value not in UNSAFE
+                head.action = _action_of_method(value)
                 head.streams = value in STREAMS
                 head.infers = value == STREAM_INFER
                 head.health = value in HEALTH
@@ -132,7 +146,7 @@ class GrpcFront:
         return self._refusal(head) is not None
 
     def _refusal(self, head: GrpcHead) -> Refusal | None:
-        return head.refusal or self._service.refusal(head.token, health=head.health)
+        return head.refusal or self._service.refusal(head.token, head.action, health=head.health)
 
     def length(self, head: GrpcHead, begun: memoryview) -> int:
         """See ``serving.http2.service.Service``: a message has its length before it, and a byte before that."""
@@ -194,9 +208,10 @@ class _Refused:
 class RestHead:
     """What the head of a request over HTTP/1.1 means; ``lines`` is what the replica gets of it."""
 
-    __slots__ = ("asked", "has_body", "health", "lines", "preflight", "safe", "token")
+    __slots__ = ("action", "asked", "has_body", "health", "lines", "lists", "preflight", "safe", "token")
 
-    def __init__(self, token: str, lines: bytes, *, safe: bool, has_body: bool, asked: str) -> None:
+    def __init__(self, token: str, lines: bytes, *, action: str, safe: bool, has_body: bool, asked: str) -> None:
+        self.action = action
         self.asked = asked
         self.token = token
         self.lines = lines
@@ -204,6 +219,7 @@ class RestHead:
         self.has_body = has_body
         self.health = False
         self.preflight = False
+        self.lists = False
 
 
 class RestFront:
@@ -228,6 +244,7 @@ class RestFront:
         meaning = RestHead(
             bearer(head.fields.get("authorization", "")),
             "".join(lines).encode("latin-1"),
+            action=_action_of_path(method, path),
             safe=_UNSAFE_PATH.search(path) is None,
             has_body=method not in ("GET", "OPTIONS"),
             asked=head.fields.get(HEADER, ""),
@@ -235,6 +252,7 @@ class RestFront:
         head.answer_fields = self._cors.fields(head)
         meaning.health = method == "GET" and path in HEALTH_PATHS
         meaning.preflight = self._cors.is_preflight(head)
+        meaning.lists = method == "GET" and path == model_list.PATH
         return meaning
 
     def refused(self, meaning: RestHead) -> bool:
@@ -247,7 +265,10 @@ class RestFront:
             call.reply(200, PREFLIGHT, b"")
             return
         service = self._service
-        refusal = service.refusal(meaning.token, health=meaning.health)
+        if meaning.lists:
+            _list_models(service, call, meaning)
+            return
+        refusal = service.refusal(meaning.token, meaning.action, health=meaning.health)
         if refusal is not None:
             refuse(call, refusal)
             return
@@ -261,6 +282,14 @@ class RestFront:
         )  # fmt: skip
 
 
+def _list_models(service: Service, call: HttpCall, meaning: RestHead) -> None:
+    refusal = service.models.refusal(meaning.token)
+    if refusal is not None:
+        refuse(call, refusal)
+        return
+    call.reply(200, JSON + b"Cache-Control: no-store\r\n", service.models.body(meaning.token))
+
+
 def no_room(stream: int) -> tuple[bytes, ...]:
     """The frames that answer a request for which all bodies together leave no room."""
     return (frames.frame(frames.HEADERS, 0x5, stream, answers.grpc_block(answers.NO_ROOM, http_status=True)),)
@@ -268,7 +297,22 @@ def no_room(stream: int) -> tuple[bytes, ...]:
 
 def _refused(service: Service, meaning: RestHead) -> bool:
     """Whether a request is refused by its head."""
-    return not meaning.preflight and service.refusal(meaning.token, health=meaning.health) is not None
+    if meaning.lists:
+        return service.models.refusal(meaning.token) is not None
+    return not meaning.preflight and service.refusal(meaning.token, meaning.action, health=meaning.health) is not None
+
+
+def _action_of_method(method: bytes) -> str:
+    if method in UNSAFE:
+        return WRITE
+    return PREDICT if method in _PREDICTS else METADATA
+
+
+def _action_of_path(method: str, path: str) -> str:
+    """What a request does. A path that is not known to run a model, perhaps since it is encoded, needs the most."""
+    if method in ("GET", "OPTIONS") or path == _INDEX_PATH:
+        return METADATA
+    return PREDICT if _PREDICT_PATH.fullmatch(path) else WRITE
 
 
 def grpc_too_large(limit: int) -> Any:

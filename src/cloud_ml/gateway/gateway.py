@@ -15,6 +15,7 @@ from cloud_ml.gateway.access import Access
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.config import GatewayConfig, Instruction
 from cloud_ml.gateway.fronts import GrpcFront, RestFront, grpc_too_large, no_room
+from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.services import Bounds, Service
 from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.http1.clock import Clock
@@ -61,7 +62,10 @@ class Gateway:
         self._bodies = Budget(config.bodies_bytes)
         self._bodies_of: dict[str, Budget] = {}
         self._cors = Cors(parse_origins(config.cors_origins))
+        scheme, host = "https" if tls else "http", config.public_host or config.host
+        base = f"{scheme}://{f'[{host}]' if ':' in host else host}"
         self._services: dict[str, Service] = {}
+        self._models = ModelList(lambda: [service.route for service in self._services.values()], self._access, base)
         self._sockets: dict[int, socket.socket] = {}
         self._servers: dict[int, asyncio.AbstractServer] = {}
         self.known = Instruction()
@@ -97,7 +101,8 @@ class Gateway:
             self._unlisten(service.route.port)
         if service is None:
             service = self._services[uid] = Service(
-                route, self._access, bounds=self._bounds, limits=self._limits, turns=self._turns, loop=self._loop,
+                route, self._access, self._models, bounds=self._bounds, limits=self._limits, turns=self._turns,
+                loop=self._loop,
                 bodies=self._bodies_of.setdefault(
                     route.org, Budget(self._config.organisation_bodies_bytes, parent=self._bodies)
                 ),

@@ -14,6 +14,7 @@ from cloud_ml.gateway.access import Access
 from cloud_ml.gateway.answers import Refusal
 from cloud_ml.gateway.calls import Call
 from cloud_ml.gateway.client_limits import ClientLimits
+from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.releases import Counts, Sides, Split
 from cloud_ml.gateway.replica import Replica
 from cloud_ml.serving.budget import Budget
@@ -45,6 +46,7 @@ class Service:
     Args:
         route: What the server said of it.
         access: Who may call.
+        models: Lists the services that there are.
         bounds: How much may be under way.
         limits: What replicas may make large.
         turns: Of the loop.
@@ -56,6 +58,7 @@ class Service:
         self,
         route: Route,
         access: Access,
+        models: ModelList,
         *,
         bounds: Bounds,
         limits: ClientLimits,
@@ -67,6 +70,7 @@ class Service:
         self.bodies = bodies if bodies is not None else Budget()
         self.bounds = bounds
         self._access = access
+        self.models = models
         self._limits = limits
         self._turns = turns
         self._loop = loop
@@ -119,11 +123,14 @@ class Service:
 
     # --- calls in ---
 
-    def refusal(self, token: str, *, health: bool = False) -> Refusal | None:
-        """Why a call with this token is not taken; ``None`` if it is. ``health``: it asks only whether it could be."""
+    def refusal(self, token: str, action: str, *, health: bool = False) -> Refusal | None:
+        """Why a call with this token is not taken; ``None`` if it is.
+
+        ``action`` is what it does (see ``access``). ``health``: it asks only whether it could be taken.
+        """
         if self.route.open or (health and self.bounds.open_health):
             return None
-        return self._access.refusal(token, self.route.org, self.route.name)
+        return self._access.refusal(token, self.route.org, self.route.name, action)
 
     def take(self, call: Call) -> None:
         """Have the call answered, now or later."""

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TypeVar
 
 from cloud_ml.auth.tokens import derived_key
-from cloud_ml.domain.records import Record
-from cloud_ml.domain.services.routes import CallingKey
+from cloud_ml.domain.access_tokens import ACCESS_TOKEN
+from cloud_ml.domain.records import Kind, Record
+from cloud_ml.domain.services.routes import CallingKey, access_token_name
 from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, SYSTEM, USER, AccessKeySpec, StandingStatus
 from cloud_ml.errors import TryAgain
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import everything, usable
 
+S = TypeVar("S")
 logger = logging.getLogger(__name__)
 
 
@@ -30,7 +35,7 @@ class CallingKeys:
         holders: dict[tuple[str, str], bool] = {}
         found: dict[str, CallingKey] = {}
         for line in everything(self._store, ACCESS_KEY, SYSTEM):
-            key = self._read(line.key.uid)
+            key = self._read(ACCESS_KEY, line.key.uid)
             if key is None or not usable(key) or (key.spec.expires_at is not None and key.spec.expires_at <= now):
                 continue
             holder = (key.spec.org, key.spec.user)
@@ -40,12 +45,29 @@ class CallingKeys:
                 ends = int(key.spec.expires_at.timestamp()) if key.spec.expires_at is not None else 0
                 found[key.key.name] = CallingKey(key.spec.org, self._key(key), ends)
         self._derived = {name: each for name, each in self._derived.items() if name in found}
+        return found | self._tokens(found, now)
+
+    def _tokens(self, keys: Mapping[str, CallingKey], now: datetime) -> dict[str, CallingKey]:
+        """Access tokens that may call models, of keys that work."""
+        found: dict[str, CallingKey] = {}
+        for line in everything(self._store, ACCESS_TOKEN, SYSTEM):
+            token = self._read(ACCESS_TOKEN, line.key.uid)
+            if token is None or token.spec.revoked_at is not None or token.spec.expires_at is None:
+                continue
+            spec, expires_at = token.spec, token.spec.expires_at
+            scopes = tuple(scope for scope in spec.scopes if scope.startswith("models:"))
+            holder, key = keys.get(spec.access_key), self._store.find(ACCESS_KEY, SYSTEM, spec.access_key)
+            if not scopes or expires_at <= now or holder is None or key is None or key.key.uid != spec.key_uid:
+                continue
+            ends = int(expires_at.timestamp())
+            ends = min(ends, holder.expires) if holder.expires else ends
+            found[access_token_name(token.key.name)] = CallingKey(spec.org, spec.digest, ends, scopes)
         return found
 
-    def _read(self, uid: str) -> Record[AccessKeySpec, StandingStatus] | None:
+    def _read(self, kind: Kind[S, StandingStatus], uid: str) -> Record[S, StandingStatus] | None:
         """The key; none where it cannot be read, which must not keep the keys of others from working."""
         try:
-            return self._store.get(ACCESS_KEY, uid)
+            return self._store.get(kind, uid)
         except TryAgain:
             raise
         except Exception:

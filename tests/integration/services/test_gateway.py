@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import http.client
+import json
 import os
 import queue
 import re
@@ -106,6 +107,23 @@ def test_who_may_call(server: RealServer, ask: Asked, address: str) -> None:
     eventually(lambda: status_of(address, None) == ("OK", 200), "open to all")
     ask("PATCH", "/linear/v1", {"access": "key"})
     eventually(lambda: status_of(address, None) == ("UNAUTHENTICATED", 401), "closed again")
+
+
+def test_access_tokens_call_and_list_what_their_scopes_name(server: RealServer, address: str) -> None:
+    tokens = server.client().tokens
+    made = tokens.create(["models:predict:linear"], expires_in_s=600)
+    narrow = tokens.create(["models:metadata:linear"], expires_in_s=600)
+    other = tokens.create(["models:predict:other", "jobs:read"], expires_in_s=600)
+    eventually(lambda: status_of(address, made.token) == ("OK", 200), "the gateway has learnt of it")
+    assert status_of(address, narrow.token) == ("PERMISSION_DENIED", 403)
+    assert status_of(address, other.token) == ("PERMISSION_DENIED", 403)
+    for token, names in ((made.token, ["linear"]), (narrow.token, ["linear"]), (other.token, [])):
+        headers = {"Authorization": f"Bearer {token}"}
+        request = urllib.request.Request(f"http://{address}/v1/models", headers=headers)
+        with urllib.request.urlopen(request, timeout=10) as answer:
+            assert [one["name"] for one in json.load(answer)["models"]] == names
+    tokens.revoke(made.info.id)
+    eventually(lambda: status_of(address, made.token) == ("UNAUTHENTICATED", 401), "revoked")
 
 
 def test_what_is_long_comes_whole_both_ways(server: RealServer, address: str) -> None:

@@ -45,12 +45,22 @@ class Route:
 
 @dataclass(frozen=True)
 class CallingKey:
-    """A key whose tokens open the services of its organisation. ``key`` is derived from the secret, in hex."""
+    """A key whose tokens open the services of its organisation. ``key`` is derived from the secret, in hex.
+
+    An access token is one, too, under ``access_token_name`` of its id: ``key`` is then the SHA-256 of its text, and
+    ``scopes`` are those of its scopes that concern models.
+    """
 
     org: str
     key: str = field(repr=False)
     expires: int = 0
     """Seconds since 1970; 0 for a key without an end."""
+    scopes: tuple[str, ...] = ()
+
+
+def access_token_name(token: str) -> str:
+    """The name of an access token among keys; no access key has a colon."""
+    return f"token:{token}"
 
 
 @dataclass(frozen=True)
