@@ -8,7 +8,11 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from support import postgres as clusters
+from support.compiling import compile_once
 from support.server import RealServer, serving
+
+
+compile_once()
 
 
 @pytest.fixture(scope="session")

@@ -45,6 +45,7 @@ class TestFakeEngine(EngineContract):
         return again
 
 
+@pytest.mark.xdist_group("local-engine")
 class LocalEngineContract(EngineContract):
     """Over real processes of this machine, with the fences that a subclass asks for."""
 
@@ -62,9 +63,10 @@ class LocalEngineContract(EngineContract):
             uv=Path("uv"),
         )
 
-    @pytest.fixture
-    async def engine(self, findings: Findings) -> AsyncIterator[Engine]:
-        Path(findings.config.root).mkdir(exist_ok=True)
+    @pytest.fixture(scope="class")
+    @classmethod
+    async def engine(cls, findings: Findings) -> AsyncIterator[Engine]:
+        """One for all tests of a class, which use jobs of their own: to start it takes longer than a test."""
         engine = LocalEngine(findings)
         await engine.start()
         yield engine
