@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +20,7 @@ from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.leftovers import group_names
 from cloud_ml.engines.local.probe import Findings
 from cloud_ml.settings import EngineSettings
+from support.engines import findings_in, running
 from support.gangs import gang_of, output, run, shell, when
 from support.machine import spawner_pid
 
@@ -26,6 +28,24 @@ pytestmark = pytest.mark.anyio
 
 PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else os.path.realpath(sys.executable)
 MIB = 2**20
+
+
+@pytest.fixture
+def findings(shared_findings: Findings) -> Findings:
+    return shared_findings
+
+
+@pytest.fixture
+def engine(shared_engine: LocalEngine) -> LocalEngine:
+    """That of all tests here, which look at gangs of their own."""
+    return shared_engine
+
+
+@pytest.fixture
+async def own_engine(tmp_path: Path, engine_settings: EngineSettings) -> AsyncIterator[LocalEngine]:
+    """An engine with the settings that a test asks for."""
+    async with running(findings_in(tmp_path / "engine", engine_settings)) as engine:
+        yield engine
 
 
 @pytest.fixture
@@ -95,12 +115,12 @@ while True:
 @pytest.mark.usefixtures("limited")
 @pytest.mark.parametrize("engine_settings", [EngineSettings(usage_period_s=0.3, thrash_s=1.5)])
 async def test_a_job_that_only_thrashes_at_its_limit_ends_as_oom_killed(
-    engine: LocalEngine, findings: Findings
+    own_engine: LocalEngine, findings: Findings
 ) -> None:
     if findings.config.cgroups["version"] != "1":
         pytest.skip("version 2 of control groups kills where version 1 reclaims for ever")
     gang = gang_of(PYTHON, "-c", _THRASH, str(128 * MIB), memory_bytes=128 * MIB, wall_time_s=60)
-    seen, log = await run(engine, gang)
+    seen, log = await run(own_engine, gang)
     assert (seen.reason, seen.message) == (Reason.OUT_OF_MEMORY, "OOMKilled: 128M exceeded (thrashing)"), log
 
 
@@ -114,30 +134,30 @@ async def test_a_job_that_only_thrashes_at_its_limit_ends_as_oom_killed(
     ],
     ids=["many files", "one file", "a deleted file"],
 )
-async def test_a_job_that_fills_its_disk_ends_with_that_reason(engine: LocalEngine, write: str) -> None:
+async def test_a_job_that_fills_its_disk_ends_with_that_reason(own_engine: LocalEngine, write: str) -> None:
     code = f"MIB = 1 << 20\n{write}"
-    seen, _ = await run(engine, gang_of(PYTHON, "-c", code, disk_bytes=32 * MIB))
+    seen, _ = await run(own_engine, gang_of(PYTHON, "-c", code, disk_bytes=32 * MIB))
     assert (seen.reason, seen.message) == (Reason.DISK_QUOTA, "DiskQuotaExceeded: 32M exceeded")
 
 
 @pytest.mark.parametrize("engine_settings", [EngineSettings(disk_period_s=0.1, disk_reserve="999999G")])
-async def test_who_grows_on_a_nearly_full_disk_ends_and_who_does_not_goes_on(engine: LocalEngine) -> None:
+async def test_who_grows_on_a_nearly_full_disk_ends_and_who_does_not_goes_on(own_engine: LocalEngine) -> None:
     grows = gang_of(PYTHON, "-c", "f = open('f', 'wb', 0)\nwhile True: f.write(b'x' * (1 << 16))")
     rests = shell("while [ ! -e go ]; do sleep 0.02; done")
-    await engine.ensure(rests)
-    seen, _ = await run(engine, grows)
+    await own_engine.ensure(rests)
+    seen, _ = await run(own_engine, grows)
     assert seen.reason is Reason.DISK_QUOTA
     assert "less than 999999G is left" in seen.message
-    (engine._ledger.work_folder(rests.key.job_uid) / "go").touch()
-    ended = await when(engine, rests.key, lambda g: g.state is GangState.EXITED)
+    (own_engine._ledger.work_folder(rests.key.job_uid) / "go").touch()
+    ended = await when(own_engine, rests.key, lambda g: g.state is GangState.EXITED)
     assert ended.reason is Reason.COMPLETED
 
 
 @pytest.mark.parametrize("engine_settings", [EngineSettings(cgroups="none")])
-async def test_without_control_groups_memory_is_watched(engine: LocalEngine) -> None:
+async def test_without_control_groups_memory_is_watched(own_engine: LocalEngine) -> None:
     eat = "import time\nb = bytearray(200 << 20)\nprint('full', flush=True)\ntime.sleep(600)"
     gang = gang_of(PYTHON, "-c", eat, memory_bytes=64 * MIB)
-    seen, _ = await run(engine, gang)
+    seen, _ = await run(own_engine, gang)
     assert (seen.reason, seen.message) == (Reason.OUT_OF_MEMORY, "OOMKilled: 64M exceeded")
     assert seen.processes[0].usage.memory_peak_bytes > 64 * MIB
 

@@ -6,7 +6,6 @@ without a sandbox (``unfenced``) or without the system-call filter (``unfiltered
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 import os
 import platform
@@ -21,14 +20,15 @@ import pytest
 from cloud_ml.engines.local import proctree, seccomp
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
-from cloud_ml.engines.local.probe import Findings, probe
+from cloud_ml.engines.local.probe import Findings
 from cloud_ml.models.common import MOST_VARIABLES
 from cloud_ml.settings import EngineSettings
 from support.attacks import attack
+from support.engines import SETTINGS, findings_in, running
 from support.gangs import printed, shell, when
-from support.machine import end_engine, spawner_pid
+from support.machine import spawner_pid
 
-pytestmark = pytest.mark.anyio
+pytestmark = [pytest.mark.anyio, pytest.mark.xdist_group("sandbox-engine")]
 
 SECRET = "do-not-tell-8471"
 READ = "path, = arguments\ntell(outcome(lambda: open(path).read()))"
@@ -37,44 +37,43 @@ CLONE_NEWUSER, SIGCHLD, TIOCSTI = 0x10000000, 17, 0x5412
 _COLUMN = {"x86_64": 0, "aarch64": 1}.get(platform.machine(), 0)
 
 
-@pytest.fixture
-def findings(findings: Findings, monkeypatch: pytest.MonkeyPatch) -> Findings:
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data folder of a server, as it were. The engines in it are shared: a job can tell nothing of others."""
+    return tmp_path_factory.mktemp("data")
+
+
+@pytest.fixture(scope="module")
+def findings(folder: Path) -> Iterator[Findings]:
     """Those of a machine with bubblewrap; the server's own environment holds a secret."""
+    findings = findings_in(folder / "engine", SETTINGS)
     if not findings.config.bwrap:
         pytest.skip("no sandbox here: " + "; ".join(findings.missing))
-    monkeypatch.setenv("CLOUDML_BOOTSTRAP_SECRET_KEY", SECRET)
-    return findings
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setenv("CLOUDML_BOOTSTRAP_SECRET_KEY", SECRET)
+        yield findings
 
 
-@contextlib.asynccontextmanager
-async def _running(findings: Findings) -> AsyncIterator[LocalEngine]:
-    engine = LocalEngine(findings)
-    await engine.start()
-    try:
+@pytest.fixture(scope="module")
+async def engine(findings: Findings) -> AsyncIterator[LocalEngine]:
+    async with running(findings) as engine:
         yield engine
-    finally:
-        await engine.close()
-        end_engine(findings.config)
 
 
-@pytest.fixture
-async def unfenced(tmp_path: Path) -> AsyncIterator[LocalEngine]:
+@pytest.fixture(scope="module")
+async def unfenced(folder: Path) -> AsyncIterator[LocalEngine]:
     """The control: no sandbox."""
-    root = tmp_path / "unfenced"
-    Ledger(root).create()
-    settings = EngineSettings(sandbox="none", cgroups="none")
-    findings = probe(settings, root=root, environments_home=root / "e", runtimes_dir=root / "r", uv=Path("uv"))
-    async with _running(findings) as engine:
+    async with running(findings_in(folder / "unfenced", EngineSettings(sandbox="none", cgroups="none"))) as engine:
         yield engine
 
 
-@pytest.fixture
-async def unfiltered(findings: Findings, tmp_path: Path) -> AsyncIterator[LocalEngine]:
+@pytest.fixture(scope="module")
+async def unfiltered(findings: Findings, folder: Path) -> AsyncIterator[LocalEngine]:
     """The control for system calls: the sandbox without its filter, so that nothing can do harm."""
-    root = tmp_path / "unfiltered"
+    root = folder / "unfiltered"
     Ledger(root).create()
     config = dataclasses.replace(findings.config, root=str(root), cgroups={}, seccomp=False)
-    async with _running(dataclasses.replace(findings, config=config)) as engine:
+    async with running(dataclasses.replace(findings, config=config)) as engine:
         yield engine
 
 
@@ -92,9 +91,9 @@ def victim() -> Iterator[int]:
 
 @pytest.mark.parametrize("name", ["state.db", "credentials.json", "engine/ledger/gates/other.1", "engine/spawner.lock"])
 async def test_the_platforms_files_are_not_there(
-    engine: LocalEngine, unfenced: LocalEngine, tmp_path: Path, name: str
+    engine: LocalEngine, unfenced: LocalEngine, folder: Path, name: str
 ) -> None:
-    path = tmp_path / name
+    path = folder / name
     if not path.exists():
         path.write_text("{}")
     path.chmod(0o644)  # it is the view that hides it, not its mode
@@ -102,10 +101,10 @@ async def test_the_platforms_files_are_not_there(
     assert await attack(unfenced, READ, str(path)) == "done"
 
 
-async def test_other_jobs_folders_are_not_there(engine: LocalEngine, unfenced: LocalEngine, tmp_path: Path) -> None:
+async def test_other_jobs_folders_are_not_there(engine: LocalEngine, unfenced: LocalEngine, folder: Path) -> None:
     await attack(engine, "tell(open('/work/private', 'w').write('x'))", uid="neighbour")
     look = "path, = arguments\ntell(outcome(os.listdir, path))"
-    for path in (tmp_path / "engine" / "jobs", tmp_path / "engine" / "jobs" / "neighbour" / "work"):
+    for path in (folder / "engine" / "jobs", folder / "engine" / "jobs" / "neighbour" / "work"):
         assert await attack(engine, look, str(path)) == "ENOENT"
         assert await attack(unfenced, look, str(path)) == "done"
 
@@ -245,16 +244,14 @@ async def test_without_network_services_of_the_machine_cannot_be_reached(engine:
         assert await attack(engine, connect, port, network="host") == "done"
 
 
-async def test_the_spawners_socket_cannot_be_reached(
-    engine: LocalEngine, unfenced: LocalEngine, tmp_path: Path
-) -> None:
+async def test_the_spawners_socket_cannot_be_reached(engine: LocalEngine, unfenced: LocalEngine, folder: Path) -> None:
     connect = (
         "import socket\nfolder, = arguments\n"
         "def attempt():\n    os.chdir(folder); socket.socket(socket.AF_UNIX).connect('spawner.sock')\n"
         "tell(outcome(attempt))"
     )
-    assert await attack(engine, connect, str(tmp_path / "engine")) == "ENOENT"
-    assert await attack(unfenced, connect, str(tmp_path / "engine")) == "done"
+    assert await attack(engine, connect, str(folder / "engine")) == "ENOENT"
+    assert await attack(unfenced, connect, str(folder / "engine")) == "done"
 
 
 # ---- system calls
@@ -322,7 +319,7 @@ async def test_odd_socket_families_are_refused(engine: LocalEngine, unfiltered: 
 # ---- secrets
 
 
-async def test_the_jobs_environment_holds_no_secret_of_the_platform(engine: LocalEngine, tmp_path: Path) -> None:
+async def test_the_jobs_environment_holds_no_secret_of_the_platform(engine: LocalEngine, folder: Path) -> None:
     program = """
 found = []
 for name in os.listdir('/proc'):
@@ -334,7 +331,7 @@ tell([dict(os.environ), found])
     own, visible = await attack(engine, program)
     assert visible
     assert not any(SECRET in text for text in (*own.values(), *visible))
-    pid = spawner_pid(tmp_path / "engine")
+    pid = spawner_pid(folder / "engine")
     assert SECRET in Path(f"/proc/{pid}/environ").read_text(), "it was there to be leaked"
 
 
