@@ -12,7 +12,9 @@ from support.compiling import compile_once
 from support.server import RealServer, serving
 
 
-compile_once()
+def pytest_configure() -> None:
+    """Before anything starts an engine."""
+    compile_once()
 
 
 @pytest.fixture(scope="session")
