@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from cloud_ml.cli.storage_move import FileVersion
+from cloud_ml.cli.file_version import FileVersion
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models.common import check_key, parse_object_uri
 from cloud_ml.models.wildcards import Matcher, matcher

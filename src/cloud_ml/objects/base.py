@@ -10,54 +10,14 @@ from __future__ import annotations
 import abc
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
-from datetime import datetime
 from pathlib import Path
 from types import TracebackType
-from typing import IO, TYPE_CHECKING, Protocol, Self, runtime_checkable
+from typing import IO, Protocol, Self, runtime_checkable
 
 from cloud_ml.errors import CloudMlError, PreconditionFailed
 from cloud_ml.models.common import check_key, refuse
-
-if TYPE_CHECKING:
-    from cloud_ml.objects.multipart import MultipartUploads
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectInfo:
-    """What is known of an object without reading it. ``size`` in bytes.
-
-    ``etag`` changes whenever the content does. ``sha256`` is the content's, in lower-case hex, where it is
-    known without reading: after a write, and often beside a read.
-    """
-
-    bucket: str
-    key: str
-    size: int
-    modified: datetime
-    etag: str
-    sha256: str | None = field(default=None, compare=False)
-
-
-@dataclass(frozen=True, slots=True)
-class Listing:
-    """A page of a bucket: objects and, when a delimiter was given, the folders at this level.
-
-    ``next`` continues the list (pass it as ``after``); ``None`` at the end.
-    """
-
-    objects: Sequence[ObjectInfo]
-    folders: Sequence[str]
-    next: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class Amount:
-    """How much there is: objects, and their bytes. Not ``complete``: there is more, counting was stopped."""
-
-    objects: int
-    size: int
-    complete: bool = True
+from cloud_ml.objects.info import Amount, Listing, ObjectInfo
+from cloud_ml.objects.multipart import MultipartUploads
 
 
 def check_object_key(key: str) -> str:

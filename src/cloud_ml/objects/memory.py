@@ -14,16 +14,8 @@ from typing import IO
 
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models.common import check_bucket, refuse
-from cloud_ml.objects.base import (
-    Amount,
-    Listing,
-    ObjectInfo,
-    ObjectStore,
-    ObjectWriter,
-    check_object_key,
-    check_range,
-    other_version,
-)
+from cloud_ml.objects.base import ObjectStore, ObjectWriter, check_object_key, check_range, other_version
+from cloud_ml.objects.info import Amount, Listing, ObjectInfo
 from cloud_ml.objects.memory_multipart import MemoryMultipartUploads
 from cloud_ml.objects.multipart import MultipartUploads
 

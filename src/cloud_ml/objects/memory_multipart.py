@@ -9,7 +9,8 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 from cloud_ml.errors import Conflict, Unavailable
-from cloud_ml.objects.base import ObjectInfo, ObjectStore, check_object_key
+from cloud_ml.objects.base import ObjectStore, check_object_key
+from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.objects.multipart import (
     Declared,
     Multipart,

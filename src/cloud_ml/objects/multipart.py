@@ -20,7 +20,7 @@ from typing import Self
 
 from cloud_ml.errors import Conflict, NotFound
 from cloud_ml.models.common import refuse
-from cloud_ml.objects.base import ObjectInfo
+from cloud_ml.objects.info import ObjectInfo
 
 PARTS = 10_000
 """Most parts of one upload."""

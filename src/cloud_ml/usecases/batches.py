@@ -11,7 +11,8 @@ from types import TracebackType
 from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, OutOfSpace, TooLarge, Unavailable
 from cloud_ml.models import batches, common
 from cloud_ml.models.storage import BatchOutcome, BatchOutcomes
-from cloud_ml.objects.base import ObjectInfo, ObjectStore, ObjectWriter
+from cloud_ml.objects.base import ObjectStore, ObjectWriter
+from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.storage import Storage, stored_object

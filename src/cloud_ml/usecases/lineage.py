@@ -13,7 +13,8 @@ from cloud_ml.errors import NotFound
 from cloud_ml.models.common import ObjectUri, parse_object_uri
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ServiceLineage, ServiceOrigin
-from cloud_ml.objects.base import ObjectInfo, ObjectStore
+from cloud_ml.objects.base import ObjectStore
+from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.matching import Match
 

@@ -26,7 +26,8 @@ from cloud_ml.engines.base import WorkingDirectory
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound, OutOfSpace, QuotaExceeded, TryAgain
 from cloud_ml.models import common
 from cloud_ml.models.ignoring import IGNORE_FILE
-from cloud_ml.objects.base import ObjectInfo, ObjectStore, ObjectWriter, check_object_key
+from cloud_ml.objects.base import ObjectStore, ObjectWriter, check_object_key
+from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import OutputSettings
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.coming_in import Share

@@ -14,7 +14,8 @@ from cloud_ml.errors import NotFound, Unavailable
 from cloud_ml.models import common
 from cloud_ml.models.common import ObjectUri, parse_object_uri
 from cloud_ml.models.outputs import OutputFile, OutputPage, model_at
-from cloud_ml.objects.base import ObjectInfo, ObjectStore
+from cloud_ml.objects.base import ObjectStore
+from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.storage import Storage
 

@@ -13,7 +13,8 @@ from cloud_ml.errors import NotFound, OutOfSpace, Unavailable
 from cloud_ml.models import common
 from cloud_ml.models.common import memory_bytes
 from cloud_ml.models.storage import Bucket, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
-from cloud_ml.objects.base import ObjectInfo, ObjectStore, ObjectWriter
+from cloud_ml.objects.base import ObjectStore, ObjectWriter
+from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.buckets import Buckets

@@ -15,7 +15,8 @@ from cloud_ml.engines.base import Capacity, WorkingDirectory
 from cloud_ml.engines.local import job_files
 from cloud_ml.errors import CloudMlError, NotFound, OutOfSpace, QuotaExceeded, Unavailable
 from cloud_ml.models.train_job import TrainJob
-from cloud_ml.objects.base import ObjectInfo, ObjectWriter
+from cloud_ml.objects.base import ObjectWriter
+from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import OutputSettings
 from cloud_ml.usecases.output_collection import CollectedOutputs, OutputCollection
 from cloud_ml.usecases.outputs import Outputs

@@ -17,7 +17,8 @@ from pathlib import Path
 
 from cloud_ml import failpoints
 from cloud_ml.errors import Conflict, NotFound, Unavailable
-from cloud_ml.objects.base import ObjectInfo, check_object_key
+from cloud_ml.objects.base import check_object_key
+from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.objects.local import tree
 from cloud_ml.objects.local.counting import count_names
 from cloud_ml.objects.local.segments import LocalSegmentWriter, RunningDigests, SegmentFile

@@ -18,7 +18,8 @@ from cloud_ml import failpoints
 from cloud_ml.environments.removing import remove
 from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, NotFound
 from cloud_ml.models.common import check_bucket, refuse
-from cloud_ml.objects.base import Amount, Listing, ObjectInfo, ObjectStore, ObjectWriter, check_object_key, check_range
+from cloud_ml.objects.base import ObjectStore, ObjectWriter, check_object_key, check_range
+from cloud_ml.objects.info import Amount, Listing, ObjectInfo
 from cloud_ml.objects.local import emptying, tree
 from cloud_ml.objects.local.counting import count_names
 from cloud_ml.objects.local.listing import walk

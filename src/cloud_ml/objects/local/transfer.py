@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from cloud_ml import failpoints
 from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, NotFound, OutOfSpace, Unavailable
-from cloud_ml.objects.base import ObjectInfo, ObjectWriter
+from cloud_ml.objects.base import ObjectWriter
+from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.objects.local import tree
 from cloud_ml.objects.local.noted import Notes
 from cloud_ml.objects.local.uploads import UploadFile, Uploads

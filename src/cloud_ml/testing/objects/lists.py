@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cloud_ml.errors import InvalidRequest, NotFound
-from cloud_ml.objects.base import Amount, ObjectStore
+from cloud_ml.objects.base import ObjectStore
+from cloud_ml.objects.info import Amount
 from cloud_ml.testing.objects.samples import BUCKET, IN_BYTE_ORDER, fill, keys
 
 

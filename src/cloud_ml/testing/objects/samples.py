@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from cloud_ml.objects.base import Listing, ObjectStore
+from cloud_ml.objects.base import ObjectStore
+from cloud_ml.objects.info import Listing
 
 BUCKET = "data"
 
