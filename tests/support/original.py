@@ -77,7 +77,7 @@ def certificate(folder: Path) -> tuple[Path, Path]:
 
 
 class OriginalClient:
-    """Runs its programs as a user who has the administrator's key in the environment.
+    """Runs its programs as a user who has a key of the administrator's in the environment: one made with `--legacy`.
 
     Args:
         programs: The folder that ``install`` returned.
@@ -90,7 +90,7 @@ class OriginalClient:
         self.home = home
         self.server = server
         self._programs = programs
-        keys = server.credentials
+        made = server.client().admin.create_key(legacy_signatures=True)
         self.connection = {
             "REQUESTS_CA_BUNDLE": str(cert),
             "HTTPS_PROXY": tunnel.address,
@@ -98,8 +98,8 @@ class OriginalClient:
         }
         self.settings = {
             "XIAOMI_CLOUDML_ENDPOINT": server.endpoint,
-            "XIAOMI_ACCESS_KEY_ID": keys["access_key"],
-            "XIAOMI_SECRET_ACCESS_KEY": keys["secret_key"],
+            "XIAOMI_ACCESS_KEY_ID": made.key.access_key,
+            "XIAOMI_SECRET_ACCESS_KEY": made.secret_key,
             "XIAOMI_ORG_MAIL": "team@example.com",
             "XIAOMI_FDS_ENDPOINT": FDS_HOST,
             "CLOUDML_DEFAULT_FDS_BUCKET": BUCKET,

@@ -7,7 +7,7 @@ import itertools
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -18,7 +18,7 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.auth import legacy, signature
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.phases import Phase
-from cloud_ml.domain.tenancy import Role
+from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM
 from cloud_ml.engines.base import Gang, GangKey, ProcessPlan
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.models.storage import ServerInfo
@@ -145,12 +145,22 @@ class Served:
         self._app = _IDLE_APPS.pop() if _IDLE_APPS else create_app(self.platform)
         self._app.state.platform = self.platform
         self.client = AsgiClient(self._app)
-        self.admin = self.as_caller(first.admin)
-        self.member = self.as_caller(identities.create_key(first.organisation, "mei"))
+        self.admin = self.as_caller(self._with_legacy(first.admin))
+        self.member = self.as_caller(identities.create_key(first.organisation, "mei", legacy_signatures=True))
         other = identities.create_organisation("other", default_bucket="others")
         self.platform.storage.create_bucket(other, "others")
-        self.stranger = self.as_caller(identities.create_key(other, "zoe", role=Role.MEMBER))
+        self.stranger = self.as_caller(identities.create_key(other, "zoe", legacy_signatures=True))
         self._numbers = itertools.count(1)
+
+    def _with_legacy(self, identity: Identity) -> Identity:
+        """The same key; it may be used with the original client from now on."""
+        record = self.store.find(ACCESS_KEY, SYSTEM, identity.access_key)
+        assert record is not None
+        self.store.change_spec(
+            ACCESS_KEY, record.key.uid, lambda spec: replace(spec, legacy_signatures=True), now=self.clock()
+        )
+        self.platform.identities.clear()
+        return replace(identity, legacy_signatures=True)
 
     def as_caller(self, identity: Identity) -> Caller:
         return Caller(identity, self.client, self.clock)

@@ -119,18 +119,33 @@ class AsyncAdmin:
         user: str = "",
         *,
         expires_in_s: int | None = None,
-        legacy_signatures: bool = True,
+        legacy_signatures: bool = False,
+        fds_signatures: bool = True,
         org: str | None = None,
     ) -> NewAccessKey:
-        """Make a key, by default for the caller. Its secret is in the answer and nowhere else."""
-        document = {"user": user, "expires_in_s": expires_in_s, "legacy_signatures": legacy_signatures}
+        """Create a key, by default for the caller. Its secret is in the answer and nowhere else.
+
+        The original client needs a key with ``legacy_signatures``.
+        """
+        document = {
+            "user": user,
+            "expires_in_s": expires_in_s,
+            "legacy_signatures": legacy_signatures,
+            "fds_signatures": fds_signatures,
+        }
         return await self._ask(NewAccessKey, "POST", "keys", document, query={"org": org}, once=True)
 
     async def change_key(
-        self, access_key: str, *, enabled: bool | None = None, legacy_signatures: bool | None = None
+        self,
+        access_key: str,
+        *,
+        enabled: bool | None = None,
+        legacy_signatures: bool | None = None,
+        fds_signatures: bool | None = None,
     ) -> AccessKey:
-        """Enable or disable a key, or the signatures of the original clients for it."""
-        document = {"enabled": enabled, "legacy_signatures": legacy_signatures}
+        """Enable or disable a key, or the signatures of the original client or of FDS clients for it."""
+        wanted = {"enabled": enabled, "legacy_signatures": legacy_signatures, "fds_signatures": fds_signatures}
+        document = {name: value for name, value in wanted.items() if value is not None}
         return await self._ask(AccessKey, "PATCH", f"keys/{segment(access_key)}", document)
 
     async def rotate_key(self, access_key: str, *, overlap_s: int | None = None) -> NewAccessKey:

@@ -209,8 +209,10 @@ async def _verify(request: Request, platform: Platform, claim: Claim, mutation: 
     )
     if caller is None:  # never: ``verify`` refuses a claim without a secret
         raise Unauthenticated(legacy.WRONG)
-    if claim.scheme in _ORIGINAL and not caller.legacy_signatures:
-        raise _legacy_is_off("for this key")
+    if claim.scheme == legacy.SCHEME and not caller.legacy_signatures:
+        raise _not_for_this_key("the original client", "--legacy")
+    if claim.scheme == fds.SCHEME and not caller.fds_signatures:
+        raise _not_for_this_key("FDS clients", "--fds")
     return claim, caller
 
 
@@ -284,6 +286,16 @@ def _too_large(limit: int) -> TooLarge:
 def _legacy_is_off(where: str) -> Unauthenticated:
     return Unauthenticated(
         f"signatures of the original clients are switched off {where}",
+        field="Authorization",
+        allowed=signature.SCHEME,
+    )
+
+
+def _not_for_this_key(whose: str, option: str) -> Unauthenticated:
+    """The original client prints the answer as it is, so the message names the way out, too."""
+    return Unauthenticated(
+        f"this access key does not accept signatures of {whose}: create one with `cloudml admin keys create {option}`, "
+        f"or allow it with `cloudml admin keys update ACCESS_KEY {option}`",
         field="Authorization",
         allowed=signature.SCHEME,
     )

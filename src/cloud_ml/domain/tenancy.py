@@ -101,7 +101,7 @@ class AccessKeySpec:
     """A signing key. The record's name is the access key; ``secret`` leaves the server once, when it is made.
 
     What the key may do is its user's role. ``role`` is what the user gets who is made for a key that was
-    there before users were.
+    there before users were. Keys of before ``fds_signatures`` have ``None`` there: one switch was for both schemes.
     """
 
     org: str
@@ -111,6 +111,12 @@ class AccessKeySpec:
     legacy_signatures: bool = True
     enabled: bool = True
     expires_at: datetime | None = None
+    fds_signatures: bool | None = None
+
+    @property
+    def accepts_fds(self) -> bool:
+        """Whether the key may be used with the signature of the FDS storage clients."""
+        return self.legacy_signatures if self.fds_signatures is None else self.fds_signatures
 
     def __repr__(self) -> str:
         return f"AccessKeySpec(org={self.org!r}, user={self.user!r}, secret=…, role={self.role!r})"

@@ -96,6 +96,7 @@ class AccessKey:
     legacy_signatures: bool
     created_at: datetime
     expires_at: datetime | None = None
+    fds_signatures: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -118,11 +119,15 @@ class NewAccessKey:
 
 @dataclass(frozen=True, kw_only=True)
 class KeyWish:
-    """A key for ``user`` (by default the caller) that is good for ``expires_in_s`` seconds (by default for ever)."""
+    """A key for ``user`` (by default the caller) that is good for ``expires_in_s`` seconds (by default for ever).
+
+    ``legacy_signatures`` accepts the signature of the original client for it, ``fds_signatures`` that of FDS clients.
+    """
 
     user: str = ""
     expires_in_s: int | None = None
-    legacy_signatures: bool = True
+    legacy_signatures: bool = False
+    fds_signatures: bool = True
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +136,7 @@ class KeyChange:
 
     enabled: bool | None = None
     legacy_signatures: bool | None = None
+    fds_signatures: bool | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -57,7 +57,8 @@ class Identity:
     organisation: Organisation
     user: str
     role: Role = Role.MEMBER
-    legacy_signatures: bool = True
+    legacy_signatures: bool = False
+    fds_signatures: bool = True
     expires_at: datetime | None = None
     token: str = ""
     scopes: tuple[Scope, ...] | None = None
@@ -210,7 +211,8 @@ class Identities:
         role: Role = Role.MEMBER,
         access_key: str | None = None,
         secret: str | None = None,
-        legacy_signatures: bool = True,
+        legacy_signatures: bool = False,
+        fds_signatures: bool = True,
         expires_at: datetime | None = None,
         idempotency_key: str | None = None,
         once: Once | None = None,
@@ -229,6 +231,7 @@ class Identities:
             secret=secret or secrets.token_urlsafe(30),
             role=role,
             legacy_signatures=legacy_signatures,
+            fds_signatures=fds_signatures,
             expires_at=expires_at,
         )
         holder = self._ensure_user(organisation.name, user, role)
@@ -367,5 +370,6 @@ def identity(record: Record[AccessKeySpec, StandingStatus], organisation: Organi
         user=spec.user,
         role=role,
         legacy_signatures=spec.legacy_signatures,
+        fds_signatures=spec.accepts_fds,
         expires_at=spec.expires_at,
     )

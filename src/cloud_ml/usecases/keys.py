@@ -90,7 +90,7 @@ class Keys:
     def change(
         self, caller: Identity, access_key: str, change: admin.KeyChange, *, once: Once | None = None
     ) -> admin.AccessKey:
-        """Enable or disable a key, or the signatures of the original clients for it.
+        """Enable or disable a key, or the signatures of the original client or of the FDS clients for it.
 
         Raises:
             NotFound: There is none that the caller may see.
@@ -101,8 +101,9 @@ class Keys:
 
         def changed(spec: AccessKeySpec) -> AccessKeySpec:
             legacy = spec.legacy_signatures if change.legacy_signatures is None else change.legacy_signatures
+            fds = spec.accepts_fds if change.fds_signatures is None else change.fds_signatures
             enabled = spec.enabled if change.enabled is None else change.enabled
-            return replace(spec, enabled=enabled, legacy_signatures=legacy)
+            return replace(spec, enabled=enabled, legacy_signatures=legacy, fds_signatures=fds)
 
         takes = change.enabled is False
         with self._rights.taking() if takes else contextlib.nullcontext() as fence:
@@ -140,7 +141,11 @@ class Keys:
         if not self._shown(record).usable:
             raise Conflict(f"{access_key} does not work any more; create a key instead", field="access_key")
         user = self._users.find(self._identities.organisation(record.spec.org), record.spec.user)
-        wish = admin.KeyWish(user=record.spec.user, legacy_signatures=record.spec.legacy_signatures)
+        wish = admin.KeyWish(
+            user=record.spec.user,
+            legacy_signatures=record.spec.legacy_signatures,
+            fds_signatures=record.spec.accepts_fds,
+        )
         made = self._made(caller, user, wish, idempotency_key and f"{access_key}:{idempotency_key}", once)
         ends = self._clock() + timedelta(seconds=overlap_s)
 
@@ -175,6 +180,7 @@ class Keys:
             self._identities.organisation(user.key.org),
             user.key.name,
             legacy_signatures=wish.legacy_signatures,
+            fds_signatures=wish.fds_signatures,
             expires_at=expires,
             idempotency_key=repeat and f"{caller.access_key}:{repeat}",
             once=once,
@@ -241,6 +247,7 @@ class Keys:
             enabled=spec.enabled,
             usable=self._identities.works(key),
             legacy_signatures=spec.legacy_signatures,
+            fds_signatures=spec.accepts_fds,
             created_at=key.created_at,
             expires_at=spec.expires_at,
         )

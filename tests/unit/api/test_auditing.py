@@ -84,7 +84,9 @@ async def test_a_replay_is_on_record_as_what_it_is(served: Served) -> None:
 async def test_a_viewer_is_stopped_at_every_door_and_may_look(served: Served) -> None:
     await served.submitted(job_name="linear")
     organisation = served.platform.identities.organisation("default")
-    viewer = served.as_caller(served.platform.identities.create_key(organisation, "vic", role=Role.VIEWER))
+    viewer = served.as_caller(
+        served.platform.identities.create_key(organisation, "vic", role=Role.VIEWER, legacy_signatures=True)
+    )
     assert (await viewer.call("GET", "/api/v1/jobs/linear")).status == 200
     answers = [
         await viewer.call("POST", "/api/v1/jobs", served.job()),

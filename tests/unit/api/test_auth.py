@@ -6,6 +6,7 @@ from dataclasses import replace
 import pytest
 
 from cloud_ml.auth import legacy, signature
+from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM
 from cloud_ml.settings import ApiSettings
 from support.platform import Served
 
@@ -133,12 +134,38 @@ async def test_the_operator_may_switch_the_original_scheme_off() -> None:
     served.close()
 
 
-async def test_it_may_be_switched_off_for_a_key(served: Served) -> None:
+async def test_a_new_key_accepts_the_original_signature_only_where_that_was_said(served: Served) -> None:
     organisation = served.member.identity.organisation
-    key = served.platform.identities.create_key(organisation, "bot", legacy_signatures=False)
-    bot = served.as_caller(key)
-    assert "for this key" in (await bot.original("GET", "/cloud_ml/v1/org_ids")).json()["message"]
+    bot = served.as_caller(served.platform.identities.create_key(organisation, "bot"))
+    refused = await bot.original("GET", "/cloud_ml/v1/org_ids")
+    assert (refused.status, refused.json()["error"], refused.json()["code"]) == (401, True, "unauthenticated")
+    assert "cloudml admin keys create --legacy" in refused.json()["message"]
+    assert "\n" not in refused.text, "the original client prints the answer as it is"
     assert (await bot.call("GET", "/cloud_ml/v1/org_ids")).status == 200
+    own = f"/api/v1/admin/keys/{bot.identity.access_key}"
+    allowed = await bot.call("PATCH", own, {"legacy_signatures": True})
+    assert (allowed.json()["legacy_signatures"], allowed.json()["fds_signatures"]) == (True, True)
+    assert (await bot.original("GET", "/cloud_ml/v1/org_ids")).status == 200
+
+
+async def test_keys_that_were_there_before_and_their_successors_keep_what_they_have(served: Served) -> None:
+    """Their stored form has one switch for both of the original schemes."""
+    for had in (True, False):
+        old = served.as_caller(served.platform.identities.create_key(served.member.identity.organisation, f"old-{had}"))
+        path = f"/api/v1/admin/keys/{old.identity.access_key}"
+        store = served.store
+        record = store.find(ACCESS_KEY, SYSTEM, old.identity.access_key)
+        assert record is not None
+        store.change_spec(
+            ACCESS_KEY,
+            record.key.uid,
+            lambda spec, had=had: replace(spec, legacy_signatures=had, fds_signatures=None),
+            now=served.clock(),
+        )
+        served.platform.identities.clear()
+        rotated = (await old.call("POST", f"{path}/rotate", {})).json()["key"]
+        for key in ((await old.call("GET", path)).json(), rotated):
+            assert (key["legacy_signatures"], key["fds_signatures"]) == (had, had)
 
 
 async def test_a_body_that_is_too_large_is_refused(served: Served) -> None:

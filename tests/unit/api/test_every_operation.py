@@ -51,7 +51,9 @@ def runtimes(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
 def somebody(served: Served, role: Role, org: str = "default") -> Caller:
     identities = served.platform.identities
     organisation = identities.organisation(org)
-    return served.as_caller(identities.create_key(organisation, f"some-{role.value}", role=role))
+    return served.as_caller(
+        identities.create_key(organisation, f"some-{role.value}", role=role, legacy_signatures=True)
+    )
 
 
 async def asked(caller: Caller, name: str, names: dict[str, str]) -> Answer:

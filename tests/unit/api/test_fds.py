@@ -208,9 +208,15 @@ async def test_the_operator_may_close_the_room() -> None:
 
 async def test_a_key_may_be_kept_out(served: Served) -> None:
     identities = served.platform.identities
-    new = identities.create_key(served.member.identity.organisation, "new", legacy_signatures=False)
+    new = identities.create_key(served.member.identity.organisation, "new", fds_signatures=False)
     answer = await send(served.as_caller(new), "GET", "/cloudml")
-    assert (answer.status, "for this key" in answer.json()["message"]) == (401, True)
+    assert (answer.status, "cloudml admin keys create --fds" in answer.json()["message"]) == (401, True)
+
+
+async def test_a_key_need_not_accept_the_other_original_signature(served: Served) -> None:
+    new = served.as_caller(served.platform.identities.create_key(served.member.identity.organisation, "new"))
+    assert (await send(new, "GET", "/cloudml")).status == 200
+    assert (await new.original("GET", "/cloud_ml/v1/org_ids")).status == 401
 
 
 async def test_a_fault_of_ours_is_answered_like_everywhere(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,7 +28,9 @@ async def good(caller: Caller, method: str, path: str, document: Any = None) -> 
 def owner(served: Served) -> Caller:
     """The owner of ``other``, where the stranger is a member."""
     organisation = served.platform.identities.organisation("other")
-    return served.as_caller(served.platform.identities.create_key(organisation, "olga", role=Role.OWNER))
+    return served.as_caller(
+        served.platform.identities.create_key(organisation, "olga", role=Role.OWNER, legacy_signatures=True)
+    )
 
 
 async def test_without_limits_everything_is_unlimited_and_used_is_what_runs(served: Served) -> None:

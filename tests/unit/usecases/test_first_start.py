@@ -58,6 +58,7 @@ def test_the_first_start_makes_everything() -> None:
     machine = Machine()
     first = machine.start()
     assert first.admin is not None
+    assert (first.admin.legacy_signatures, first.admin.fds_signatures) == (False, True)
     assert (first.organisation.name, first.organisation.number) == ("default", 1)
     assert first.admin.admin
     assert first.bucket == first.organisation.default_bucket == "cloudml"

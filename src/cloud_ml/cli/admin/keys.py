@@ -68,16 +68,34 @@ def describe(session: Session, access_key: str, output: str | None) -> None:
 @keys.command()
 @click.argument("user", default="")
 @click.option("--expires", type=Duration(), metavar="TIME", help="How long it is good, such as 90d; else for ever.")
-@click.option("--no-legacy", is_flag=True, help="Refuse signatures of the original clients for this key.")
+@click.option("--legacy/--no-legacy", default=False, help="Accept signatures of the original client, which needs it.  "
+              "[default: no]")  # fmt: skip
+@click.option("--fds/--no-fds", default=True, help="Accept signatures of FDS storage clients.  [default: yes]")
 @org_option
 @output_option()
 @pass_session
 def create(
-    session: Session, *, user: str, expires: int | None, no_legacy: bool, org: str | None, output: str | None
+    session: Session, *, user: str, expires: int | None, legacy: bool, fds: bool, org: str | None, output: str | None
 ) -> None:
-    """Make a key for USER, by default for yourself. Its secret is shown now and never again."""
-    made = session.client.admin.create_key(user, expires_in_s=expires, legacy_signatures=not no_legacy, org=org)
+    """Create a key for USER, by default for yourself. Its secret is shown now and never again."""
+    made = session.client.admin.create_key(
+        user, expires_in_s=expires, legacy_signatures=legacy, fds_signatures=fds, org=org
+    )
     _show_new(made, output)
+
+
+@keys.command()
+@click.argument("access_key")
+@click.option("--legacy/--no-legacy", default=None, help="Accept signatures of the original client, or refuse them.")
+@click.option("--fds/--no-fds", default=None, help="Accept signatures of FDS storage clients, or refuse them.")
+@output_option()
+@pass_session
+def update(session: Session, access_key: str, *, legacy: bool | None, fds: bool | None, output: str | None) -> None:
+    """Change which signatures a key accepts."""
+    if legacy is None and fds is None:
+        raise click.UsageError("nothing to change: add --legacy, --no-legacy, --fds or --no-fds")
+    changed = session.client.admin.change_key(access_key, legacy_signatures=legacy, fds_signatures=fds)
+    _show(changed, output)
 
 
 @keys.command()
@@ -136,7 +154,8 @@ def _facts(key: AccessKey) -> dict[str, str]:
         "User": f"{key.user} of {key.org}",
         "Role": key.role,
         "State": _state(key),
-        "Original signatures": "accepted" if key.legacy_signatures else "refused",
+        "Original client": "accepted" if key.legacy_signatures else "refused",
+        "FDS clients": "accepted" if key.fds_signatures else "refused",
         "Created": local_time(key.created_at),
         "Expires": local_time(key.expires_at),
     }
