@@ -167,6 +167,9 @@ class ControllerSettings:
     pass_limit_s: float = 30.0
     """How long a reconcile of one job or service may take. Then its worker goes on with others, an event names the step
     that does not end, and the record is tried again later. 0: no limit."""
+    notice_limit_s: float = 1.0
+    """How long the change feed waits for what one change causes at once, such as reading a quota again. After that the
+    feed continues, and that work continues beside it."""
     poll_s: float = 5.0
     """How often the change feed is read without being woken: the promise behind the hints."""
     lease_ttl_s: float = 15.0
@@ -428,6 +431,9 @@ class GatewaySettings:
     """Most empty CONTINUATION frames that a head of a caller may have over HTTP/2."""
     caller_kept_head_bytes: int = 131_072
     """Most bytes of the heads that a connection of a caller recognises over HTTP/2; it costs that much memory."""
+    stream_unread_bytes: int = 262_144
+    """Bytes of a stream (``ModelStreamInfer``, reflection, Watch) that one side has not read, from which on the other
+    side gets no more window. At most that and a window wait in the gateway, and count to ``bodies_bytes``."""
     timeout_s: float = 300.0
     """How long a call may take that brings no deadline."""
     waiting: int = 1000

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -62,11 +63,11 @@ def make(store: MemoryStateStore, kind: Kind[JobSpec, JobStatus], name: str, pha
 
 async def test_each_kind_goes_to_its_queue_before_and_after_the_start() -> None:
     store, jobs, replicas = MemoryStateStore(), KeyedQueue(), KeyedQueue()
-    told: list[str] = []
+    told = asyncio.Queue[str]()
     prepared: list[str] = []
 
     async def notice(uid: str) -> None:
-        told.append(uid)
+        told.put_nowait(uid)
 
     early = make(store, TRAIN_JOB, "early"), make(store, REPLICA, "early")
     make(store, TRAIN_JOB, "over", Phase.SUCCEEDED)
@@ -83,9 +84,40 @@ async def test_each_kind_goes_to_its_queue_before_and_after_the_start() -> None:
         assert sorted(prepared) == ["one", "other"]
         late = make(store, TRAIN_JOB, "late"), make(store, REPLICA, "late")
         assert (await taken(jobs), await taken(replicas)) == late
-        assert told == [late[1]], "the notice goes to who asked for that kind"
+        assert await told.get() == late[1], "the notice goes to who asked for that kind"
+        assert told.empty()
         assert not jobs._ready
         assert not replicas._ready
+
+
+async def test_a_notice_that_hangs_holds_up_no_other_record_and_is_repeated() -> None:
+    """What changed while it hung is told by another one: the first read the older state."""
+    store, replicas, told, released = MemoryStateStore(), KeyedQueue(), asyncio.Queue[str](), asyncio.Event()
+    hanging: list[str] = []
+
+    async def notice(uid: str) -> None:
+        if not hanging:
+            hanging.append(uid)
+            await released.wait()
+        told.put_nowait(uid)
+
+    notices = {REPLICA.name: [notice]}
+    source = ChangeFeed(store, [Followed(REPLICA, replicas)], Offload(2), 0.05, notices=notices, notice_limit_s=0.05)
+    make(store, REPLICA, "early")
+    async with running(source), asyncio.timeout(10):
+        await replicas.take()
+        victim, other = make(store, REPLICA, "victim"), make(store, REPLICA, "other")
+        assert await told.get() == other
+        assert hanging == [victim]
+        assert [await replicas.take(), await replicas.take()] == [victim, other]
+        replicas.done(victim)
+        record = store.get(REPLICA, victim)
+        assert record is not None
+        changed = replace(record.status, phase=Phase.RUNNING)
+        store.commit_status(REPLICA, victim, changed, expected_revision=record.revision, fence=None, now=NOW)
+        assert await replicas.take() == victim
+        released.set()
+        assert [await told.get(), await told.get()] == [victim, victim]
 
 
 def slots(queue: KeyedQueue) -> Slots:

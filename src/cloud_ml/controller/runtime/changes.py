@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
 from cloud_ml import beats
+from cloud_ml.controller.runtime.notices import Notice, NoticeRunner
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.domain.records import Kind
 from cloud_ml.engines.base import Engine
@@ -24,9 +25,6 @@ _PAGE = 1000
 _CHANGES = 200
 logger = logging.getLogger(__name__)
 
-
-Notice = Callable[[str], Awaitable[None]]
-"""Told the uid of a record that changed."""
 
 Claim = Callable[[str], bool]
 """Whether the gangs of a record are those of this queue."""
@@ -58,6 +56,7 @@ class ChangeFeed:
         poll_s: The longest a change of another server stays unnoticed.
         read: Reads the feed.
         notices: Who else is told of changed records of a kind.
+        notice_limit_s: How long the feed waits for a notice. One that hangs holds up no other record.
         prepare: Called once, on threads, when nothing can be missed any more: changes from here on are followed.
     """
 
@@ -70,6 +69,7 @@ class ChangeFeed:
         *,
         read: Reads | None = None,
         notices: Mapping[str, Sequence[Notice]] = MappingProxyType({}),
+        notice_limit_s: float = 1.0,
         prepare: Sequence[Callable[[], None]] = (),
     ) -> None:
         self._store = store
@@ -80,7 +80,7 @@ class ChangeFeed:
         self._poll_s = poll_s
         self._notices = notices
         self._prepare = prepare
-        self._missed: dict[tuple[Notice, str], None] = {}
+        self._runner = NoticeRunner(notice_limit_s)
 
     async def run(self) -> None:
         """Queue whatever is not at rest, then follow the feed. Never returns."""
@@ -94,9 +94,7 @@ class ChangeFeed:
                 await self._queue_listed(each, None, Match(deleting=True))
             while True:
                 hint.clear()  # before the reading: a commit in between wakes the next round
-                missed, self._missed = self._missed, {}
-                for notice, uid in missed:
-                    await self._give_notice(notice, uid)
+                await self._runner.repeat()
                 try:
                     cursor = await self._read(cursor)
                 except CloudMlError:
@@ -104,6 +102,7 @@ class ChangeFeed:
                 await beats.hinted(hint, self._poll_s)
         finally:
             unsubscribe()
+            self._runner.close()
 
     async def _read(self, cursor: int) -> int:
         while True:
@@ -113,17 +112,9 @@ class ChangeFeed:
                 if (queue := self._queues.get(change.kind)) is not None:
                     queue.add(change.uid, change.revision)
                 for notice in self._notices.get(change.kind, ()):
-                    await self._give_notice(notice, change.uid)
+                    await self._runner.give(notice, change.uid)
             if len(changes) < _CHANGES:
                 return cursor
-
-    async def _give_notice(self, notice: Notice, uid: str) -> None:
-        """A record that cannot be read must not stop the feed of all others."""
-        try:
-            await notice(uid)
-        except Exception:
-            logger.warning("a change cannot be followed; trying again", exc_info=True, extra={"uid": uid})
-            self._missed[notice, uid] = None
 
     async def _queue_listed(self, followed: Followed, indexes: list[str] | None, match: Match) -> None:
         after: int | None = None

@@ -7,9 +7,10 @@ import logging
 from collections.abc import Mapping, Sequence
 
 from cloud_ml import failpoints
-from cloud_ml.controller.runtime.changes import ChangeFeed, EngineChanges, Notice
+from cloud_ml.controller.runtime.changes import ChangeFeed, EngineChanges
 from cloud_ml.controller.runtime.failed_passes import FailedPasses
 from cloud_ml.controller.runtime.leader import Leader
+from cloud_ml.controller.runtime.notices import Notice
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.reconciler import Reconciler
 from cloud_ml.controller.runtime.term import ResourceController, Term, TermWork
@@ -133,6 +134,7 @@ class ControllerManager:
             self._settings.poll_s,
             read=self._read,
             notices=notices,
+            notice_limit_s=self._settings.notice_limit_s,
             prepare=[prepare for each in work for prepare in each.prepare],
         )
         await feed.run()

@@ -6,7 +6,8 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cloud_ml.controller.runtime.changes import Claim, Followed, Notice
+from cloud_ml.controller.runtime.changes import Claim, Followed
+from cloud_ml.controller.runtime.notices import Notice
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.reconciler import Reconciler
 from cloud_ml.controller.runtime.worker_pool import WorkerPool

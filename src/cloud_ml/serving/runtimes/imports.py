@@ -5,8 +5,10 @@ Keras. Two threads that begin at different ends wait for each other. Python then
 what is half imported stays broken until the process ends.
 """
 
+import contextlib
 import importlib
 import threading
+from collections.abc import Iterator
 from typing import Any
 
 _LOCK = threading.RLock()
@@ -18,5 +20,12 @@ def import_framework(name: str) -> Any:
     Raises:
         ImportError: It is not installed. A broken installation raises errors of any type.
     """
-    with _LOCK:
+    with import_lock():
         return importlib.import_module(name)
+
+
+@contextlib.contextmanager
+def import_lock() -> Iterator[None]:
+    """Hold this while files of a model are read that import frameworks themselves: pickles, and Python code."""
+    with _LOCK:
+        yield

@@ -20,6 +20,7 @@ from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.independence.evidence import BatchingDecision
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import Array, LoadOptions
+from cloud_ml.serving.runtimes.imports import import_lock
 from cloud_ml.serving.runtimes.output_discovery import complete_outputs
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
@@ -69,7 +70,8 @@ class PythonRuntime:
         module = importlib.util.module_from_spec(spec)
         sys.modules[name] = module
         try:
-            spec.loader.exec_module(module)
+            with import_lock():
+                spec.loader.exec_module(module)
             instance = module.Model()
             instance.load(folder)
             signatures = complete_outputs(

@@ -12,7 +12,7 @@ from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
-from cloud_ml.serving.runtimes.imports import import_framework
+from cloud_ml.serving.runtimes.imports import import_framework, import_lock
 from cloud_ml.serving.runtimes.load_advice import cannot_load, check_torch_script
 from cloud_ml.serving.runtimes.output_discovery import complete_outputs
 from cloud_ml.serving.signatures import Signature, TensorSpec
@@ -57,7 +57,8 @@ class ExportedProgramRuntime:
             torch = import_framework("torch")  # seconds, only where such a model is served
 
             torch.set_num_threads(1)
-            program = torch.export.load(folder / "model.pt2")
+            with import_lock():  # it imports much of torch
+                program = torch.export.load(folder / "model.pt2")
             signatures = told.read(folder) or {DEFAULT_SIGNATURE: _described(program)}
             model = TorchModel(program.module(), signatures)
         except ModelFailed:

@@ -14,7 +14,7 @@ from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
-from cloud_ml.serving.runtimes.imports import import_framework
+from cloud_ml.serving.runtimes.imports import import_framework, import_lock
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _PICKLES = ("model.joblib", "model.pkl")
@@ -70,7 +70,8 @@ class SkopsRuntime:
         try:
             skops_io = import_framework("skops.io")  # only where such a model is served
 
-            estimator = skops_io.load(folder / "model.skops")
+            with import_lock():
+                estimator = skops_io.load(folder / "model.skops")
         except Exception as error:
             raise ModelFailed(f"skops cannot load it: {type(error).__name__}: {error}"[:2000]) from error
         return SklearnModel(estimator, told.read(folder) or described(estimator))
@@ -90,7 +91,8 @@ class PickledRuntime:
         try:
             joblib = import_framework("joblib")  # reads plain pickles too
 
-            estimator = joblib.load(file)
+            with import_lock():
+                estimator = joblib.load(file)
         except Exception as error:
             raise ModelFailed(f"{file.name} cannot be loaded: {type(error).__name__}: {error}"[:2000]) from error
         return SklearnModel(estimator, told.read(folder) or described(estimator))

@@ -1,0 +1,58 @@
+"""Tells others of records that changed. A notice that fails is repeated, and one that hangs holds up no other."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+
+Notice = Callable[[str], Awaitable[None]]
+"""Told the uid of a record that changed."""
+
+_Key = tuple[Notice, str]
+logger = logging.getLogger(__name__)
+
+
+class NoticeRunner:
+    """Runs notices, one at a time for each record. Belongs to one event loop.
+
+    Args:
+        limit_s: How long the caller waits for a notice. After that the notice goes on in the background.
+    """
+
+    def __init__(self, limit_s: float) -> None:
+        self._limit_s = limit_s
+        self._running: dict[_Key, asyncio.Task[None]] = {}
+        self._due: dict[_Key, None] = {}
+
+    async def give(self, notice: Notice, uid: str) -> None:
+        """Tell that a record changed. A notice still running read the older state: another one follows it."""
+        key = notice, uid
+        if key in self._running:
+            self._due[key] = None
+            return
+        task = self._running[key] = asyncio.create_task(self._run(key))
+        await asyncio.wait([task], timeout=self._limit_s)
+        if not task.done():
+            logger.warning("a change is followed for longer than %g s", self._limit_s, extra={"uid": uid})
+
+    async def repeat(self) -> None:
+        """Repeat what failed, and what changed again while its notice ran."""
+        due, self._due = self._due, {}
+        for notice, uid in due:
+            await self.give(notice, uid)
+
+    def close(self) -> None:
+        """Stop what still runs."""
+        for task in self._running.values():
+            task.cancel()
+
+    async def _run(self, key: _Key) -> None:
+        notice, uid = key
+        try:
+            await notice(uid)
+        except Exception:
+            logger.warning("a change cannot be followed; trying again", exc_info=True, extra={"uid": uid})
+            self._due[key] = None
+        finally:
+            del self._running[key]
