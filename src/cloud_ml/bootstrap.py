@@ -287,6 +287,7 @@ def _gateway(settings: Settings) -> GatewayConfig:
         caller_dropped_body_bytes=gateway.caller_dropped_body_bytes,
         caller_empty_frames=gateway.caller_empty_frames,
         caller_kept_head_bytes=gateway.caller_kept_head_bytes,
+        stream_unread_bytes=gateway.stream_unread_bytes,
         timeout_s=gateway.timeout_s,
         waiting=gateway.waiting,
         waiting_s=gateway.waiting_s,

@@ -21,10 +21,6 @@ if TYPE_CHECKING:
 
 
 _WELL = literal("grpc-status", "0")
-_MOST_HELD = 1 << 20
-"""Bytes of a stream that wait for a replica."""
-_MOST_UNREAD = 262_144
-"""Bytes of a stream that one side has not read, from which on the other side waits."""
 
 
 class Call(abc.ABC):
@@ -188,11 +184,11 @@ class GrpcCall(_Http2Call):
 class StreamCall(_Http2Call):
     """A call that is passed on piece by piece, both ways: see ``serving.http2.stream.Sink``. It is tried once.
 
-    A side that sends faster than the other one reads gets no more window until all that waited is read.
-    ``message_bytes`` is the size of its largest message, either way, where that is more than a little.
+    A side that sends faster than the other one reads gets no more window until all that waited is read. So a window
+    and ``Bounds.stream_unread_bytes`` wait at most, either way.
     """
 
-    __slots__ = ("_begun", "_caller_waits", "_early", "_ended", "_message_bytes", "_number", "_replica_waits")
+    __slots__ = ("_begun", "_caller_waits", "_early", "_ended", "_number", "_replica_waits")
     streams = True
     lasting = True
 
@@ -205,10 +201,8 @@ class StreamCall(_Http2Call):
         *,
         deadline: float,
         asked: str = "",
-        message_bytes: int = 0,
     ) -> None:
         super().__init__(service, connection, stream, head, deadline=deadline, safe=False, asked=asked)
-        self._message_bytes = message_bytes
         self._early = bytearray()
         self._ended = False
         self._begun = False
@@ -240,24 +234,24 @@ class StreamCall(_Http2Call):
         else:
             self._early += data
             held = len(self._early)
-        if held > _MOST_UNREAD and not self._caller_waits:
+        if held > self.service.bounds.stream_unread_bytes and not self._caller_waits:
             self._caller_waits = True
             self._connection.pause(self._stream)
             if self._client is not None:
                 self._client.when_read(self._number, self._resume_caller)
-        room = self._connection.hold(self._stream, held)
-        if (held > _MOST_HELD + self._message_bytes or not room) and self.service.goes(self):
+        if not self._connection.hold(self._stream, held) and self.service.goes(self):
             self.service.done(self)
             self.cancel()
-            self.refuse(answers.TOO_MANY if room else answers.NO_ROOM)
+            self.refuse(answers.NO_ROOM)
 
     def began(self, head: bytes) -> None:
         self._begun = True
         self._connection.begin(self._stream, head + grpc_mark(self.release))
 
     def piece(self, data: bytes) -> None:
-        self._connection.push(self._stream, data, self._message_bytes)
-        if not self._replica_waits and self._connection.unread(self._stream) > _MOST_UNREAD:
+        most_unread = self.service.bounds.stream_unread_bytes
+        self._connection.push(self._stream, data, most_unread + self.service.replica_window)
+        if not self._replica_waits and self._connection.unread(self._stream) > most_unread:
             assert self._client is not None
             self._replica_waits = True
             self._client.pause(self._number)

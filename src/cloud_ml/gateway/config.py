@@ -47,6 +47,7 @@ class GatewayConfig:
     caller_dropped_body_bytes: int = 65_536
     caller_empty_frames: int = 16
     caller_kept_head_bytes: int = 131_072
+    stream_unread_bytes: int = 262_144
     timeout_s: float = 300.0
     waiting: int = 1000
     waiting_s: float = 10.0

@@ -32,12 +32,11 @@ UNSAFE = (
     b"/inference.model_repository.ModelRepositoryService/RepositoryModelUnload",
 )
 """Methods that are not repeated once a replica may have begun: they change what is served."""
-STREAM_INFER = b"/inference.GRPCInferenceService/ModelStreamInfer"
 STREAMS = (
     b"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
     b"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
     b"/grpc.health.v1.Health/Watch",
-    STREAM_INFER,
+    b"/inference.GRPCInferenceService/ModelStreamInfer",
 )
 """Methods that are passed on piece by piece."""
 HEALTH = (
@@ -75,7 +74,6 @@ class GrpcHead:
         "block",
         "health",
         "http",
-        "infers",
         "refusal",
         "safe",
         "streams",
@@ -94,7 +92,6 @@ class GrpcHead:
         self.timeout_s = 0.0
         self.safe = True
         self.streams = False
-        self.infers = False  # a stream that carries tensors
         self.health = False
         self.refusal: Refusal | None = None
 
@@ -130,7 +127,6 @@ class GrpcFront:
                 head.safe = value not in UNSAFE
                 head.action = _action_of_method(value)
                 head.streams = value in STREAMS
-                head.infers = value == STREAM_INFER
                 head.health = value in HEALTH
             if name not in _KEPT_BACK:
                 parts.append(frames.field(name, value))
@@ -184,10 +180,7 @@ class GrpcFront:
             return _Refused(connection, stream, refusal)
         deadline = self._loop.time() + head.timeout_s if head.timeout_s else math.inf
         block = head.block + (frames.field(b"grpc-timeout", head.timeout) if head.timeout else b"")
-        most = self._service.bounds.message_bytes if head.infers else 0
-        call = StreamCall(
-            self._service, connection, stream, block, deadline=deadline, asked=head.asked, message_bytes=most
-        )  # fmt: skip
+        call = StreamCall(self._service, connection, stream, block, deadline=deadline, asked=head.asked)
         self._service.take(call)
         return call
 

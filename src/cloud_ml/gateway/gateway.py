@@ -50,7 +50,7 @@ class Gateway:
         self._access = Access(config.token_limit_s)
         self._bounds = Bounds(
             config.waiting, config.waiting_s, config.in_flight, config.attempts, config.timeout_s,
-            config.message_limit_bytes, config.open_health,
+            config.stream_unread_bytes, config.open_health,
         )  # fmt: skip
         self._limits = ClientLimits(
             body_bytes=config.message_limit_bytes, head_bytes=config.answer_head_bytes,

@@ -36,7 +36,7 @@ class Bounds:
     in_flight: int
     attempts: int
     timeout_s: float
-    message_bytes: int = 64 << 20
+    stream_unread_bytes: int = 262_144
     open_health: bool = False
 
 
@@ -122,6 +122,11 @@ class Service:
             replica.cut()
 
     # --- calls in ---
+
+    @property
+    def replica_window(self) -> int:
+        """Bytes that a replica may send on a stream before they are read."""
+        return self._limits.window
 
     def refusal(self, token: str, action: str, *, health: bool = False) -> Refusal | None:
         """Why a call with this token is not taken; ``None`` if it is.

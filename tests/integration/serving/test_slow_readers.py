@@ -9,9 +9,8 @@ from cloud_ml.serving.protos import message
 from support import http2_peer
 from support.http2_peer import DATA, HEADERS, INITIAL_WINDOW_SIZE, RST_STREAM, WINDOW_UPDATE, Frame, Peer, frame, number
 
-PATH = "/inference.GRPCInferenceService/ModelStreamInfer"
 HEAD = [
-    (":method", "POST"), (":scheme", "http"), (":path", PATH), (":authority", "x"),
+    (":method", "POST"), (":scheme", "http"), (":authority", "x"),
     ("content-type", "application/grpc"), ("te", "trailers"),
 ]  # fmt: skip
 VALUES = np.arange(65_536, dtype=np.float32)
@@ -20,17 +19,55 @@ MOST_BYTES = 24 << 20
 """Two windows of 8 MiB, at the gateway and at its replica, and half of one that was given back before."""
 
 
+class Inferences:
+    """Requests of 256 KiB, with answers as large."""
+
+    path = "/inference.GRPCInferenceService/ModelStreamInfer"
+
+    def request(self, id_: int) -> bytes:
+        made = message("inference.ModelInferRequest")(model_name="linear", id=f"{id_}")
+        made.inputs.add(name="x", datatype="FP32", shape=[len(VALUES)])
+        made.raw_input_contents.append(VALUES.tobytes())
+        body: bytes = made.SerializeToString()
+        return body
+
+    def id_of(self, answer: bytes) -> str:
+        told = message("inference.ModelStreamInferResponse").FromString(answer)
+        assert not told.error_message
+        id_: str = told.infer_response.id
+        return id_
+
+
+class Reflections:
+    """The same for a method that is passed on without tensors."""
+
+    path = "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+
+    def request(self, id_: int) -> bytes:
+        host = f"{id_}".ljust(VALUES.nbytes)
+        body: bytes = message("grpc.reflection.v1.ServerReflectionRequest")(
+            host=host, list_services=""
+        ).SerializeToString()
+        return body
+
+    def id_of(self, answer: bytes) -> str:
+        told = message("grpc.reflection.v1.ServerReflectionResponse").FromString(answer)
+        assert told.list_services_response.service
+        id_: str = told.valid_host.strip()
+        return id_
+
+
 class Stream:
     """One stream on a connection whose other side may not send anything on it at first."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: Peer, path: str) -> None:
         self._peer = peer
         self._window = peer.settings[INITIAL_WINDOW_SIZE]
         self._connection_window = self._window  # told beside the settings
         self.sent = 0
         self.pieces: list[bytes] = []
         self.over = False
-        peer.send(frame(HEADERS, http2_peer.END_HEADERS, 1, peer.block(HEAD)))
+        peer.send(frame(HEADERS, http2_peer.END_HEADERS, 1, peer.block([(":path", path), *HEAD])))
 
     def send(self, data: bytes, *, patience_s: float, ended: bool = False) -> bool:
         """Send within the windows; False where they stay shut for so long."""
@@ -70,30 +107,27 @@ class Stream:
         self.over = self.over or bool(each.stream and each.kind == HEADERS and each.flags & http2_peer.END_STREAM)
 
     @property
-    def ids(self) -> list[str]:
-        """The ids of the answers, in the order in which they came."""
-        found, at, answers = [], 0, b"".join(self.pieces)
-        while at < len(answers):
-            size = int.from_bytes(answers[at + 1 : at + 5], "big")
-            told = message("inference.ModelStreamInferResponse").FromString(answers[at + 5 : at + 5 + size])
-            assert not told.error_message
-            found.append(told.infer_response.id)
+    def answers(self) -> list[bytes]:
+        """The messages that came."""
+        found, at, came = [], 0, b"".join(self.pieces)
+        while at < len(came):
+            size = int.from_bytes(came[at + 1 : at + 5], "big")
+            found.append(came[at + 5 : at + 5 + size])
             at += 5 + size
         return found
 
 
-def request(id_: int) -> bytes:
-    made = message("inference.ModelInferRequest")(model_name="linear", id=f"{id_}")
-    made.inputs.add(name="x", datatype="FP32", shape=[len(VALUES)])
-    made.raw_input_contents.append(VALUES.tobytes())
-    body: bytes = made.SerializeToString()
+def message_of(body: bytes) -> bytes:
     return b"\0" + len(body).to_bytes(4, "big") + body
 
 
 @pytest.mark.parametrize("where", ["model server", "gateway"])
-def test_a_caller_that_does_not_read_is_paused_and_loses_nothing(ports: dict[str, int], where: str) -> None:
+@pytest.mark.parametrize("kind", [Inferences(), Reflections()], ids=lambda each: type(each).__name__)
+def test_a_caller_that_does_not_read_is_paused_and_loses_nothing(
+    ports: dict[str, int], where: str, kind: Inferences | Reflections
+) -> None:
     with Peer(ports[where]).begin((INITIAL_WINDOW_SIZE, 0)) as peer:
-        stream, data = Stream(peer), b"".join(request(each) for each in range(REQUESTS))
+        stream, data = Stream(peer, kind.path), b"".join(message_of(kind.request(each)) for each in range(REQUESTS))
         assert not stream.send(data, patience_s=1.0)
         assert stream.sent <= MOST_BYTES
         assert not stream.pieces
@@ -101,4 +135,4 @@ def test_a_caller_that_does_not_read_is_paused_and_loses_nothing(ports: dict[str
         assert stream.send(data[stream.sent :], patience_s=30.0, ended=True)
         while not stream.over:
             assert stream.wait(30.0)
-        assert stream.ids == [f"{each}" for each in range(REQUESTS)]
+        assert [kind.id_of(each) for each in stream.answers] == [f"{each}" for each in range(REQUESTS)]

@@ -7,7 +7,7 @@ from typing import Any
 from google.protobuf import descriptor
 
 from cloud_ml.serving.grpc.messages import parsed
-from cloud_ml.serving.grpc.streams import GrpcStream, StreamMethod, Talk
+from cloud_ml.serving.grpc.streams import MOST_UNREAD, GrpcStream, StreamMethod, Talk
 from cloud_ml.serving.protos import files, message, pool
 
 _NOT_FOUND, _UNIMPLEMENTED = 5, 12
@@ -52,6 +52,8 @@ class Reflection:
 
 
 class _Talk(Talk):
+    unread_bytes = MOST_UNREAD  # and one answer, which repeats the question
+
     def __init__(self, reflection: Reflection, stream: GrpcStream) -> None:
         self._reflection = reflection
         self._stream = stream
