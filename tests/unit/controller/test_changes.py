@@ -101,8 +101,8 @@ async def test_a_notice_that_hangs_holds_up_no_other_record_and_is_repeated() ->
             await released.wait()
         told.put_nowait(uid)
 
-    notices = {REPLICA.name: [notice]}
-    source = ChangeFeed(store, [Followed(REPLICA, replicas)], Offload(2), 0.05, notices=notices, notice_limit_s=0.05)
+    followed, notices = [Followed(REPLICA, replicas, UNFINISHED)], {REPLICA.name: [notice]}
+    source = ChangeFeed(store, followed, Offload(2), 0.05, notices=notices, notice_limit_s=0.05)
     make(store, REPLICA, "early")
     async with running(source), asyncio.timeout(10):
         await replicas.take()
