@@ -53,7 +53,7 @@ _PREDICTS = (
     b"/tensorflow.serving.PredictionService/Regress",
     b"/tensorflow.serving.PredictionService/MultiInference",
     b"/inference.GRPCInferenceService/ModelInfer",
-    STREAM_INFER,
+    b"/inference.GRPCInferenceService/ModelStreamInfer",
 )
 """Methods that run a model. Whatever is neither here nor in ``UNSAFE`` only tells of it."""
 _INDEX_PATH = "/v2/repository/index"
