@@ -142,10 +142,13 @@ class CloudMlClient(ModelServices):
 
     # ── train jobs ────────────────────────────────────────────────────────────────────────────
 
-    def submit_train_job(self, train_job: TrainJob, *, progress: Progress | None = None) -> JobHandle:
+    def submit_train_job(
+        self, train_job: TrainJob, *, progress: Progress | None = None, resubmit_of: str | None = None
+    ) -> JobHandle:
         """Submit a job. A ``trainer_uri`` that is a local file or folder is packed and uploaded first.
 
-        ``progress`` is told how far the upload is.
+        ``progress`` is told how far the upload is. ``resubmit_of`` is the name or uid of a job whose variables the
+        server uses where ``environment`` has a mask (``******``), as in the description of that job.
         When this returns, the server has the job on disk. The request is repeated safely if an answer is lost.
 
         Raises:
@@ -154,7 +157,8 @@ class CloudMlClient(ModelServices):
             TooLarge: The local code is too big.
         """
         train_job.validate()
-        return self._handle(self._jobs.submit(self._with_trainer_sent(train_job, progress)))
+        sent = self._with_trainer_sent(train_job, progress, resubmit_of)
+        return self._handle(self._jobs.submit(sent, resubmit_of=resubmit_of))
 
     def get_train_job(self, name: str) -> JobHandle:
         """A job to hold on to, by name or uid.
@@ -386,12 +390,13 @@ class CloudMlClient(ModelServices):
 
         return JobHandle(self._jobs, job)
 
-    def _with_trainer_sent(self, job: TrainJob, progress: Progress | None) -> TrainJob:
+    def _with_trainer_sent(self, job: TrainJob, progress: Progress | None, resubmit_of: str | None) -> TrainJob:
         if "://" in job.trainer_uri:
             return job
         bucket = self.whoami().default_bucket
         if bucket:  # what is refused is refused before the code is uploaded
-            self._jobs.check(dataclasses.replace(job, trainer_uri=f"fds://{bucket}/.trainers/new"))
+            sent = dataclasses.replace(job, trainer_uri=f"fds://{bucket}/.trainers/new")
+            self._jobs.check(sent, resubmit_of=resubmit_of)
         uri = self.storage.send_trainer(job.trainer_uri, bucket, progress=progress)
         return dataclasses.replace(job, trainer_uri=uri)
 

@@ -92,6 +92,27 @@ def test_small_questions(cloudml: OriginalClient) -> None:
     assert "Available memory" in cloudml("resources", "list").good().out
 
 
+CREATE_SECRET = """
+import base64, sys
+from cloud_ml_sdk.client import CloudMlClient
+from cloud_ml_sdk.models.secret_service import SecretService
+data = base64.b64encode(sys.argv[2].encode()).decode()  # which `secret create` forgets on Python 3
+print(CloudMlClient().create_secret_service(SecretService(sys.argv[1], data)))
+"""
+
+
+def test_secrets(cloudml: OriginalClient) -> None:
+    made = cloudml.run("python", "-c", CREATE_SECRET, "hf-token", "hunter2").good().out
+    assert "'secret_name': 'hf-token'" in made
+    listed = cloudml("secret", "list").good().out
+    described = cloudml("secret", "describe", "hf-token").good().out
+    assert re.search(r"^hf-token +20\d\d-", listed, re.MULTILINE)
+    assert fields(described)["secret name"] == "hf-token"
+    assert "hunter2" not in made + listed + described
+    cloudml("secret", "delete", "hf-token").good()
+    assert "hf-token" not in cloudml("secret", "list").good().out
+
+
 def test_a_folder_is_brought_along_and_runs(cloudml: OriginalClient, package: str) -> None:
     assert re.fullmatch(rf"fds://{BUCKET}/user_packages/linear\.cloudml_\d+_\d+\.tar\.gz", package)
     completed(cloudml, "first")

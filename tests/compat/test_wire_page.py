@@ -232,7 +232,7 @@ async def test_free_resources_are_a_list_of_one(served: Served) -> None:
     assert isinstance(row["available_mem"], str)
 
 
-@pytest.mark.parametrize("path", ["/dev", "/tensorboard", "/hp", "/pipeline", "/schedule", "/secret", "/ceph"])
+@pytest.mark.parametrize("path", ["/dev", "/tensorboard", "/hp", "/pipeline", "/schedule", "/ceph"])
 async def test_rooms_that_are_not_built_answer_in_json(served: Served, path: str) -> None:
     answer = await served.member.original("GET", f"{V1}{path}")
     assert (answer.status, answer.json()["error"]) == (404, True)

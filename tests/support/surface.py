@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cloud_ml.api.fds.operations import OPERATIONS, Operation
-from cloud_ml.api.v1_compat import accounts, train
+from cloud_ml.api.v1_compat import accounts, secret, train
 from cloud_ml.api.v1_compat import model as model_room
 from cloud_ml.domain.tenancy import Role
 from support import storage_protocol
@@ -195,6 +195,10 @@ ROWS: Mapping[str, Row] = {
     f"GET {V1}/model/{{name}}/{{version}}/logs": Row(V1 + "/model/{model}/v1/logs"),
     f"GET {V1}/model/{{name}}/{{version}}/events": Row(V1 + "/model/{model}/v1/events"),
     f"GET {V1}/model/{{name}}/{{version}}/metrics": Row(V1 + "/model/{model}/v1/metrics"),
+    f"POST {V1}/secret": member(V1 + "/secret", body={"secret_name": "fresh", "data": "aHVudGVyMg=="}),
+    f"GET {V1}/secret": Row(V1 + "/secret?org_id={number}"),
+    f"GET {V1}/secret/{{name}}": Row(V1 + "/secret/{secret}"),
+    f"DELETE {V1}/secret/{{name}}": member(V1 + "/secret/{secret}"),
     f"GET {V1}/framework": Row(V1 + "/framework", None),
     f"GET {V1}/org_ids": Row(V1 + "/org_ids"),
     f"GET {V1}/authentication": Row(V1 + "/authentication"),
@@ -226,7 +230,7 @@ ROWS: Mapping[str, Row] = {
 def operations(document: Mapping[str, Any]) -> set[str]:
     """What the doors have: by the OpenAPI document, and by the rooms that are not in it."""
     found = {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
-    for room in (train, model_room, accounts):
+    for room in (train, model_room, accounts, secret):
         for route in room.router.routes:
             found |= {f"{method} {V1}{route.path}" for method in route.methods}  # type: ignore[attr-defined]
     return found | {f"fds {one.run.__name__}" for one in OPERATIONS} | {"GET /api/v1/openapi.json"}

@@ -34,14 +34,14 @@ class AsyncJobCalls:
     def __init__(self, transport: AsyncTransport) -> None:
         self.transport = transport
 
-    async def submit(self, job: TrainJob) -> Job:
+    async def submit(self, job: TrainJob, *, resubmit_of: str | None = None) -> Job:
         """Submit once, however often the request has to be sent."""
-        return await self._job(_submission(_PATH, job, idempotency_key=os.urandom(16).hex()))
+        return await self._job(_submission(_PATH, job, resubmit_of, idempotency_key=os.urandom(16).hex()))
 
-    async def check(self, job: TrainJob) -> None:
+    async def check(self, job: TrainJob, *, resubmit_of: str | None = None) -> None:
         """Ask whether a submission would be refused. Older servers do not know the question: they refuse later."""
         try:
-            request = replace(_submission(f"{_PATH}/check", job), same_twice=True)
+            request = replace(_submission(f"{_PATH}/check", job, resubmit_of), same_twice=True)
             async with await self.transport.send(request) as answer:
                 await answer.read()
         except CloudMlError as error:
@@ -198,10 +198,11 @@ def _nothing_known(name: str) -> Job:
     )  # fmt: skip
 
 
-def _submission(path: str, job: TrainJob, idempotency_key: str | None = None) -> Request:
+def _submission(path: str, job: TrainJob, resubmit_of: str | None, idempotency_key: str | None = None) -> Request:
     body = json.dumps(_without_defaults(job), ensure_ascii=False, separators=(",", ":")).encode()
     headers = {"Content-Type": "application/json"}
-    return Request("POST", path, body=body, headers=headers, idempotency_key=idempotency_key)
+    query = {"resubmit_of": resubmit_of}
+    return Request("POST", path, query=query, body=body, headers=headers, idempotency_key=idempotency_key)
 
 
 def _without_defaults(job: TrainJob) -> dict[str, Any]:

@@ -61,6 +61,7 @@ def rerun(
     `--` takes the place of all the trainer's arguments.
     """  # fmt: skip
     from cloud_ml.models import codec
+    from cloud_ml.models.secret import MASK
     from cloud_ml.models.train_job import TrainJob
 
     given = given_fields(options)
@@ -84,7 +85,11 @@ def rerun(
     if dry_run:
         echo_document(_without_defaults(codec.encode(wanted)))
         return 0
-    return send(session, wanted, named="job_name" in given, watch=watch, output=output)
+    masks = MASK in (fields.get("environment") or {}).values()
+    return send(
+        session, wanted, named="job_name" in given, watch=watch, output=output,
+        resubmit_of=found.uid if masks else None,
+    )  # fmt: skip
 
 
 @click.command()
@@ -98,8 +103,14 @@ def export(session: Session, name: str, output: str) -> None:
 
     Passwords are left out: nobody is told them again.
     """
+    from cloud_ml.models.secret import MASK, store_as_secret
+
     job = session.client.describe_train_job(name)
     fields = submitted_fields(job)
+    variables = fields.get("environment") or {}
+    hidden = [variable for variable, value in variables.items() if value == MASK]
+    if hidden:
+        fields["environment"] = {variable: value for variable, value in variables.items() if value != MASK}
     if output == "json":
         echo_document(fields)
     else:
@@ -108,6 +119,8 @@ def export(session: Session, name: str, output: str) -> None:
         click.echo(dump(fields), nl=False)
     for secret in (one for one in _SECRETS if job.spec.get(one)):
         note(f"{secret} is left out; give it when you submit: --{secret}")
+    for variable in hidden:
+        note(f"{variable} is left out; give it when you submit: --env {variable}, or {store_as_secret(variable)}")
 
 
 def submitted_fields(job: Job) -> dict[str, Any]:

@@ -25,7 +25,6 @@ COMMANDS = {
     "org_id": Lazy("cloud_ml.cli.identity:org_id", "Print the number of your organisation."),
     "quota": Lazy("cloud_ml.cli.quota:quota", "Limits of your organisation, and what is used of them."),
     "secret": Lazy("cloud_ml.cli.secret:secret", "Passwords, tokens and keys for jobs: create, list, delete."),
-    "secrets": Lazy("cloud_ml.cli.secret:secret", "Passwords, tokens and keys for jobs.", hidden=True),
     "server": Lazy("cloud_ml.cli.server:server", "Run the platform on this machine.", extra="server"),
     "storage": Lazy("cloud_ml.cli.storage:storage", "Buckets and objects: ls, cp, cat, rm, mb."),
     "token": Lazy("cloud_ml.cli.token:token", "Access tokens for curl and programs without the SDK."),

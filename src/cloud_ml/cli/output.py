@@ -169,6 +169,10 @@ def local_time(moment: datetime | None) -> str:
 
 def without_secrets(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a job that are set, secrets masked."""
+    from cloud_ml.models.secret import masked
+
+    if variables := spec.get("environment"):
+        spec = {**spec, "environment": masked(variables)}
     return {
         name: "…" if name in _SECRET_FIELDS else value for name, value in spec.items() if value not in (None, "", {})
     }

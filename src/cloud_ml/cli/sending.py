@@ -21,13 +21,16 @@ if TYPE_CHECKING:
 _MOST_NAMES = 20
 
 
-def send(session: Session, job: TrainJob, *, named: bool, watch: bool, output: str | None) -> int:
+def send(
+    session: Session, job: TrainJob, *, named: bool, watch: bool, output: str | None, resubmit_of: str | None = None
+) -> int:
     """Submit a job, say so, and follow it if that is asked for; returns the exit code.
 
     With ``named`` false the name is ours: where it is taken, a number is put behind it.
     """
-    handle = _submitted(session, job, named=named)
+    handle = _submitted(session, job, named=named, resubmit_of=resubmit_of)
     from cloud_ml.models import codec
+    from cloud_ml.models.secret import masked_names, store_as_secret
 
     document = {**codec.encode(handle.job), "spec": without_secrets(handle.job.spec)}
     if not echo_as(output, document, handle.name):
@@ -36,6 +39,8 @@ def send(session: Session, job: TrainJob, *, named: bool, watch: bool, output: s
         else:
             echo(f"{handle.name} is submitted ({handle.phase})")
             note(next_step(handle.job) if handle.phase == "Saved" else f"Follow it: cloudml jobs logs {handle.name} -f")
+        if names := masked_names(job.environment or {}):
+            note(f"Note: the value of {names[0]} is not shown; better {store_as_secret(names[0])}")
     if not watch or handle.phase == "Saved":
         return 0
     from cloud_ml.cli.watching import watch as follow
@@ -43,12 +48,12 @@ def send(session: Session, job: TrainJob, *, named: bool, watch: bool, output: s
     return follow(handle)
 
 
-def _submitted(session: Session, job: TrainJob, *, named: bool) -> JobHandle:
+def _submitted(session: Session, job: TrainJob, *, named: bool, resubmit_of: str | None) -> JobHandle:
     first = job.job_name
     for number in range(2, _MOST_NAMES + 1):
         try:
             with sending(job.trainer_uri) as progress:
-                return session.client.submit_train_job(job, progress=progress)
+                return session.client.submit_train_job(job, progress=progress, resubmit_of=resubmit_of)
         except AlreadyExists as error:
             if named:
                 error.hint = error.hint or "Choose another name, or remove that job: cloudml jobs delete " + first

@@ -55,6 +55,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "runtime": "framework",
         "runtimes": "framework",
         "service": "models",
+        "secrets": "secret",
         "services": "models",
         "show": "status",
         "submit": "jobs submit",
@@ -98,6 +99,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "use-context": "use",
         "view": "show",
     },
+    "cloudml secret": {"put": "create --replace", "set": "create --replace", "update": "create --replace"},
     "cloudml framework": {"install": "prepare", "uninstall": "remove"},
     "cloudml quota": {"apply": "update", "request": "update"},
 }
@@ -129,7 +131,6 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "scale": "use: cloudml models update NAME VERSION --replicas N",
         "scancel": "use: cloudml stop NAME",
         "scontrol": "use: cloudml jobs describe NAME",
-        "secrets": "use: cloudml jobs submit --env-file FILE",
         "serve": "use: cloudml models deploy NAME VERSION URI, or cloudml server to start the platform",
         "show-gpus": "use: cloudml doctor",
         "sinfo": "use: cloudml doctor",
@@ -169,6 +170,10 @@ COMMAND_ADVICE: Mapping[str, Mapping[str, str]] = {
         "upload": "use: cloudml storage cp FILE fds://BUCKET/PATH",
     },
     "cloudml config": {"current-context": "use: cloudml config list", "set": "use: cloudml config init NAME"},
+    "cloudml secret": {
+        "get": "a value is never shown again; use: cloudml secret describe NAME",
+        "reveal": "a value is never shown again; use: cloudml secret describe NAME",
+    },
     "cloudml quota": {"set": "administrators use: cloudml admin quota set ORG; others: cloudml quota update"},
 }
 """Command path: word → what to use instead."""

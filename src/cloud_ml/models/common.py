@@ -238,8 +238,19 @@ def check_environment(field: str, value: Any) -> dict[str, str]:
     for name, text in value.items():
         if not isinstance(name, str) or not _ENVIRONMENT_NAME.fullmatch(name):
             raise refuse(f"{field}.{name}", name, "a name of letters, digits and '_' that starts with no digit")
-        check_text(f"{field}.{name}", text, limit=32_768, allow_empty=True)
+        _check_variable(f"{field}.{name}", text)
     return dict(value)
+
+
+def _check_variable(field: str, value: Any) -> None:
+    """The value of a variable, which may be a secret: no message repeats a text."""
+    try:
+        check_text(field, value, limit=32_768, allow_empty=True)
+    except InvalidRequest as error:
+        if not isinstance(value, str):
+            raise
+        allowed = str(error.allowed)
+        raise InvalidRequest(f"the value of {field} is not allowed", field=field, allowed=allowed) from None
 
 
 def check_idempotency_key(value: str | None) -> str | None:

@@ -34,8 +34,9 @@ _SECRET_WORDS = re.compile(
 _NOT_SECRET = frozenset({"PWD", "OLDPWD"})
 _NOT_SECRET_ENDS = ("_FILE", "_PATH", "_DIR", "_NAME", "_URL", "_TYPE", "_TTL", "_LENGTH", "_LEN", "_SIZE", "_COUNT")
 _MEASURES = re.compile(
-    r"(?:MAX|MIN|NUM|N|PAD|EOS|BOS|MASK|STOP|SPECIAL|TOTAL)_(?:\w+_)?TOKENS?|\w*TOKENS|TOKENIZERS?_\w+"
+    r"(?:MAX|MIN|NUM|N|PAD|EOS|BOS|MASK|STOP|SPECIAL|TOTAL)_(?:\w+_)?TOKENS?(?:_IDS?)?|\w*TOKENS|TOKENIZERS?_\w+"
 )
+"""Tokens of texts, which are no secrets."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,6 +132,17 @@ def looks_secret(variable: str) -> bool:
     if name in _NOT_SECRET or name.endswith(_NOT_SECRET_ENDS) or _MEASURES.fullmatch(name):
         return False
     return bool(_SECRET_WORDS.search(name))
+
+
+def masked_names(environment: Mapping[str, str]) -> list[str]:
+    """The variables whose values are not shown."""
+    return [name for name, value in environment.items() if value and looks_secret(name)]
+
+
+def store_as_secret(variable: str) -> str:
+    """What to do instead of giving a secret as a variable."""
+    name = meant.name(variable) or "name"
+    return f"store it: cloudml secret create {name}, then --secret {name}={variable}"
 
 
 def masked(environment: Mapping[str, str]) -> dict[str, str]:

@@ -35,14 +35,14 @@ class JobCalls:
     def __init__(self, transport: Transport) -> None:
         self.transport = transport
 
-    def submit(self, job: TrainJob) -> Job:
+    def submit(self, job: TrainJob, *, resubmit_of: str | None = None) -> Job:
         """Submit once, however often the request has to be sent."""
-        return self._job(_submission(_PATH, job, idempotency_key=os.urandom(16).hex()))
+        return self._job(_submission(_PATH, job, resubmit_of, idempotency_key=os.urandom(16).hex()))
 
-    def check(self, job: TrainJob) -> None:
+    def check(self, job: TrainJob, *, resubmit_of: str | None = None) -> None:
         """Ask whether a submission would be refused. Older servers do not know the question: they refuse later."""
         try:
-            request = replace(_submission(f"{_PATH}/check", job), same_twice=True)
+            request = replace(_submission(f"{_PATH}/check", job, resubmit_of), same_twice=True)
             with self.transport.send(request) as answer:
                 answer.read()
         except CloudMlError as error:
@@ -195,10 +195,11 @@ def _nothing_known(name: str) -> Job:
     )  # fmt: skip
 
 
-def _submission(path: str, job: TrainJob, idempotency_key: str | None = None) -> Request:
+def _submission(path: str, job: TrainJob, resubmit_of: str | None, idempotency_key: str | None = None) -> Request:
     body = json.dumps(_without_defaults(job), ensure_ascii=False, separators=(",", ":")).encode()
     headers = {"Content-Type": "application/json"}
-    return Request("POST", path, body=body, headers=headers, idempotency_key=idempotency_key)
+    query = {"resubmit_of": resubmit_of}
+    return Request("POST", path, query=query, body=body, headers=headers, idempotency_key=idempotency_key)
 
 
 def _without_defaults(job: TrainJob) -> dict[str, Any]:

@@ -326,8 +326,8 @@ class Identities:
         return identity
 
 
-def everything(store: StateStore, kind: Kind[Any, Any], org: str) -> list[Summary]:
-    """All records of a kind in an organisation, oldest first: for the few things that administrators make."""
+def everything(store: StateStore, kind: Kind[Any, Any], org: str | None) -> list[Summary]:
+    """All records of a kind in an organisation (``None``: in all), oldest first: for what administrators make."""
     found: list[Summary] = []
     after: int | None = None
     while True:

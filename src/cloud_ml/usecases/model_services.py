@@ -30,6 +30,7 @@ from cloud_ml.usecases.bucket_uris import suggest_buckets
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.grace import grace_seconds
 from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.masking import fill_masks, masking_events, refuse_masks
 from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.redeployment import has_failed, replace_failed
@@ -98,6 +99,7 @@ class ModelServices:
             Conflict: The idempotency key was used for another service.
         """
         permit(caller, Operation.RUN_JOBS)
+        refuse_masks(service.environment)
         self._check(caller.org, service)
         self._check_secrets(caller.org, service.secrets)
         now, name = self._clock(), name_of(service.model_name, service.model_version)
@@ -116,7 +118,11 @@ class ModelServices:
                 spec=specs.from_wire(service),
                 status=ServiceStatus(phase=ServicePhase.SAVED if saved else ServicePhase.STARTING),
                 now=now,
-                events=[event, *(Event(now, Reason.FIELD_IGNORED, note, EventType.WARNING) for note in notes)],
+                events=[
+                    event,
+                    *masking_events(service.environment, now),
+                    *(Event(now, Reason.FIELD_IGNORED, note, EventType.WARNING) for note in notes),
+                ],
                 idempotency_key=idempotency_key,
                 once=once,
             )
@@ -198,6 +204,10 @@ class ModelServices:
             raise InvalidRequest(
                 "nothing is to be changed", allowed="at least one of " + ", ".join(each.name for each in fields(change))
             )
+        if "environment" in given:
+            latest = record.spec.candidate.submitted if record.spec.candidate is not None else record.spec.submitted
+            given["environment"] = fill_masks(given["environment"], latest.environment)
+            refuse_masks(given["environment"])
         share = given.pop("canary", None)
         served, failure = record.status.serving_template, has_failed(record)
 

@@ -99,12 +99,12 @@ class Secrets:
             ) from None  # fmt: skip
         return self._shown(record)
 
-    def list(self, org: str) -> list[Secret]:
-        """The secrets of an organisation by name, without values."""
+    def list(self, org: str | None) -> list[Secret]:
+        """The secrets of an organisation (``None``: of all) by name, without values."""
         lines = (line for line in everything(self._store, SECRET, org) if not line.deleting)
         records = (self._store.get(SECRET, line.key.uid) for line in lines)
         found = [self._shown(record) for record in records if record is not None]
-        return sorted(found, key=lambda one: one.name)
+        return sorted(found, key=lambda one: (one.name, one.org))
 
     def describe(self, org: str, name: str) -> Secret:
         """One secret, without its value.
@@ -114,15 +114,17 @@ class Secrets:
         """
         return self._shown(self._find(org, name))
 
-    def delete(self, caller: Identity, name: str, *, once: Once | None = None) -> Secret:
+    def delete(self, caller: Identity, name: str, *, org: str | None = None, once: Once | None = None) -> Secret:
         """Remove a secret. Attempts that run keep what they have; later ones do not start.
+
+        ``org`` is the organisation, checked before; by default the caller's.
 
         Raises:
             Forbidden: The caller may not.
             NotFound: There is none.
         """
         permit(caller, Operation.CHANGE_SECRETS)
-        record = self._find(caller.org, name)
+        record = self._find(org or caller.org, name)
         shown = self._shown(record)
         self._store.request_delete(SECRET, record.key.uid, now=self._clock(), once=once)
         self._store.delete(SECRET, record.key.uid, fence=None)

@@ -16,6 +16,7 @@ from cloud_ml.domain.services.releases import differing
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.status import WIRE_STATES, CandidateStatus, ServicePhase
 from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.secret import masked
 from cloud_ml.models.service import (
     EarlierRelease,
     EndedReplica,
@@ -106,7 +107,7 @@ def _candidate(record: ServiceRecord) -> ServiceCandidate | None:
         message=stands.message,
         wanted=candidates_of(spec, record.status),
         ready=stands.ready,
-        changes={name: getattr(tried.submitted, name) for name in differing(tried.submitted, spec.submitted)},
+        changes={name: _shown(tried.submitted, name) for name in differing(tried.submitted, spec.submitted)},
     )
 
 
@@ -129,8 +130,12 @@ def summary(line: Summary, host: str = "", port: int = 0) -> ServiceSummary:
 
 
 def submitted(model: ModelService) -> dict[str, Any]:
-    """The fields that were given."""
-    return {each.name: value for each in fields(model) if (value := getattr(model, each.name)) is not None}
+    """The fields that were given, values of variables masked where their names suggest a secret."""
+    return {each.name: value for each in fields(model) if (value := _shown(model, each.name)) is not None}
+
+
+def _shown(model: ModelService, field: str) -> Any:
+    return masked(model.environment) if field == "environment" and model.environment else getattr(model, field)
 
 
 _SUBMITTED = (

@@ -29,6 +29,7 @@ from cloud_ml.usecases.deploying import service_of
 from cloud_ml.usecases.finding import Filters
 from cloud_ml.usecases.grace import grace_seconds
 from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.masking import fill_masks, masking_events, refuse_masks
 from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.storage import Storage
@@ -78,6 +79,7 @@ class TrainJobs:
         notes: Sequence[str] = (),
         add_arguments: bool = True,
         refuse_uris: bool = True,
+        resubmit_of: str | None = None,
         idempotency_key: str | None = None,
         once: Once | None = None,
     ) -> JobRecord:
@@ -91,6 +93,7 @@ class TrainJobs:
             capacity: What the engine has in all.
             notes: Sentences that the user should see as warnings on the job.
             add_arguments: Pass ``output_path`` also as an argument, to code that has a flag of that name.
+            resubmit_of: A job of the organisation, whose values take the place of masks in ``environment``.
             refuse_uris: Refuse a URI in a bucket that does not exist; otherwise the job gets an event about it.
             idempotency_key: Chosen by the client; the same one makes one job.
             once: The request's mark against replay.
@@ -98,10 +101,12 @@ class TrainJobs:
         Raises:
             Forbidden: The caller's role may not submit.
             InvalidRequest: The server cannot do what a field asks for.
+            NotFound: There is no job ``resubmit_of``.
             QuotaExceeded: The quota would not have room for the job even if nothing else ran.
             AlreadyExists: The name is taken; ``same_spec`` tells whether by an equal job.
             Conflict: The idempotency key was used for another job, or for one that is gone.
         """
+        job = self._filled(caller, job, resubmit_of)
         admitted, unknown = self._admit(caller, job, capacity, refuse_uris=refuse_uris)
         spec = replace(admitted.spec, may_add_arguments=add_arguments and not job.hyperparameters)
         self._records.check(TRAIN_JOB, caller.org, "jobs")
@@ -110,6 +115,7 @@ class TrainJobs:
         reason = Reason.SAVED if saved else Reason.SUBMITTED
         first = Event(now, reason, f"{'saved' if saved else 'submitted'} by {caller.user}")
         warnings = [Event(now, Reason.FIELD_IGNORED, n, EventType.WARNING) for n in (*notes, *admitted.notes)]
+        warnings += masking_events(job.environment, now)
         if unknown is not None:
             warnings.append(Event(now, Reason.UNKNOWN_BUCKET, unknown.message, EventType.WARNING))
         try:
@@ -137,7 +143,7 @@ class TrainJobs:
             )
         return record
 
-    def check(self, caller: Identity, job: TrainJob, capacity: Capacity) -> None:
+    def check(self, caller: Identity, job: TrainJob, capacity: Capacity, *, resubmit_of: str | None = None) -> None:
         """Refuse what ``submit`` would refuse, but for a name that is taken. Nothing is made.
 
         Raises:
@@ -145,14 +151,28 @@ class TrainJobs:
             InvalidRequest: The server cannot do what a field asks for.
             QuotaExceeded: The quota would not have room for the job even if nothing else ran.
         """
-        self._admit(caller, job, capacity, refuse_uris=True)
+        self._admit(caller, self._filled(caller, job, resubmit_of), capacity, refuse_uris=True)
         self._records.check(TRAIN_JOB, caller.org, "jobs")
+
+    def _filled(self, caller: Identity, job: TrainJob, resubmit_of: str | None) -> TrainJob:
+        """The job with the variables of ``resubmit_of`` in the place of masks.
+
+        Raises:
+            Forbidden: The caller's role may not submit.
+            NotFound: There is no such job.
+        """
+        if resubmit_of is None:
+            return job
+        permit(caller, Operation.RUN_JOBS)
+        stored = self.find(caller.org, resubmit_of).spec.submitted.environment
+        return replace(job, environment=fill_masks(job.environment, stored))
 
     def _admit(
         self, caller: Identity, job: TrainJob, capacity: Capacity, *, refuse_uris: bool
     ) -> tuple[admission.Admitted, InvalidRequest | None]:
         """The job as it can run here, and what there is to say about a URI in an unknown bucket."""
         permit(caller, Operation.RUN_JOBS)
+        refuse_masks(job.environment)
         admission.check_offered(job, self._catalog, self._trainers)
         grace_seconds("grace_time", job.grace_time, self._grace_limit_s)
         spec = job_specs.from_wire(job).with_defaults(capacity.defaults)

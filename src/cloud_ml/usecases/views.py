@@ -16,12 +16,12 @@ from cloud_ml.engines.base import Capacity
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobDetails, JobEvent, JobSummary, JobTasks, JobUsage
 from cloud_ml.models.outputs import JobOutputs
+from cloud_ml.models.secret import MASK, masked
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases.identities import Organisation
 
 LISTED_ARGUMENTS = 2000
 """Characters of a job's arguments that a list shows; `describe` has all of them."""
-_MASK = "******"
 _SECRET = ("hdfs_krb_password", "hdfs_krb_keytab")
 _DELETING = "deleting"
 _ENQUEUING = "enqueuing"
@@ -137,7 +137,9 @@ def event(said: Event) -> JobEvent:
 def submitted(wire: TrainJob) -> Mapping[str, Any]:
     """The fields that were set, secrets masked."""
     shown = {name: value for name, value in codec.encode(wire).items() if value is not None}
-    return {name: _MASK if name in _SECRET else value for name, value in shown.items()}
+    if wire.environment:
+        shown["environment"] = masked(wire.environment)
+    return {name: MASK if name in _SECRET else value for name, value in shown.items()}
 
 
 def wire_state(phase: Phase, *, deleting: bool) -> str:

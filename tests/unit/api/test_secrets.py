@@ -47,6 +47,25 @@ async def test_a_secret_is_stored_listed_described_and_deleted_without_its_value
     assert DATA not in told
 
 
+async def test_the_original_wire_stores_a_secret_and_never_returns_it(served: Served) -> None:
+    data = "\n".join((DATA[:8], DATA[8:], ""))  # as base64 of that time breaks lines
+    made = await served.member.original("POST", "/cloud_ml/v1/secret", {"secret_name": "db", "data": data})
+    row = {"org_id": "1", "org_name": "default", "secret_name": "db", "create_time": "2026-11-20T12:00:00Z"}
+    assert (made.status, made.json()) == (200, {"data": row})
+    assert (await served.admin.original("GET", "/cloud_ml/v1/secret")).json() == {"data": [row]}
+    assert (await served.admin.original("GET", "/cloud_ml/v1/secret/db")).json() == {"data": row}
+    assert [one.value for one in served.platform.secrets.values("default", ["db"])] == [VALUE.encode()]
+    assert (await served.stranger.original("GET", "/cloud_ml/v1/secret?org_id=-1")).status == 403
+    await create(served.stranger, "theirs")
+    everybody = (await served.admin.original("GET", "/cloud_ml/v1/secret?org_id=-1")).json()["data"]
+    assert [(one["org_name"], one["secret_name"]) for one in everybody] == [("default", "db"), ("other", "theirs")]
+    wrong = await served.member.original("POST", "/cloud_ml/v1/secret", {"secret_name": "x", "data": [VALUE]})
+    assert wrong.status == 400
+    assert VALUE not in wrong.text
+    assert (await served.member.original("DELETE", "/cloud_ml/v1/secret/db")).json()["secret_name"] == "db"
+    assert (await served.member.original("GET", "/cloud_ml/v1/secret/db")).status == 404
+
+
 async def test_a_name_that_is_taken_is_refused_unless_the_value_is_to_be_replaced(served: Served) -> None:
     await create(served.member)
     again = await create(served.member, data=base64.b64encode(b"newer").decode())

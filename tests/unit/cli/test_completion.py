@@ -82,7 +82,7 @@ def test_completing_commands_imports_none_of_them() -> None:
     env = {"_CLOUDML_COMPLETE": "bash_complete", "COMP_WORDS": "cloudml se", "COMP_CWORD": "1"}
     command = [sys.executable, "-X", "importtime", "-c", code]
     done = subprocess.run(command, env={"PATH": os.environ["PATH"], **env}, capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["plain,server"]
+    assert done.stdout.split() == ["plain,secret", "plain,server"]
     assert "cloud_ml.cli.storage" not in done.stderr
     assert "cloud_ml.cli.guard" in done.stderr
 

@@ -34,9 +34,16 @@ thread."""
 
 @router.post("", status_code=201, responses=answers(Job, 201), openapi_extra=JOB_BODY)
 async def submit(
-    here: Here, call: Signed, idempotency_key: Annotated[str | None, Header(max_length=255)] = None
+    here: Here,
+    call: Signed,
+    *,
+    resubmit_of: Annotated[str | None, Query(max_length=64)] = None,
+    idempotency_key: Annotated[str | None, Header(max_length=255)] = None,
 ) -> Response:
-    """Take a job. The same ``Idempotency-Key`` makes one job and always answers with it."""
+    """Take a job. The same ``Idempotency-Key`` makes one job and always answers with it.
+
+    ``resubmit_of`` names a job whose variables are used where ``environment`` has a mask (``******``).
+    """
     common.check_idempotency_key(idempotency_key)
     job = codec.decode(TrainJob, documents.read_object(call.body))
     record = await here.offload(
@@ -44,6 +51,7 @@ async def submit(
         call.caller,
         job,
         await here.engine.capacity(),
+        resubmit_of=resubmit_of,
         idempotency_key=idempotency_key,
         once=call.once,
     )
@@ -51,13 +59,13 @@ async def submit(
 
 
 @router.post("/check", status_code=204, responses=answers(None, 204), openapi_extra=JOB_BODY)
-async def check(here: Here, call: Signed) -> Response:
+async def check(here: Here, call: Signed, resubmit_of: Annotated[str | None, Query(max_length=64)] = None) -> Response:
     """Refuse what a submission of this job would refuse, but for a name that is taken. Nothing is made.
 
     Clients ask before they upload the code; `trainer_uri` names the bucket that it will be in.
     """
     job = codec.decode(TrainJob, documents.read_object(call.body))
-    await here.offload(here.jobs.check, call.caller, job, await here.engine.capacity())
+    await here.offload(here.jobs.check, call.caller, job, await here.engine.capacity(), resubmit_of=resubmit_of)
     return Response(status_code=204)
 
 

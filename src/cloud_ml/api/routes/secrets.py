@@ -27,9 +27,13 @@ async def create(here: Here, call: Signed) -> Response:
 
 
 @router.get("", responses=answers(SecretPage))
-async def list_secrets(here: Here, call: Signed) -> Response:
+async def list_secrets(here: Here, call: Signed, org_id: str | None = None) -> Response:
     """The secrets of the organisation by name, without their values."""
-    return documents.answer(SecretPage(items=await here.offload(here.secrets.list, call.org)))
+
+    def page() -> SecretPage:
+        return SecretPage(items=here.secrets.list(here.identities.scope(call.caller, org_id)))
+
+    return documents.answer(await here.offload(page))
 
 
 @router.get("/{name}", responses=answers(Secret))

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from cloud_ml.api.v1_compat import accounts, model, train
+from cloud_ml.api.v1_compat import accounts, model, secret, train
 
 router = APIRouter(prefix="/cloud_ml/v1", include_in_schema=False)
 router.include_router(train.router)
 router.include_router(model.router)
 router.include_router(accounts.router)
+router.include_router(secret.router)

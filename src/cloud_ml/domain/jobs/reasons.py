@@ -21,6 +21,7 @@ class Reason(StrEnum):
     FIELD_IGNORED = "FieldIgnored"
     ENVIRONMENT_NOTICE = "EnvironmentNotice"
     UNKNOWN_BUCKET = "UnknownBucket"
+    VALUE_MASKED = "ValueMasked"
     QUOTA_EXCEEDED = "QuotaExceeded"
     INSUFFICIENT_CAPACITY = "InsufficientCapacity"
     REPLACED_IN_PLACE = "ReplacedInPlace"

@@ -1,0 +1,48 @@
+"""Variables whose names suggest a secret: their values are not shown, and a mask is never taken for a value. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+
+from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.records import Event
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.secret import MASK, looks_secret, masked_names, store_as_secret
+
+Environment = Mapping[str, str] | None
+
+
+def fill_masks(environment: Environment, stored: Environment) -> dict[str, str] | None:
+    """``environment`` with the stored values in the place of masks."""
+    if environment is None:
+        return None
+    known = stored or {}
+    return {name: known.get(name, value) if value == MASK else value for name, value in environment.items()}
+
+
+def refuse_masks(environment: Environment) -> None:
+    """Refuse a mask in the place of a value: it comes from a view, and the code would take it for the secret.
+
+    Raises:
+        InvalidRequest: Names the variable.
+    """
+    for name, value in (environment or {}).items():
+        if value == MASK and looks_secret(name):
+            raise InvalidRequest(
+                f"environment.{name} is {MASK}, which stands for a value that is not shown",
+                field=f"environment.{name}",
+                value=MASK,
+                allowed="the value itself",
+                hint=f"Give it: --env {name}, or {store_as_secret(name)}. `cloudml jobs rerun` keeps it.",
+            )
+
+
+def masking_events(environment: Environment, now: datetime) -> Sequence[Event]:
+    """What to say about a job or service whose variables look like secrets."""
+    names = masked_names(environment or {})
+    if not names:
+        return []
+    shown = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
+    said = f"not shown, because the name suggests a secret: {shown}; better {store_as_secret(names[0])}"
+    return [Event(now, Reason.VALUE_MASKED, said)]
