@@ -41,7 +41,6 @@ _GROUP_FILES, _GROUP_BYTES = 64, 16 * 2**20
 _FEW_FILES = 128
 """So many are flushed to the disk one by one. With more, the disk is flushed once in the end."""
 _IGNORE_BYTES, _IGNORE_LINES, _IGNORE_LINE = 1 << 16, 200, 256
-_PAGE = 1000
 
 
 @dataclass
@@ -150,7 +149,7 @@ class OutputCollection:
 
     def _store(self, batch: _Batch, files: Sequence[JobFile]) -> Sequence[JobFile]:
         """Store what is not there yet, the smallest first; returns what is there in the end."""
-        there = self._stored_before(batch)
+        there = self._stored_before(batch, files)
         stored = [file for file in files if _is_stored(file, there)]
         missing = [file for file in files if not _is_stored(file, there)]
         groups = _groups(missing)
@@ -167,15 +166,19 @@ class OutputCollection:
                     batch.omitted.add_all(reason, rest)
         return stored
 
-    def _stored_before(self, batch: _Batch) -> Mapping[bytes, ObjectInfo]:
-        """What a collection has stored whose server died."""
+    def _stored_before(self, batch: _Batch, files: Sequence[JobFile]) -> Mapping[bytes, ObjectInfo]:
+        """Those of the files that a collection has stored whose server died, as they are now.
+
+        The folder is not listed: the job may have put millions of objects there.
+        """
         found: dict[bytes, ObjectInfo] = {}
-        after: str | None = ""
         with contextlib.suppress(NotFound):
-            while after is not None:
-                listing = self._objects.list(batch.bucket, batch.prefix, after=after, limit=_PAGE)
-                found |= {info.key.removeprefix(batch.prefix).encode(): info for info in listing.objects}
-                after = listing.next
+            for file in files:
+                if batch.stop():
+                    raise interrupted()
+                info = self._objects.head(batch.bucket, batch.prefix + file.path.decode())
+                if info is not None:
+                    found[file.path] = info
         return found
 
     def _place(self, batch: _Batch, group: Sequence[JobFile]) -> tuple[list[JobFile], OmittedFiles | None]:

@@ -378,9 +378,8 @@ def test_a_collection_that_is_stopped_goes_on_where_it_was(served: Served, tmp_p
     left = Left(served, tmp_path, quota=1500)
     for number in range(130):
         (left.folder / f"{number:03}").write_bytes(bytes(10))
-    looks = iter(range(1000))
     with pytest.raises(Unavailable):
-        left.collect(stop=lambda: next(looks) > 230)
+        left.collect(stop=lambda: bool(left.stored()))
     before = left.stored()
     assert 0 < len(before) < 130
     served.platform.storage._counted._entries.clear()
@@ -388,6 +387,28 @@ def test_a_collection_that_is_stopped_goes_on_where_it_was(served: Served, tmp_p
     assert collection.outputs is not None
     assert collection.outputs.files == len(left.stored()) == 130  # the quota has room for each once
     assert reasons(collection) == ["OutputsSaved"]
+
+
+def test_what_a_job_has_put_beside_its_outputs_is_not_read(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A job may write millions of files into its bucket: a list of them was held in memory."""
+    write(left.folder, a=10)
+    left.collect()
+    for number in range(50):
+        left.objects.put("cloudml", f".outputs/linear-{left.job.key.uid}/junk/{number}", b"")
+    read: list[str] = []
+    head, listed = left.objects.head, left.objects.list
+    monkeypatch.setattr(left.objects, "head", lambda bucket, key: read.append(key) or head(bucket, key))
+
+    def list_objects(*arguments: object, **options: object) -> object:
+        page = listed(*arguments, **options)  # type: ignore[arg-type]
+        read.extend(info.key for info in page.objects)
+        return page
+
+    monkeypatch.setattr(left.objects, "list", list_objects)
+    collection = left.collect()
+    assert collection.outputs is not None
+    assert collection.outputs.files == 1
+    assert [key.rpartition("/")[2] for key in read] == ["a"]
 
 
 def test_repeated_it_stores_nothing_twice(left: Left, monkeypatch: pytest.MonkeyPatch) -> None:
