@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cloud_ml import open_files
 from cloud_ml.errors import Unavailable
 
 _START_S = 30.0
@@ -66,13 +67,15 @@ class Resident:
                 stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=words,
                 start_new_session=True, cwd="/",
             )  # fmt: skip
+        open_files.restore_limit(process.pid)
         assert process.stdin is not None
         assert process.stdout is not None
         with process.stdin, process.stdout:
             process.stdin.write(config.encode())
             process.stdin.close()
-            ready, _, _ = select.select([process.stdout], [], [], _START_S)
-            if not ready or process.stdout.readline() != b"ready\n":
+            poll = select.poll()  # ``select`` cannot watch a descriptor beyond 1,023
+            poll.register(process.stdout, select.POLLIN)
+            if not poll.poll(1000 * _START_S) or process.stdout.readline() != b"ready\n":
                 process.kill()
                 process.wait()
                 said = log.read_bytes()[-500:].decode(errors="replace")

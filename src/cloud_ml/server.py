@@ -13,12 +13,13 @@ import socket
 import ssl
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import uvicorn
 
-from cloud_ml import failpoints
+from cloud_ml import failpoints, open_files
 from cloud_ml.api.app import create_app
 from cloud_ml.api.http1 import Bounds, bounded
 from cloud_ml.arenas import share_arenas
@@ -58,6 +59,7 @@ def run(
         CloudMlError: The server cannot start; says why and what to do.
     """
     share_arenas()  # before there are threads
+    settings = fit_connections(settings, open_files.raise_limit())
     own = settings.server
     _check_exposure(settings, "host", own.host, (own.tls_cert, own.tls_key), "")
     theme = "gateway." if settings.gateway_tls != (own.tls_cert, own.tls_key) else ""
@@ -120,6 +122,27 @@ async def _serve(server: Server, listener: socket.socket, started: Callable[[], 
     for result in results:
         if isinstance(result, Exception):
             raise result
+
+
+def fit_connections(settings: Settings, files: int) -> Settings:
+    """The settings with no more connections than a process with so many open files can have.
+
+    Connections that could not be accepted would be everybody's: half of those that are left are one organisation's.
+    """
+    most = open_files.connections_that_fit(files)
+    if settings.server.connections <= most:
+        return settings
+    logger.warning(
+        "at most %d files may be open, so the server takes %d connections and not %d (server.connections); "
+        "raise it by LimitNOFILE= in the unit of systemd, or by ulimit -Hn",
+        files, most, settings.server.connections,
+    )  # fmt: skip
+    share = min(settings.api.requests_per_org, max(1, most // 2))
+    return replace(
+        settings,
+        server=replace(settings.server, connections=most),
+        api=replace(settings.api, requests_per_org=share),
+    )
 
 
 def _bounds(settings: ServerSettings) -> Bounds:

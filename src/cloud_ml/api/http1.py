@@ -73,10 +73,13 @@ class Patient(HttpToolsProtocol):
     announce. Those five bytes are no request; the GET before them is one, and it is under way.
 
     Whoever is too slow with the head of a request, stops in the middle of its body, or does not read the answer is
-    hung up on; a head that is too large, and a connection too many, are answered and closed.
+    hung up on; a head that is too large is answered and closed. Where there are too many connections, the one that is
+    idle longest gives way; if all are busy, the new one is answered and closed.
     """
 
     bounds: ClassVar[Bounds]
+    idle: ClassVar[dict[Patient, None]]
+    """Connections without a request, in the order in which they became idle."""
     refused: ClassVar[Callable[[str], None]]
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -91,14 +94,16 @@ class Patient(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection, or turn it away."""
         super().connection_made(transport)
-        if len(self.connections) > self.bounds.connections:
+        if len(self.connections) > self.bounds.connections and not self._close_idle():
             self._count("connections")
             self._say(503, "unavailable", "the server has too many connections; try again soon")
-        else:
-            self._read_within(self.bounds.header_timeout_s)
+            return
+        self.idle[self] = None
+        self._read_within(self.bounds.header_timeout_s)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget the clocks."""
+        self.idle.pop(self, None)
         for timer in (self._reading, self._writing):
             if timer is not None:
                 timer.cancel()
@@ -118,6 +123,7 @@ class Patient(HttpToolsProtocol):
     def on_message_begin(self) -> None:
         """A request begins: it has to be complete in time."""
         super().on_message_begin()
+        self.idle.pop(self, None)
         self._in_head, self._head_bytes, self._fields_bytes = True, 0, 0
         if self._reading is None:
             self._read_within(self.bounds.header_timeout_s)
@@ -163,6 +169,12 @@ class Patient(HttpToolsProtocol):
         """Nothing more is awaited."""
         self._stop_reading_clock()
         super().on_message_complete()
+        self._note_idle()
+
+    def on_response_complete(self) -> None:
+        """The connection waits for its next request, unless that is here already."""
+        super().on_response_complete()
+        self._note_idle()
 
     def pause_writing(self) -> None:
         """The other side does not read: not for ever."""
@@ -182,6 +194,23 @@ class Patient(HttpToolsProtocol):
             self._refuse_head()
         else:
             self._answer_and_end(400, "invalid", "this is no HTTP/1.1 request")
+
+    def _note_idle(self) -> None:
+        cycle = self.cycle
+        if cycle is None or not cycle.response_complete or cycle.more_body or self._in_head:
+            return
+        if not self.transport.is_closing():
+            self.idle[self] = None
+
+    def _close_idle(self) -> bool:
+        """Close the connection that is idle longest; false if there is none."""
+        oldest = next(iter(self.idle), None)
+        if oldest is None:
+            return False
+        del self.idle[oldest]
+        self._count("idle")
+        oldest.transport.close()
+        return True
 
     def _refuse_head(self) -> None:
         said = self._said or self._too_much()
@@ -240,4 +269,4 @@ class Patient(HttpToolsProtocol):
 
 def bounded(bounds: Bounds, refused: Callable[[str], None]) -> type[Patient]:
     """The protocol within ``bounds``; ``refused`` is told why a connection was cut."""
-    return type("Bounded", (Patient,), {"bounds": bounds, "refused": staticmethod(refused)})
+    return type("Bounded", (Patient,), {"bounds": bounds, "idle": {}, "refused": staticmethod(refused)})

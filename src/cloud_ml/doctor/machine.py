@@ -10,7 +10,7 @@ import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
-from cloud_ml import __version__
+from cloud_ml import __version__, open_files
 from cloud_ml.doctor.findings import Area, Finding
 from cloud_ml.models.common import format_memory
 
@@ -32,12 +32,14 @@ def examine() -> Iterator[Finding]:
         yield _AREA.warning("size", says, "jobs of the larger frameworks need 2G and more")
     else:
         yield _AREA.ok("size", says)
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < _LEAST_FILES:
-        remedy = f"ulimit -n {_LEAST_FILES}, or LimitNOFILE={_LEAST_FILES} in the unit of systemd"
-        yield _AREA.warning("open files", f"at most {soft} ({hard} can be had)", remedy)
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)  # the server asks for all that it can have
+    most = "as many as memory holds" if hard == resource.RLIM_INFINITY else f"at most {hard}"
+    if hard != resource.RLIM_INFINITY and hard < _LEAST_FILES:
+        says = f"{most}, which is enough for {open_files.connections_that_fit(hard)} connections"
+        remedy = f"ulimit -Hn {_LEAST_FILES}, or LimitNOFILE={_LEAST_FILES} in the unit of systemd"
+        yield _AREA.warning("open files", says, remedy)
     else:
-        yield _AREA.ok("open files", f"at most {soft}")
+        yield _AREA.ok("open files", most)
     yield _open_files_of_all()
     yield _gpus()
 

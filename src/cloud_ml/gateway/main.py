@@ -17,7 +17,7 @@ from pathlib import Path
 
 import uvloop
 
-from cloud_ml import failpoints
+from cloud_ml import failpoints, open_files
 from cloud_ml.gateway import certificates, opener, rights
 from cloud_ml.gateway.config import LOCK_NAME, GatewayConfig, Instruction
 from cloud_ml.gateway.control import Control, take_over, write_secret
@@ -60,6 +60,7 @@ async def serve(
 def main() -> None:
     """Become the gateway."""
     failpoints.arm(os.environ)
+    open_files.raise_limit()
     config = codec.decode(GatewayConfig, json.load(sys.stdin))
     if config.log_format == "json":
         logs.configure("json")

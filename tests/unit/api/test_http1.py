@@ -218,9 +218,35 @@ async def test_a_reader_that_does_not_read_is_cut(served: Served) -> None:
 async def test_a_connection_too_many_is_turned_away(served: Served) -> None:
     async with listening(served, connections=1) as port:
         _, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /healthz HTTP/1.1\r\n")  # it has begun a request
+        await writer.drain()
         answer, document = await talk(port, b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n")
         assert (answer, document["code"]) == (503, "unavailable")
         writer.close()
+
+
+@pytest.mark.parametrize("asked", [False, True])
+async def test_the_connection_that_is_idle_longest_gives_way_to_a_new_one(served: Served, asked: bool) -> None:
+    """One organisation's idle connections were all that the server takes."""
+    request = b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n"
+    async with listening(served, connections=3) as port, contextlib.AsyncExitStack() as stack:
+
+        async def connect(first: bytes) -> asyncio.StreamReader:
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            stack.callback(writer.close)
+            writer.write(first)
+            return reader
+
+        idle = [await connect(request if asked else b"") for _ in range(2)]
+        for reader in idle if asked else []:
+            await reader.readuntil(b"}")
+        busy = await connect(request[:10])
+        for reader in idle:
+            fresh = await connect(request)
+            assert b" 200 " in await fresh.readline()
+            assert await asyncio.wait_for(reader.read(), 60) == b""
+        assert busy.at_eof() is False
+        assert 'cloudml_http_connections_refused_total{why="idle"} 2' in served.platform.metrics.text()
 
 
 @pytest.mark.parametrize(

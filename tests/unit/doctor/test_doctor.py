@@ -46,8 +46,8 @@ def test_the_machine_is_told() -> None:
 def test_few_open_files_are_a_warning_with_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("resource.getrlimit", lambda _: (256, 1024))
     found = named(machine.examine(), "open files")
-    assert (found.verdict, found.says) == (Verdict.WARNING, "at most 256 (1024 can be had)")
-    assert "ulimit -n 4096" in found.remedy
+    assert (found.verdict, found.says) == (Verdict.WARNING, "at most 1024, which is enough for 384 connections")
+    assert "ulimit -Hn 4096" in found.remedy
 
 
 def test_an_accelerator_is_named_and_a_broken_driver_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
