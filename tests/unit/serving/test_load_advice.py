@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import pickle
 import sys
@@ -58,10 +59,17 @@ def saved(monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
     _module(monkeypatch, "shop.nets", Net=_Net, Head=_Head)
     _rebuild.__qualname__ = _rebuild.__name__ = "_rebuild_tensor_v2"
     _Net.__name__, _Head.__name__ = "Net", "Head"
+    before = b"".join(
+        pickle.dumps(each, protocol=2) for each in (0x1950A86A20F9469CFC6C, 1001, {"little_endian": True})
+    )
     state = OrderedDict(weight=_Tensor(), bias=_Tensor())
     return {
         "state_dict": pickle.dumps(state, protocol=2),
         "checkpoint": pickle.dumps({"model_state_dict": state, "epoch": 3}, protocol=4),
+        "checkpoint with arguments": pickle.dumps({"model": state, "args": argparse.Namespace(lr=1)}, protocol=2),
+        "weights of PyTorch 1.5": before + pickle.dumps(state, protocol=2),
+        "module of PyTorch 1.5": before + pickle.dumps([_Net(), _Head()], protocol=2),
+        "module with submodules": pickle.dumps([_Net(), _Head(), {"_modules": state}], protocol=2),
         "module": pickle.dumps([_Net(), _Head()], protocol=2),
         "module of protocol 4": pickle.dumps([_Net(), _Head()], protocol=4),
     }
@@ -85,7 +93,7 @@ def _refusal(folder: Path) -> str:
 
 
 @pytest.mark.parametrize("archive", [True, False])
-@pytest.mark.parametrize("what", ["state_dict", "checkpoint"])
+@pytest.mark.parametrize("what", ["state_dict", "checkpoint", "checkpoint with arguments", "weights of PyTorch 1.5"])
 def test_weights_alone_are_told_to_be_exported(
     tmp_path: Path, saved: dict[str, bytes], what: str, *, archive: bool
 ) -> None:
@@ -96,14 +104,14 @@ def test_weights_alone_are_told_to_be_exported(
 
 
 @pytest.mark.parametrize("archive", [True, False])
-@pytest.mark.parametrize("what", ["module", "module of protocol 4"])
+@pytest.mark.parametrize("what", ["module", "module of protocol 4", "module of PyTorch 1.5", "module with submodules"])
 def test_a_pickled_module_names_the_classes_that_it_needs(
     tmp_path: Path, saved: dict[str, bytes], what: str, *, archive: bool
 ) -> None:
     _write(tmp_path, saved[what], archive=archive)
     assert _refusal(tmp_path).startswith(
         "model.pt is a pickled module that needs its Python classes (shop.nets.Net, shop.nets.Head): load it with "
-        "torch.load and export"
+        "torch.load(…, weights_only=False) and export"
     )
 
 

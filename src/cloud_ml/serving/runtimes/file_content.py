@@ -1,14 +1,20 @@
 """What a model's file really holds, by its bytes: nothing of it is run, whatever its name says."""
 
+import io
 import pickletools
 import zipfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import BinaryIO
 
 _HEAD = 512
 _MOST_PICKLE = 4 << 20
 _MOST_NAMES = 64
+_MOST_PICKLES = 4
+"""Before PyTorch 1.6 a file began with three pickles about itself; the fourth one is what was saved."""
+_SUBMODULES = b"_modules"
+"""An attribute of every ``torch.nn.Module``: its pickle has this name, and a checkpoint has not."""
 _STARTS = (
     (b"version https://git-lfs", "a Git LFS pointer: run `git lfs pull` and upload the file itself"),
     (b"\x89HDF\r\n\x1a\n", "an HDF5 file, as Keras 2 wrote it: load it and save it with model.save('model.keras')"),
@@ -75,22 +81,25 @@ def _torch_archive(file: Path) -> TorchFile:
 def _pickled(data: bytes) -> TorchFile:
     """What a pickle would make, by the names in it; it is not loaded."""
     found: list[tuple[str, str]] = []
+    stream = io.BytesIO(data)
     try:
-        found.extend(_globals(data))
+        for _ in range(_MOST_PICKLES):
+            found.extend(_globals(stream))
     except Exception:  # of bytes that are no pickle, and of one that was cut off
         if not found:
             return TorchFile("unknown")
     classes = [f"{module}.{name}" for module, name in found if not _is_of_tensors(module, name)]
-    if classes:
+    has_tensors = any(module.startswith(_TENSOR_MODULES) for module, _ in found)
+    if _SUBMODULES in data or (classes and not has_tensors):
         return TorchFile("module", tuple(dict.fromkeys(classes))[:_MOST_NAMES])
     return TorchFile("weights" if found else "unknown")
 
 
-def _globals(data: bytes) -> Iterator[tuple[str, str]]:
-    """Modules and names that a pickle would import."""
+def _globals(stream: BinaryIO) -> Iterator[tuple[str, str]]:
+    """Modules and names that the next pickle of a stream would import."""
     memo: dict[int, str] = {}
     before, last = "", ""
-    for code, value, _ in pickletools.genops(data):
+    for code, value, _ in pickletools.genops(stream):
         if code.name == "GLOBAL":
             module, _, name = str(value).partition(" ")
             yield module, name

@@ -25,10 +25,11 @@ def check_torch_script(file: Path) -> None:
             f"with {_EXPORT}"
         )
     if found.kind == "module":
-        needs = ", ".join(found.classes[:3])
+        own = [name for name in found.classes if not name.startswith("torch.")]
+        needs = f" that needs its Python classes ({', '.join(own[:3])})" if own else ""
         raise ModelFailed(
-            f"{file.name} is a pickled module that needs its Python classes ({needs}): load it with torch.load and "
-            f"export it with {_EXPORT}"
+            f"{file.name} is a pickled module{needs}: load it with torch.load(…, weights_only=False) and export it "
+            f"with {_EXPORT}"
         )
     if found.kind == "unknown":
         raise ModelFailed(f"{file.name} is not a TorchScript file{_really(file)}: export the model with {_EXPORT}")
