@@ -472,6 +472,8 @@ class Requests(Generic[H]):
             return
         if self._patience.count:
             self._patience.count -= 1
+        if stream.held:
+            self.bodies.release(stream)
         self._outgoing.message(number, stream, head, body)
         if self._leaving:
             self._close_if_done()

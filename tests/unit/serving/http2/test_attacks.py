@@ -81,7 +81,10 @@ class Transport:
 
 
 class Echo:
-    """Answers a body with itself, at once or when the test says so; ``/parts`` is answered as it comes."""
+    """Answers a body with itself, at once or when the test says so.
+
+    ``/parts`` is answered as it comes, ``/document`` as HTTP is: without trailers.
+    """
 
     def __init__(self) -> None:
         self.hold = False
@@ -100,6 +103,8 @@ class Echo:
             return
         self.served.append(bytes(body))
         answer = lambda: connection.answer(stream, OK, (len(body), (bytes(body),)), TRAILERS)  # noqa: E731
+        if head[b":path"] == b"/document":
+            answer = lambda: connection.respond(stream, OK, bytes(body))  # noqa: E731
         if self.hold:
             self.held.append(answer)
         else:
@@ -659,6 +664,21 @@ def test_unfinished_bodies_of_all_connections_share_a_budget() -> None:
     assert budget.held == 32_000
     peers[0].connection.connection_lost(None)
     peers[1].connection.data_received(frame(frames.RST_STREAM, 0, 1, bytes(4)))
+    assert budget.held == 0
+
+
+@pytest.mark.parametrize("path", ["/echo", "/document"])
+@pytest.mark.parametrize("size", [10_000, 30_000])
+def test_bodies_count_in_the_budget_until_they_are_answered(path: str, size: int) -> None:
+    budget = Budget()
+    peer = settled(budget=budget)
+    peer.echo.hold = True
+    for number in (1, 3):
+        peer.asks(number, bytes(size), path)
+        peer.gives()
+    assert budget.held == 2 * size
+    for answer in peer.echo.held:
+        answer()
     assert budget.held == 0
 
 
