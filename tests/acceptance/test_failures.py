@@ -154,7 +154,7 @@ def test_what_is_wrong_is_named(
 def test_a_trainer_that_is_not_there_and_one_of_somebody_else_are_told_apart_nowhere(
     client: CloudMlClient, uri: str
 ) -> None:
-    handle = client.submit_train_job(TrainJob(f"absent-{len(uri)}", "trainer.task", uri))
+    handle = client.submit_train_job(TrainJob(f"absent-{len(uri)}", "trainer.task", uri, check_uris=False))
     job = handle.wait(30)
     assert (job.phase, job.reason, job.message) == ("Failed", "TrainerNotFound", f"the trainer {uri} does not exist")
 
