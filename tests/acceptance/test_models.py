@@ -98,6 +98,11 @@ def test_lists_logs_events_metrics(server: RealServer, served: str) -> None:
     row = next(line for line in server.cli("models", "list").good().out.splitlines() if line.startswith("linear"))
     assert row.split()[:4] == ["linear", "v1", "Running", served]
     assert "model linear version 1 is ready" in server.cli("models", "logs", "linear", "v1").good().out
+    whole = server.cli("models", "logs", "linear", "v1").good().out
+    served_only = server.cli("models", "logs", "linear", "v1", "--no-installation").good().out
+    assert whole.endswith(served_only)
+    assert "model linear version 1 is ready" in served_only
+    assert len(served_only) < len(whole)
     assert server.cli("models", "logs", "linear", "v1", "-ri", "7").code == 1
     assert "Running" in server.cli("models", "events", "linear", "v1").good().out
     metrics = server.cli("models", "metrics", "linear", "v1", "-o", "json").good().json()
@@ -206,6 +211,10 @@ def test_a_broken_model_has_failed_within_seconds_and_is_mended_by_deploying_aga
     assert [one.ready for one in service.replicas] in ([], [False])
     assert server.cli("models", "wait", name, "v1", timeout_s=LIMIT_S).code == 3
     assert any(event.reason == "Failed" and told in event.message for event in client.model_service_events(name, "v1"))
+    header, *rows = server.cli("models", "list", "-o", "wide").good().out.splitlines()
+    (row,) = [line for line in rows if line.startswith(name)]
+    assert row[header.index("REASON") : header.index("ADDRESS")].strip() == service.reason
+    assert told in row
     if name == "dies":  # one is mended: the same is typed again
         for written in folder.iterdir():
             written.unlink()

@@ -185,6 +185,7 @@ class AsyncServiceHandle:
         follow: bool = False,
         lines: int | None = None,
         attempt: int | None = None,
+        installation: bool = True,
         timestamps: bool = False,
     ) -> AsyncGenerator[bytes]:
         """The output of a replica in chunks, as it was written.
@@ -195,11 +196,13 @@ class AsyncServiceHandle:
             follow: Go on until the replica has ended, across cut connections.
             lines: Only the last so many lines of what there is now.
             attempt: Only this attempt, counted from 1; otherwise all, one behind the other.
+            installation: False leaves out what was written before and after the model server ran.
             timestamps: Put a time in UTC before each line.
         """
         source = ReplicaLog(
-            self._calls, self.name, self.version, replica, attempt, previous=previous, timestamps=timestamps
-        )
+            self._calls, self.name, self.version, replica, attempt, previous=previous, installation=installation,
+            timestamps=timestamps,
+        )  # fmt: skip
         if not follow:
             async with await source.open(follow=False, lines=lines) as answer:
                 async for chunk in answer:
@@ -311,9 +314,11 @@ class ReplicaLog:
         attempt: int | None,
         *,
         previous: bool,
+        installation: bool = True,
         timestamps: bool = False,
     ) -> None:
         self._calls = calls
+        self._installation = installation
         self._timestamps = timestamps
         self._name = name
         self._version = version
@@ -325,7 +330,7 @@ class ReplicaLog:
         """The output without its first ``offset`` bytes."""
         answer = await self._calls.log(
             self._name, self._version, replica=self._replica, previous=self._previous, lines=lines, follow=follow,
-            attempt=self._attempt, offset=offset, timestamps=self._timestamps,
+            attempt=self._attempt, offset=offset, installation=self._installation, timestamps=self._timestamps,
         )  # fmt: skip
         self._replica, self._previous = int(answer.headers["cloudml-replica"]), False
         return answer

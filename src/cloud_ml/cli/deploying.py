@@ -218,7 +218,7 @@ def _concluded(handle: ServiceHandle) -> int:
         return 0
     why = ": ".join(part for part in (service.reason, service.message) if part)
     note(f"{name} is {service.phase}" + (f": {why}" if why else ""), state=service.phase)
-    if service.phase == "Failed":
+    if service.phase in ("Failed", "Degraded"):
         note(f"  {service_step(service)}")
         return FAILED
     return 0

@@ -27,11 +27,14 @@ class Following:
 
     Args:
         lines: Only the last so many lines of what those have said that are there now; of later ones all is new.
+        installation: Print what was written before the model server ran, too.
         timestamps: Print a time before each line.
     """
 
-    def __init__(self, handle: ServiceHandle, lines: int | None, *, timestamps: bool = False) -> None:
-        self._timestamps = timestamps
+    def __init__(
+        self, handle: ServiceHandle, lines: int | None, *, installation: bool = True, timestamps: bool = False
+    ) -> None:
+        self._shows = {"installation": installation, "timestamps": timestamps}
         self._handle = handle
         self._lines = lines
         self._threads: dict[int, threading.Thread] = {}
@@ -80,7 +83,7 @@ class Following:
         shown = Harmless() if self._terminal else bytes
         rest = b""
         try:
-            for chunk in self._handle.logs(replica=number, follow=True, lines=lines, timestamps=self._timestamps):
+            for chunk in self._handle.logs(replica=number, follow=True, lines=lines, **self._shows):
                 *whole, rest = (rest + shown(chunk)).split(b"\n")
                 self._write(number, whole)
             self._write(number, [rest] if rest else [])

@@ -28,9 +28,11 @@ def service_line(service: Service) -> str:
 
 
 def replica_state(replica: Replica) -> str:
-    """Where a replica stands: one whose process runs answers, or still loads its model."""
+    """Where a replica stands: one whose process runs answers, loads its model, or has given that up."""
     if replica.ready:
         return "answers"
+    if replica.given_up:
+        return "Failed"
     return "Loading" if replica.phase == "Running" else replica.phase
 
 

@@ -35,6 +35,14 @@ if TYPE_CHECKING:
 @click.option("--attempt", type=click.IntRange(1), help="Only this attempt, counted from 1.")
 @click.option("-ri", "--replica_index", type=click.IntRange(0), help="The replica by its place, from 0.")
 @click.option("--timestamps", is_flag=True, help="Print a time in UTC before each line.")
+@click.option(
+    "--no-installation",
+    "installation",
+    is_flag=True,
+    flag_value=False,
+    default=True,
+    help="Only the output of the model server, byte for byte: nothing of the installation.",
+)
 @click.option("-p", "--proxy", is_flag=True, hidden=True)
 @pass_session
 def logs(
@@ -49,6 +57,7 @@ def logs(
     attempt: int | None,
     replica_index: int | None,
     timestamps: bool,
+    installation: bool,
     proxy: bool,
 ) -> int:
     """Print the output of replicas, as they wrote it.
@@ -65,7 +74,7 @@ def logs(
     if follow and of_all and (handle.service.replicas or not handle.service.settled):
         from cloud_ml.cli.following import Following
 
-        return Following(handle, lines, timestamps=timestamps).run()
+        return Following(handle, lines, installation=installation, timestamps=timestamps).run()
     wanted = _meant(handle.service, replica, replica_index, previous=previous)
     if not wanted:
         note(f"{handle.name} {handle.version} has no replica now; it is {handle.phase}")
@@ -75,8 +84,9 @@ def logs(
         if len(wanted) > 1:
             note(f"replica {number}:")
         chunks: Iterator[bytes] = handle.logs(
-            replica=number, follow=follow, lines=lines, attempt=attempt, timestamps=timestamps
-        )
+            replica=number, follow=follow, lines=lines, attempt=attempt, installation=installation,
+            timestamps=timestamps,
+        )  # fmt: skip
         printed = print_log(chunks, f"replica {number}", goes_on=False)
         if printed == NOTHING:
             note(f"replica {number} has no output yet")

@@ -49,7 +49,7 @@ def models() -> None:
 @click.option("--limit", type=click.IntRange(0), default=200, show_default=True, help="At most so many; 0 means all.")
 @pass_session
 def list_models(session: Session, *, output: str | None, name: str | None, limit: int) -> None:
-    """List services, newest first."""
+    """List services, newest first. REASON says why one does not answer as it should; -o wide adds the message."""
     found = session.client.list_model_services(name=name, limit=limit + 1 if limit else None)
     shown = list(islice(found, limit or None))
     if not echo_as(output, shown, (f"{one.name} {one.version}" for one in shown)):
@@ -59,15 +59,16 @@ def list_models(session: Session, *, output: str | None, name: str | None, limit
                 one.name,
                 one.version,
                 "Deleting" if one.deleting else one.phase,
+                one.reason,
                 one.address or "-",
                 local_time(one.created_at),
                 local_time(one.updated_at),
-                *((one.owner, one.org, one.uid) if wide else ()),
+                *((one.owner, one.org, one.uid, one.message) if wide else ()),
             )
             for one in shown
         ]
-        more = ("OWNER", "ORG", "UID") if wide else ()
-        echo_table(("NAME", "VERSION", "STATE", "ADDRESS", "CREATED", "UPDATED", *more), rows, painted=2)
+        more = ("OWNER", "ORG", "UID", "MESSAGE") if wide else ()
+        echo_table(("NAME", "VERSION", "STATE", "REASON", "ADDRESS", "CREATED", "UPDATED", *more), rows, painted=2)
     if next(found, None) is not None:
         note(f"There are more than {limit}; --limit 0 shows them all.")
 

@@ -12,7 +12,8 @@ from typing import Any
 class Replica:
     """One process that answers for a service. ``current`` is false for one that a change replaces.
 
-    ``release`` is the number of what it was made of; ``candidate`` is true where that is only tried.
+    ``release`` is the number of what it was made of; ``candidate`` is true where that is only tried. One that has
+    ``given_up`` does not answer, and no further attempt is made.
     """
 
     number: int
@@ -26,6 +27,7 @@ class Replica:
     runtime: str = ""
     release: int = 0
     candidate: bool = False
+    given_up: bool = False
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -134,6 +136,10 @@ class Service:
             return False
         if self.phase == "Running":
             return 0 < self.wanted <= self.ready and all(one.current for one in self.replicas)
+        if self.phase == "Degraded":  # nothing more comes where all that do not answer have given up
+            return len(self.replicas) >= self.wanted and all(
+                one.current and (one.ready or one.given_up) for one in self.replicas
+            )
         if self.phase == "Failed":  # and not still that of before the latest change
             return self.failed is not None
         return self.wanted == 0 and self.phase in ("Saved", "Stopped")
@@ -154,6 +160,8 @@ class ServiceSummary:
     updated_at: datetime
     address: str = ""
     deleting: bool = False
+    reason: str = ""
+    message: str = ""
 
 
 @dataclass(frozen=True, kw_only=True)

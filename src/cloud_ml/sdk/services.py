@@ -147,6 +147,7 @@ class ServiceCalls:
         follow: bool = False,
         attempt: int | None = None,
         offset: int = 0,
+        installation: bool = True,
         timestamps: bool = False,
     ) -> Answer:
         """The output of a replica as a stream of bytes, without the first ``offset``.
@@ -163,6 +164,7 @@ class ServiceCalls:
                 "follow": follow,
                 "attempt": attempt,
                 "offset": offset or None,
+                "installation": None if installation else "false",
                 "timestamps": timestamps,
             },
             headers={"Accept": "text/plain, application/json"},

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cloud_ml.serving.errors import ModelFailed
+from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.runtimes.base import LoadOptions, Model, Runtime
 from cloud_ml.serving.runtimes.boosting import LightGBMRuntime, XGBoostRuntime
 from cloud_ml.serving.runtimes.keras import KerasRuntime
@@ -47,6 +48,8 @@ def load(folder: Path, options: LoadOptions, runtimes: Sequence[Runtime] = RUNTI
                 raise ModelFailed(
                     f"{runtime.name} models run code when they are loaded: see --allow_models_that_run_code"
                 )
-            return runtime.load(folder, options)
+            model = runtime.load(folder, options)
+            model.signatures = {name: with_output_alias(each) for name, each in model.signatures.items()}
+            return model
     known = ", ".join(runtime.name for runtime in runtimes)
     raise ModelFailed(f"{folder} holds no model that can be served; known formats: {known}")

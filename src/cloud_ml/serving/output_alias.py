@@ -1,21 +1,26 @@
-"""``output``: a second name of the only output of a model whose format, and not its author, named it.
+"""``output``: a second name of the only output of a model, whatever its format.
 
-Keras, PyTorch's exported programs, scikit-learn and the boosters call their outputs ``keras_tensor_7``, ``output_0``,
-``label`` or ``y``. The alias is listed beside that name and answered only where a request names it.
+Many formats choose the name themselves, such as ``keras_tensor_7`` or ``output_0``, and it may differ between two
+trainings of the same model. The alias is listed beside that name and answered only where a request names it.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 
 from cloud_ml.serving.runtimes.base import Array, Model
-from cloud_ml.serving.signatures import Signature
+from cloud_ml.serving.signatures import PREDICT, Signature
 
 ALIAS = "output"
 
 
 def with_output_alias(signature: Signature) -> Signature:
-    """The signature with the alias, where it has one output and no name stands against it."""
-    if len(signature.outputs) != 1 or any(spec.name == ALIAS for spec in signature.listed_outputs):
+    """The signature with the alias, where it has one output and no name stands against it.
+
+    Classifications and regressions have outputs whose names TensorFlow Serving prescribes.
+    """
+    if signature.method != PREDICT or len(signature.outputs) != 1:
+        return signature
+    if any(spec.name == ALIAS for spec in signature.listed_outputs):
         return signature
     alias = replace(signature.outputs[0], name=ALIAS)
     return replace(signature, on_request=(*signature.on_request, alias))

@@ -81,7 +81,7 @@ class Signature:
 
     def naming(self, names: Collection[str]) -> "Signature":
         """The signature for a request that names these outputs: one that gives all of them, where it needs that."""
-        if not self.on_request or not names or not any(spec.name in names for spec in self.on_request):
+        if not names or not self.on_request or not any(spec.name in names for spec in self.on_request):
             return self
         return replace(self, outputs=self.listed_outputs, on_request=(), with_all_outputs=True)
 

@@ -148,10 +148,10 @@ class ModelServices:
         match = Match(prefix=f"{common.check_name('model_name', model_name)}/") if model_name else Match()
         return self._store.list(MODEL_SERVICE, org=scope, match=match, after=after, limit=limit)
 
-    def ports(self, lines: Sequence[Summary]) -> dict[str, int]:
-        """Where the gateway answers for the services of a page, by uid; those without a port are left out."""
+    def statuses(self, lines: Sequence[Summary]) -> dict[str, ServiceStatus]:
+        """How the services of a page stand, by uid; those that are gone by now are left out."""
         found = (self._store.get(MODEL_SERVICE, line.key.uid) for line in lines)
-        return {one.key.uid: one.status.port for one in found if one is not None and one.status.port}
+        return {one.key.uid: one.status for one in found if one is not None}
 
     def find(self, scope: str | None, model_name: str, version: str) -> ServiceRecord:
         """The service of that name and version.

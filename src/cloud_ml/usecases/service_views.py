@@ -14,7 +14,7 @@ from cloud_ml.domain.services.failures import served_release
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.releases import differing
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
-from cloud_ml.domain.services.status import WIRE_STATES, CandidateStatus, ServicePhase
+from cloud_ml.domain.services.status import WIRE_STATES, CandidateStatus, ServicePhase, ServiceStatus
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.secret import masked
 from cloud_ml.models.service import (
@@ -111,8 +111,8 @@ def _candidate(record: ServiceRecord) -> ServiceCandidate | None:
     )
 
 
-def summary(line: Summary, host: str = "", port: int = 0) -> ServiceSummary:
-    """A line of the modern list."""
+def summary(line: Summary, host: str = "", status: ServiceStatus | None = None) -> ServiceSummary:
+    """A line of the modern list; ``status`` is that of the record, if it is there."""
     name, _, version = line.key.name.partition("/")
     return ServiceSummary(
         uid=line.key.uid,
@@ -124,8 +124,10 @@ def summary(line: Summary, host: str = "", port: int = 0) -> ServiceSummary:
         state=_state(ServicePhase(line.index), deleting=line.deleting),
         created_at=line.created_at,
         updated_at=line.updated_at,
-        address=_address(host, port, ServicePhase(line.index)),
+        address=_address(host, status.port if status else 0, ServicePhase(line.index)),
         deleting=line.deleting,
+        reason=status.reason if status else "",
+        message=status.message if status else "",
     )
 
 
@@ -222,6 +224,7 @@ def _replica(record: Record[JobSpec, JobStatus], service: ServiceRecord) -> Repl
         runtime=status.runtime,
         release=release,
         candidate=tried,
+        given_up=number in service.status.given_up,
     )
 
 

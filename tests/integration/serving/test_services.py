@@ -256,14 +256,17 @@ def test_triton_reads_the_configuration(linear: Running) -> None:
         config = client.get_model_config("linear", "1").config
         assert (config.name, config.platform, config.max_batch_size) == ("linear", "onnxruntime_onnx", 1024)
         assert [(each.name, each.data_type, list(each.dims)) for each in config.input] == [("x", 11, [])]
-        assert [(each.name, each.data_type, list(each.dims)) for each in config.output] == [("y", 11, [])]
+        assert [(each.name, each.data_type, list(each.dims)) for each in config.output] == [
+            ("y", 11, []),
+            ("output", 11, []),
+        ]
         with pytest.raises(InferenceServerException, match="no model 'other'"):
             client.get_model_config("other")
     with triton_http.InferenceServerClient(f"127.0.0.1:{linear.port}") as client:
         assert client.get_model_config("linear", "1") == {
             "name": "linear", "platform": "onnxruntime_onnx", "backend": "cloud-ml", "max_batch_size": 1024,
             "input": [{"name": "x", "data_type": "TYPE_FP32", "dims": []}],
-            "output": [{"name": "y", "data_type": "TYPE_FP32", "dims": []}],
+            "output": [{"name": name, "data_type": "TYPE_FP32", "dims": []} for name in ("y", "output")],
         }  # fmt: skip
 
 

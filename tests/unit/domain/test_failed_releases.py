@@ -129,6 +129,21 @@ def test_what_has_answered_once_is_started_again_without_an_end() -> None:
     world.settle()
     assert (world.status.phase, world.status.message) == (ServicePhase.DEGRADED, JUNK)
     assert world.status.failed == ()
+    assert world.status.given_up == (number,)
+
+
+def test_replicas_that_answer_or_are_tried_again_have_not_given_up() -> None:
+    world = running(2)
+    first = min(world.replicas)
+    world.replicas[first] = replace(world.replicas[first], load_failed=True, ready=False, message=JUNK)
+    world.settle()
+    assert (world.status.phase, world.status.given_up) == (ServicePhase.DEGRADED, (first,))
+    world.replicas[first] = replace(world.replicas[first], load_failed=False)
+    world.settle()
+    assert (world.status.phase, world.status.given_up) == (ServicePhase.DEGRADED, ())
+    world.replicas[first] = replace(world.replicas[first], ready=True, message="")
+    world.settle()
+    assert world.status.phase is ServicePhase.RUNNING
 
 
 def test_a_failed_service_that_is_deployed_again_has_a_new_release_and_answers() -> None:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from cloud_ml.serving import loading
 from cloud_ml.serving.grpc.infer import Infer
 from cloud_ml.serving.grpc.prediction import Prediction
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.oip import model_documents
 from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.protos import message
+from cloud_ml.serving.runtimes.base import LoadOptions
 from cloud_ml.serving.runtimes.sklearn import SklearnModel, described
+from cloud_ml.serving.signatures import CLASSIFY, REGRESS
 from fuzz.model_world import INFER, PREDICT, Transport, World
 
 ROWS = np.array([[0.0, 1.0], [2.0, 0.5]])
@@ -48,10 +52,29 @@ def classifier() -> Classifier:
 def world(classifier: Classifier) -> World:
     made = World()
     workshop = made.table.models["m"].versions[1]._workshop
-    model = SklearnModel(classifier, described(classifier))
+    model = loaded(SklearnModel(classifier, described(classifier)))
     made.table.put(LoadedVersion("m", 1, model, workshop))
     made.methods = {PREDICT: Prediction(made.table).predict, INFER: Infer(made.table).infer}
     return made
+
+
+class Format:
+    """A format whose models are given, for what is done with a model of any format."""
+
+    name, runs_code = "any", False
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+
+    def recognises(self, folder: Path) -> bool:
+        return True
+
+    def load(self, folder: Path, options: LoadOptions) -> Any:
+        return self._model
+
+
+def loaded(model: Any) -> Any:
+    return loading.load(Path("unused"), LoadOptions(), [Format(model)])
 
 
 def predict(world: World, *names: str) -> Any:
@@ -149,7 +172,8 @@ class Regression:
 
 
 def test_a_regression_has_the_alias_only(world: World) -> None:
-    (alias,) = described(Regression())["serving_default"].on_request
+    model = loaded(SklearnModel(Regression(), described(Regression())))
+    (alias,) = model.signatures["serving_default"].on_request
     assert str(alias) == "output: float64 [?]"
 
 
@@ -166,6 +190,29 @@ def test_the_alias_is_answered_where_it_is_named_and_is_the_models_own_output(
     assert [(each["name"], each["data"]) for each in told] == [("output", ["second", "first"])]
 
 
+def test_a_model_of_a_format_whose_author_names_the_output_has_the_alias(world: World, tmp_path: Path) -> None:
+    (tmp_path / "model.py").write_text(
+        "class Model:\n    def load(self, folder): pass\n    def predict(self, inputs): return {'y': inputs['x'] * 2}\n"
+    )
+    side = {"dtype": "float64", "shape": [-1, 2]}
+    (tmp_path / "signature.json").write_text(
+        json.dumps({"inputs": [{"name": "x", **side}], "outputs": [{"name": "y", **side}]})
+    )
+    model = loading.load(tmp_path, LoadOptions(allow_code=True))
+    world.table.put(LoadedVersion("m", 1, model, world.table.models["m"].versions[1]._workshop))
+    assert list(predict(world).outputs) == ["y"]
+    answer = predict(world, "output")
+    assert list(answer.outputs["output"].double_val) == (ROWS * 2).ravel().tolist()
+    assert list(answer.outputs) == ["output"]
+
+
+def test_no_alias_beside_the_names_that_tensorflow_serving_prescribes() -> None:
+    usual = described(Regression())["serving_default"]
+    for method in (CLASSIFY, REGRESS):
+        signature = replace(usual, method=method)
+        assert with_output_alias(signature) is signature
+
+
 def test_no_alias_beside_several_outputs_or_one_of_that_name() -> None:
     usual = described(Regression())["serving_default"]
     (label,) = usual.outputs
@@ -173,4 +220,5 @@ def test_no_alias_beside_several_outputs_or_one_of_that_name() -> None:
     for outputs in ((label, replace(label, name="other")), (replace(label, name="output"),)):
         signature = replace(plain, outputs=outputs)
         assert with_output_alias(signature) is signature
-    assert with_output_alias(usual) is usual, "once"
+    aliased = with_output_alias(usual)
+    assert with_output_alias(aliased) is aliased, "once"

@@ -57,8 +57,8 @@ async def list_services(
     def page() -> ServicePage:
         scope = here.identities.scope(call.caller, org_id)
         found = here.services.list(scope, model_name=name, after=after, limit=limit)
-        ports = here.services.ports(found.items)
-        items = [service_views.summary(line, here.services_host, ports.get(line.key.uid, 0)) for line in found.items]
+        statuses = here.services.statuses(found.items)
+        items = [service_views.summary(line, here.services_host, statuses.get(line.key.uid)) for line in found.items]
         return ServicePage(items=items, next=found.next)
 
     return documents.answer(await here.offload(page))

@@ -35,6 +35,7 @@ async def logs(
     follow: bool = False,
     attempt: int | None = None,
     offset: Annotated[int, Query(ge=0, lt=2**62)] = 0,
+    installation: bool = True,
     timestamps: bool = False,
     org_id: str | None = None,
 ) -> Response:
@@ -42,12 +43,14 @@ async def logs(
 
     With ``previous``, or where there is no replica, of the one that ended last: those in ``ended`` of the service can
     still be read. With ``follow``, as it comes, until the replica is gone. ``Cloudml-Replica`` says which one it is.
-    ``timestamps`` puts a time in UTC before each line.
+    ``installation=false`` leaves out what was written before and after the model server ran. ``timestamps`` puts a time
+    in UTC before each line.
     """
     service, found = await find(here, call, name, version, org_id)
     one = replicas.chosen(service, found, replica, previous=previous)
     headers = {"cloudml-replica": str(replicas.number_of(one))}
-    chunks = here.logs.read(one, Selection(None, attempt, lines, follow, offset, LogView(timestamps=timestamps)))
+    view = LogView(installation, timestamps)
+    chunks = here.logs.read(one, Selection(None, attempt, lines, follow, offset, view))
     return streams.text(chunks, headers) if follow else await streams.whole_text(chunks, headers)
 
 

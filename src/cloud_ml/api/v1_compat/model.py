@@ -59,10 +59,13 @@ async def list_models(here: Here, call: Signed, org_id: str | None = None) -> Re
 
     def rows() -> list[dict[str, Any]]:
         page = here.services.list(here.identities.scope(call.caller, org_id), limit=_NEWEST)
-        ports = here.services.ports(page.items)
+        statuses = here.services.statuses(page.items)
         return [
             service_views.model_row(
-                line, here.identities.organisation(line.key.org), here.services_host, ports.get(line.key.uid, 0)
+                line,
+                here.identities.organisation(line.key.org),
+                here.services_host,
+                status.port if (status := statuses.get(line.key.uid)) else 0,
             )
             for line in page.items
         ]

@@ -100,6 +100,7 @@ def decide(
         candidate=_candidate(service, [each for each in replicas if each.number not in stable]),
         blocked_since=None if in_place else since,
         answering=tuple(sorted(each.number for each in replicas if each.ready)),
+        given_up=tuple(sorted(each.number for each in serving if each.hopeless and not each.ready)),
     )  # fmt: skip
     if moved != committed:
         said = events_of_place(service, moved, blocked, now) if blocked is not None and in_place else []

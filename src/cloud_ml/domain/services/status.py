@@ -75,6 +75,7 @@ class ServiceStatus:
     still there and not wished; ``serving_template`` is the template of which last as many answered as were wanted.
     ``answering`` are the numbers of replicas that answer, those of the candidate included; ``answered`` the releases
     of which a replica has ever answered since the service was started, ``failed`` those that cannot be served.
+    ``given_up`` are the numbers of replicas that serve and of which no further attempt is made.
     ``port`` is where the gateway answers for the service, 0 while it has none; ``scale`` is how many replicas were
     decided on by what is asked of it, 0 for as many as the service says. ``blocked_since``: when a roll-out began to
     wait for room in the quota or on the machine, and for nothing else.
@@ -95,6 +96,7 @@ class ServiceStatus:
     answering: tuple[int, ...] = ()
     answered: tuple[int, ...] = ()
     failed: tuple[FailedRelease, ...] = ()
+    given_up: tuple[int, ...] = ()
 
     def failure_of(self, release: int) -> FailedRelease | None:
         """Why a release cannot be served; ``None`` if nothing speaks against it."""

@@ -9,7 +9,6 @@ import numpy as np
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.independence.evidence import Evidence
-from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.runtimes.imports import import_framework
@@ -88,4 +87,4 @@ def _described(made: Array, sample: Array) -> dict[str, Signature]:
     """From one prediction: boosters know how many features they take, and show what they give."""
     given = TensorSpec("x", dtypes.of_array(sample), (-1, sample.shape[1]))
     back = TensorSpec("y", dtypes.of_array(np.asarray(made)), (-1, *np.shape(made)[1:]))
-    return {DEFAULT_SIGNATURE: with_output_alias(Signature(DEFAULT_SIGNATURE, (given,), (back,)))}
+    return {DEFAULT_SIGNATURE: Signature(DEFAULT_SIGNATURE, (given,), (back,))}

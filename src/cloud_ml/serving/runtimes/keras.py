@@ -11,7 +11,6 @@ from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.independence import keras_layers
 from cloud_ml.serving.independence.evidence import Evidence, proven
-from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.runtimes.imports import import_framework
@@ -65,7 +64,7 @@ class KerasRuntime:
 
 def _described(model: Any) -> Signature:
     sides = [tuple(_spec(each) for each in side) for side in (model.inputs, model.outputs)]
-    return with_output_alias(Signature(DEFAULT_SIGNATURE, sides[0], sides[1]))
+    return Signature(DEFAULT_SIGNATURE, sides[0], sides[1])
 
 
 def _spec(tensor: Any) -> TensorSpec:

@@ -9,7 +9,6 @@ from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.independence import torch_graph
 from cloud_ml.serving.independence.evidence import Evidence, proven
-from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.runtimes.imports import import_framework, import_lock
@@ -116,7 +115,7 @@ def _described(program: Any) -> Signature:
         _spec(f"output_{place}", nodes[name].meta["val"])
         for place, name in enumerate(program.graph_signature.user_outputs)
     )
-    return with_output_alias(Signature(DEFAULT_SIGNATURE, given, made))
+    return Signature(DEFAULT_SIGNATURE, given, made)
 
 
 def _spec(name: str, value: Any) -> TensorSpec:

@@ -11,7 +11,6 @@ from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.independence import estimators
 from cloud_ml.serving.independence.evidence import Evidence, proven
-from cloud_ml.serving.output_alias import with_output_alias
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.runtimes.imports import import_framework, import_lock
@@ -108,7 +107,7 @@ def described(estimator: Any) -> dict[str, Signature]:
     output = TensorSpec("label", label, shape)
     aliases = _on_request(estimator, classes, output)
     usual = Signature(DEFAULT_SIGNATURE, given, (output,), on_request=aliases)
-    made = {DEFAULT_SIGNATURE: with_output_alias(usual)}
+    made = {DEFAULT_SIGNATURE: usual}
     for method in ("predict_proba", "decision_function", "transform"):
         if hasattr(estimator, method) and (method != "predict_proba" or isinstance(classes, np.ndarray)):
             width = (len(classes),) if method == "predict_proba" and classes is not None else (-1,)
