@@ -167,7 +167,8 @@ def scope_of(name: str) -> str:
     """The scope that an operation needs."""
     path = name.partition(" ")[2]
     resource = next(scope for beginning, scope in TOKENS.items() if path.startswith(beginning))
-    return f"{resource}:{'write' if ROWS[name].changes else 'read'}" if resource else ""
+    writes = ROWS[name].changes or path == "/api/v1/jobs/check"  # it asks whether a change would be refused
+    return f"{resource}:{'write' if writes else 'read'}" if resource else ""
 
 
 async def with_token(served: Served, name: str, names: dict[str, str], scopes: list[str]) -> Answer:
