@@ -100,6 +100,7 @@ def test_the_linear_model_of_the_slides(server: RealServer, client: CloudMlClien
     assert any(key.startswith("linear/board/events.out.tfevents") for key in stored), stored
 
 
+@pytest.mark.runtimes
 @pytest.mark.tensorflow
 @pytest.mark.timeout(TENSORFLOW_S)
 def test_digits_with_keras_3(server: RealServer, client: CloudMlClient) -> None:

@@ -15,7 +15,7 @@ from support.original import (
     Tunnel,
     certificate,
     install,
-    install_older_requests,
+    older_requests,
 )
 from support.server import RealServer, eventually, serving, trainer
 from support.serving import save_linear
@@ -32,8 +32,8 @@ SMALL = ("-F", "python", "-c", "0.5", "-M", "200M")
 
 
 @pytest.fixture(scope="module")
-def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return install(tmp_path_factory.mktemp("original"))
+def programs() -> Path:
+    return install()
 
 
 @pytest.fixture(scope="module")
@@ -218,9 +218,9 @@ def test_quotas_are_applied_for_and_set(cloudml: OriginalClient) -> None:
     assert (refused.code, "there is no organisation 77" in refused.out) == (1, True)
 
 
-def test_the_http_library_of_its_time(cloudml: OriginalClient, programs: Path, package: str, tmp_path: Path) -> None:
+def test_the_http_library_of_its_time(cloudml: OriginalClient, programs: Path, package: str) -> None:
     """With it, every GET ends in an empty chunk that nobody announced."""
-    old = {**cloudml.settings, "PYTHONPATH": str(install_older_requests(programs, tmp_path))}
+    old = {**cloudml.settings, "PYTHONPATH": str(older_requests(programs))}
     version = cloudml.run("python", "-c", "import requests; print(requests.__version__)", settings=old)
     assert version.good().out == "2.27.1\n"
     submit = ("jobs", "submit", "-n", "older", "-m", "trainer.task", "-u", package, *SMALL)

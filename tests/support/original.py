@@ -5,6 +5,8 @@ Nothing of it is in this project: it is installed from the package index for the
 
 from __future__ import annotations
 
+import fcntl
+import hashlib
 import os
 import select
 import shutil
@@ -18,6 +20,7 @@ from pathlib import Path
 
 import pytest
 
+from support.environments import environment_home
 from support.server import Ran, RealServer
 
 INTERPRETERS = ("3.8", "3.7")
@@ -31,19 +34,34 @@ _OTHERS = (
     "requests<3", "urllib3<3", "argcomplete<2", "click<8", "crcmod<2", "pyyaml<7", "netaddr", "pyOpenSSL<27", "grpcio"
 )  # fmt: skip
 _COMMON = "cloud_ml_common-0.0.2"
+_OLDER = ("requests==2.27.1", "urllib3<1.27")
 
 
-def install(folder: Path, versions: Sequence[str] = INTERPRETERS) -> Path:
-    """A virtual environment with the original client in ``folder``; returns its folder of programs.
+def install(versions: Sequence[str] = INTERPRETERS, more: Sequence[str] = ()) -> Path:
+    """A virtual environment with the original client and ``more``; returns its folder of programs.
 
-    Its dependency ``cloud-ml-common>=0.2.2`` was never published: the one version there is serves as well,
-    once it says that it is the one that is asked for.
+    It stays for the next run.
     """
     python = find_interpreter(versions)
     if python is None:
         pytest.skip(f"the original client needs Python {' or '.join(versions)}; none is on PATH or in PYENV_ROOT")
-    programs = folder / "bin"
-    _do([python, "-m", "venv", str(folder)])
+    known = hashlib.sha256(repr((python, _CLIENT, _OTHERS, _COMMON, _OLDER, more)).encode()).hexdigest()[:16]
+    folder = environment_home().with_name("original-client") / known
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / "ready").exists():
+            _install(python, folder, more)
+            (folder / "ready").touch()
+    return folder / "venv" / "bin"
+
+
+def _install(python: str, folder: Path, more: Sequence[str]) -> None:
+    """Its dependency ``cloud-ml-common>=0.2.2`` was never published: the one version there is serves as well,
+    once it says that it is the one that is asked for.
+    """
+    programs = folder / "venv" / "bin"
+    _do([python, "-m", "venv", "--clear", str(folder / "venv")])
     pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
     _do([*pip, "install", "-q", *_OTHERS])
     _do([*pip, "install", "-q", "--no-deps", *_CLIENT])
@@ -53,14 +71,14 @@ def install(folder: Path, versions: Sequence[str] = INTERPRETERS) -> Path:
     setup = folder / _COMMON / "setup.py"
     setup.write_text(setup.read_text().replace("0.0.2", "0.2.2"))
     _do([*pip, "install", "-q", "--no-deps", str(folder / _COMMON)])
-    return programs
+    _do([*pip, "install", "-q", "--target", str(older_requests(programs)), *_OLDER])
+    if more:
+        _do([*pip, "install", "-q", *more])
 
 
-def install_older_requests(programs: Path, folder: Path) -> Path:
-    """The HTTP library of the client's time, in ``folder``, for ``PYTHONPATH``."""
-    pip = [str(programs / "python"), "-m", "pip", "--disable-pip-version-check", "--no-cache-dir"]
-    _do([*pip, "install", "-q", "--target", str(folder), "requests==2.27.1", "urllib3<1.27"])
-    return folder
+def older_requests(programs: Path) -> Path:
+    """A folder with the HTTP library of the client's time, for ``PYTHONPATH``."""
+    return programs.parents[1] / "older-requests"
 
 
 def certificate(folder: Path) -> tuple[Path, Path]:
@@ -176,7 +194,7 @@ def find_interpreter(versions: Sequence[str]) -> str | None:
 
 
 def _do(command: list[str]) -> None:
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=600, check=False)
     if ended.returncode:
         said = (ended.stderr or ended.stdout).strip().splitlines() or ["nothing was said"]
         pytest.skip(f"the original client cannot be installed here: {said[-1]}")

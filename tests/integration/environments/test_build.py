@@ -162,6 +162,7 @@ def test_hello_of_the_slides(job: Job, example: Callable[[str], Path]) -> None:
     assert job.run(prepared) == "b'Hello, TensorFlow!'\n42\n"
 
 
+@pytest.mark.runtimes
 @pytest.mark.tensorflow
 def test_linear_of_the_slides(job: Job, example: Callable[[str], Path]) -> None:
     prepared = job.prepare(example("linear"), "tensorflow", "1.15")
@@ -207,6 +208,7 @@ for name in sys.argv[1:]:
 """
 
 
+@pytest.mark.runtimes
 @pytest.mark.tensorflow
 def test_optimizers_of_linear(job: Job, example: Callable[[str], Path]) -> None:
     prepared = job.prepare(example("linear"))
@@ -217,6 +219,7 @@ def test_optimizers_of_linear(job: Job, example: Callable[[str], Path]) -> None:
     assert used == [line for name in OPTIMIZERS for line in (f"Use the optimizer: {name}", "Done exporting!")]
 
 
+@pytest.mark.runtimes
 @pytest.mark.tensorflow
 def test_digits(job: Job, example: Callable[[str], Path]) -> None:
     prepared = job.prepare(example("digits"))
