@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 import cloud_ml
 from cloud_ml.api import errors, openapi, v1_compat
+from cloud_ml.api.cors import Cors
 from cloud_ml.api.direct import Direct
 from cloud_ml.api.fds.door import Door
 from cloud_ml.api.middleware import Envelope
@@ -19,6 +20,7 @@ from cloud_ml.api.routes import (
     models,
     monitoring,
     outputs,
+    pages,
     quota,
     replicas,
     runtimes,
@@ -30,7 +32,10 @@ from cloud_ml.api.routes import (
     watching,
 )
 
-_DESCRIPTION = "Train jobs and storage. Every error is one JSON document; see the schema `Error`."
+_DESCRIPTION = (
+    "Train jobs, model services and storage. Every error is one JSON document: see the schema `Error`. To try requests "
+    "here, create a token with `cloudml token create --scope jobs:read`, choose Authorize and enter it under *token*."
+)
 
 
 class _Application(FastAPI):
@@ -61,12 +66,12 @@ def create_app(platform: Platform) -> FastAPI:
     app.state.platform = platform
     modern = (
         watching, jobs, outputs, models, replicas, uploads, storage, secrets, admin, tokens, audit, quota, server,
-        runtimes, monitoring,
+        runtimes, monitoring, pages,
     )  # fmt: skip
     routers = [room.router for room in modern]
     for router in (*routers, v1_compat.router):
         app.include_router(router)
     errors.install(app)
     openapi.install(app)
-    app.front = Envelope(Door(Direct(routers, super(_Application, app).__call__)))
+    app.front = Envelope(Cors(Door(Direct(routers, super(_Application, app).__call__))))
     return app

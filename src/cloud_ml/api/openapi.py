@@ -13,6 +13,8 @@ from cloud_ml.auth import signature
 from cloud_ml.models.train_job import TrainJob
 
 _REFERENCE = "#/components/schemas/{model}"
+_API_VERSION = "1"
+"""That of the surface. The document is for everybody; the version of the server is told to callers with a key only."""
 _SCHEME, _TOKEN = "cloudml1", "token"
 
 _MODELS: dict[str, Any] = {}
@@ -117,7 +119,7 @@ def install(app: FastAPI) -> None:
 def _document(app: FastAPI) -> dict[str, Any]:
     from pydantic import TypeAdapter  # noqa: PLC0415 -- only here
 
-    document = get_openapi(title=app.title, version=app.version, description=app.description, routes=app.routes)
+    document = get_openapi(title=app.title, version=_API_VERSION, description=app.description, routes=app.routes)
     schemas = document.setdefault("components", {}).setdefault("schemas", {})
     for name, model in sorted(_MODELS.items()):
         mode: Literal["validation", "serialization"] = "validation" if model in _SENT else "serialization"

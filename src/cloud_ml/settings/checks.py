@@ -133,6 +133,11 @@ def check(settings: Settings) -> None:
         raise common.refuse("gateway.ports", str(error), _PORTS) from None
     if not found:
         raise common.refuse("gateway.ports", settings.gateway.ports, _PORTS)
+    for origin in filter(None, (each.strip() for each in settings.api.cors_origins.split(","))):
+        if _ORIGIN.fullmatch(origin) is None:
+            raise common.refuse(
+                "api.cors_origins", origin, "exact origins such as https://app.example.com, with commas between"
+            )
     for origin in filter(None, (each.strip() for each in settings.gateway.cors_origins.split(","))):
         if origin != "*" and _ORIGIN.fullmatch(origin) is None:
             raise common.refuse(

@@ -95,6 +95,9 @@ class ApiSettings:
     metrics_token: str = ""
     """What a scraper shows to read ``/metrics``, as a bearer token. Empty: only the machine itself may, and nobody
     through a proxy. Belongs into the file of settings or the environment."""
+    cors_origins: str = ""
+    """Origins whose pages may use ``/api/v1`` from a browser with an access token: exact ones with commas between, such
+    as ``https://app.example.com``. Empty: none. ``*`` is refused, and credentials of browsers are never allowed."""
     grace_limit_s: float = 3600.0
     """Longest grace time that a job may name: the time between SIGTERM and SIGKILL when it is stopped."""
     gpu_missing: str = "refuse"
