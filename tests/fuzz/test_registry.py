@@ -44,6 +44,7 @@ NOT_FUZZED = {
     "doctor.network": "the endpoint that was parsed",
     "doctor.reach": "a URL of the operator's database, for a message",
     "engines.local.disk_shares": _OURS,
+    "engines.base": "the value of a secret, which the server has encoded",
     "engines.local.engine": _OURS,
     "residents": _OURS,
     "engines.local.launch": _OURS,
@@ -83,6 +84,7 @@ NOT_FUZZED = {
     "serving.runtimes.tensorflow.children": _OURS,
     "state.memory": "reads what it wrote, in memory",
     "usecases.identities": _THROUGH,
+    "usecases.secrets": "base64 as the standard library reads it, and a name as in models.common",
     "usecases.train_jobs": _THROUGH,
     "usecases.uploads": _THROUGH,
 }

@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 _SIGNS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "problem": ("✗", "red")}
 _WIDTH = 13
-_AREAS = ("machine", "isolation", "storage", "database", "runtimes", "network", "client")
+_AREAS = ("machine", "isolation", "storage", "database", "secrets", "runtimes", "network", "client")
 
 
 @click.command(
-    help="Look over this machine: isolation, storage, database, runtimes, network, and your own key; say what is "
-    "missing and how to get it. Nothing is changed. Exit code 1 if something does not work at all."
+    help="Look over this machine: isolation, storage, database, secrets, runtimes, network, and your own key; say "
+    "what is missing and how to get it. Nothing is changed. Exit code 1 if something does not work at all."
 )
 @click.argument("areas", nargs=-1, type=click.Choice(_AREAS), metavar="[AREA]...")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="The server's folder of data.")

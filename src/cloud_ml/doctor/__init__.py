@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cloud_ml.doctor import client, database, isolation, machine, network, runtimes, storage
+from cloud_ml.doctor import client, database, isolation, machine, network, runtimes, secrets, storage
 from cloud_ml.doctor.findings import Finding
 from cloud_ml.settings import Settings
 
@@ -29,6 +29,7 @@ def areas(settings: Settings, connect: Callable[[], CloudMlClient]) -> dict[str,
         "isolation": partial(isolation.examine, settings),
         "storage": partial(storage.examine, settings),
         "database": partial(database.examine, settings),
+        "secrets": partial(secrets.examine, settings),
         "runtimes": partial(runtimes.examine, settings),
         "network": partial(network.examine, settings),
         "client": partial(client.examine, connect),

@@ -15,15 +15,19 @@ from typing import Any, ClassVar
 import pytest
 
 from cloud_ml import data_folder
-from cloud_ml.doctor import areas, client, database, machine, network, reach, runtimes, storage
+from cloud_ml.doctor import areas, client, database, machine, network, reach, runtimes, secrets, storage
 from cloud_ml.doctor.findings import Finding, Verdict
+from cloud_ml.domain.secrets import SECRET, SecretSpec
+from cloud_ml.domain.tenancy import StandingStatus
 from cloud_ml.environments.pipconfig import PipConfig
 from cloud_ml.errors import InvalidRequest, Unauthenticated
 from cloud_ml.objects.memory import MemoryObjectStore
+from cloud_ml.sealing import KeyFile
 from cloud_ml.settings import Settings, load
 from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.usecases.clock import system_clock
 from cloud_ml.usecases.identities import Identities
+from cloud_ml.usecases.sealing_key import ensure_sealing_key
 from cloud_ml.usecases.storage import Storage
 
 
@@ -286,6 +290,31 @@ def test_a_key_that_the_server_refuses(monkeypatch: pytest.MonkeyPatch, tmp_path
     assert (found.verdict, found.says) == (Verdict.WARNING, "the signature is wrong")
 
 
+def test_the_sealing_key_is_there_and_opens_what_is_stored(settings: Callable[..., Settings]) -> None:
+    mine = settings()
+    mine.data_dir.mkdir()
+    assert "made at the first start" in named(secrets.examine(mine), "sealing key").says
+    file = KeyFile(mine.sealing_key_file)
+    with contextlib.closing(SqlStateStore.open(mine.database_url, create=True)) as store:
+        ensure_sealing_key(file, store, system_clock)
+        assert [one.verdict for one in secrets.examine(mine)] == [Verdict.OK]
+        for org in ("default", "other"):
+            spec = SecretSpec(file.seal(b"value", f"{org}/db"), 5, text=True)
+            store.create(
+                SECRET, org=org, name="db", owner="mei", spec=spec, status=StandingStatus(), now=system_clock()
+            )
+    assert named(secrets.examine(mine), "values").says == "2, each of which can be read"
+    file.path.chmod(0o644)
+    assert "chmod 600" in named(secrets.examine(mine), "sealing key").remedy
+    file.path.rename(mine.data_dir / "elsewhere")
+    assert [one.verdict for one in secrets.examine(mine)] == [Verdict.PROBLEM, Verdict.PROBLEM]
+    assert named(secrets.examine(mine), "values").says == "2 of 2 secrets cannot be read"
+    file.make()
+    assert "not the key that the first server" in named(secrets.examine(mine), "sealing key").says
+    file.path.write_text("nonsense")
+    assert "malformed" in named(secrets.examine(mine), "sealing key").says
+
+
 def test_every_area_is_examined(settings: Callable[..., Settings]) -> None:
     names = list(areas(settings(), lambda: None))  # type: ignore[arg-type, return-value]
-    assert names == ["machine", "isolation", "storage", "database", "runtimes", "network", "client"]
+    assert names == ["machine", "isolation", "storage", "database", "secrets", "runtimes", "network", "client"]

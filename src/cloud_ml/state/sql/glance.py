@@ -64,9 +64,22 @@ def specs(url: str, kind: Kind[S, T]) -> Mapping[str, S]:
     """What is wanted of all records of a kind, by name. Nothing is changed, and a server may run.
 
     Raises:
+        CloudMlError: As ``all_specs``.
+    """
+    return dict(_named_specs(url, kind))
+
+
+def all_specs(url: str, kind: Kind[S, T]) -> list[S]:
+    """What is wanted of all records of a kind, whatever their names are. Nothing is changed, and a server may run.
+
+    Raises:
         Unavailable: The database does not answer, or has other tables than this version's.
         Damaged: A record cannot be read.
     """
+    return [spec for _, spec in _named_specs(url, kind)]
+
+
+def _named_specs(url: str, kind: Kind[S, T]) -> list[tuple[str, S]]:
     dialect, parsed = dialect_of(url)
     engine = dialect.reader(parsed)
     try:
@@ -74,7 +87,7 @@ def specs(url: str, kind: Kind[S, T]) -> Mapping[str, S]:
             if migrations.version_of(connection) != migrations.HEAD:
                 raise Unavailable("the database has the tables of another version")
             rows = connection.execute(select(t.records).where(t.records.c.kind == kind.name)).all()
-            return {row.name: records.decode_spec(kind, row) for row in rows}
+            return [(row.name, records.decode_spec(kind, row)) for row in rows]
     except SQLAlchemyError as error:
         raise Unavailable(f"the database does not answer: {type(error).__name__}") from error
     finally:

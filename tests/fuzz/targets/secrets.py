@@ -1,0 +1,51 @@
+"""Secrets: how jobs ask for them, names that suggest one, the file of the sealing key, and sealed values."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import tempfile
+from pathlib import Path
+
+from cloud_ml.errors import InvalidRequest, Unavailable
+from cloud_ml.models import secret
+from cloud_ml.sealing import KeyFile
+from fuzz.harness import target, text
+
+_HOME = Path(tempfile.mkdtemp(prefix="cloudml-fuzz-"))
+_KEY = KeyFile(_HOME / "whole")
+_KEY.make()
+_SEALED = _KEY.seal(b"value", "default/db")
+
+
+@target(
+    "models.secret",
+    seeds=["db-password", "db=DB_PASSWORD", "../db", "db=LD_PRELOAD", "a=b=c", "=", "HF_TOKEN", "maxTokens", "a" * 500],
+    words=["=", "_", "-", "../", "LD_", "CLOUDML_", "TOKEN", "KEY", "PASS", "\0", "\n", "ß"],
+)
+def asked_secrets(data: bytes) -> None:
+    """What passes is a name that stays in its folder and a variable that a program may have."""
+    value = text(data)
+    secret.looks_secret(value)
+    with contextlib.suppress(InvalidRequest):
+        (use,) = secret.uses_of(secret.check_secrets("secrets", [value]))
+        assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", use.name)
+        assert not use.variable or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", use.variable)
+        assert not use.variable.startswith(("LD_", "CLOUDML_"))
+
+
+@target(
+    "sealing",
+    seeds=[_KEY.path.read_bytes(), b"#\n", b"AAAA\n", _SEALED.encode(), b"1:%s:" % _KEY.keys()[0].id.encode()],
+    words=["1:", ":", "=", "\n", "#", "+/", _KEY.keys()[0].id],
+)
+def sealing_keys(data: bytes) -> None:
+    """A file is keys of 32 bytes or an error; only what was sealed here opens."""
+    file = KeyFile(_HOME / "made-up")
+    file.path.write_bytes(data)
+    with contextlib.suppress(Unavailable):
+        assert all(len(one.key) == 32 for one in file.keys())  # noqa: SIM118 - no mapping
+    sealed = text(data)
+    with contextlib.suppress(Unavailable):
+        assert _KEY.open(sealed, "default/db") == b"value"
+    _KEY.opens(sealed)
