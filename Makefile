@@ -14,7 +14,7 @@ SERVER_WORKERS ?= $(shell expr $(WORKERS) + 1)
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast test-server test-runtimes test-sandbox test-api-fuzz fuzz faults soak test-serving-long test-rolling check lint format bench load bench-peers bench-serving performance docs record lock audit sbom clean
+.PHONY: help setup demo test test-fast test-server test-runtimes test-sandbox test-api-fuzz fuzz faults soak test-serving-long test-rolling check lint format bench load bench-peers bench-serving performance docs record lock audit sbom wheel clean
 
 help:  ## Show this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1|\2/p' Makefile | while IFS='|' read -r n t; do printf '  make %-14s %s\n' "$$n" "$$t"; done
@@ -102,6 +102,9 @@ audit: $(VENV)/.develop  ## Known vulnerabilities of what is locked (AUDIT_DATAB
 sbom: $(VENV)/.all  ## What a server is made of, as CycloneDX: dist/sbom.json
 	@mkdir -p dist
 	$(BIN)/python tools/sbom.py dist/sbom.json
+
+wheel: $(VENV)/.server  ## The wheel of the last commit, in dist/: the same commit gives the same bytes
+	@$(BIN)/python tools/wheel.py dist
 
 $(VENV)/.all: locks/all.txt $(VENV)/.develop
 	$(LOCKED) -r locks/all.txt

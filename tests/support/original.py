@@ -108,7 +108,8 @@ class OriginalClient:
         self.home = home
         self.server = server
         self._programs = programs
-        made = server.client().admin.create_key(legacy_signatures=True)
+        trusted = {"SSL_CERT_FILE": str(cert)} if cert.exists() else {}
+        made = server.cli("admin", "keys", "create", "--legacy", "-o", "json", **trusted).good().json()
         self.connection = {
             "REQUESTS_CA_BUNDLE": str(cert),
             "HTTPS_PROXY": tunnel.address,
@@ -116,8 +117,8 @@ class OriginalClient:
         }
         self.settings = {
             "XIAOMI_CLOUDML_ENDPOINT": server.endpoint,
-            "XIAOMI_ACCESS_KEY_ID": made.key.access_key,
-            "XIAOMI_SECRET_ACCESS_KEY": made.secret_key,
+            "XIAOMI_ACCESS_KEY_ID": made["key"]["access_key"],
+            "XIAOMI_SECRET_ACCESS_KEY": made["secret_key"],
             "XIAOMI_ORG_MAIL": "team@example.com",
             "XIAOMI_FDS_ENDPOINT": FDS_HOST,
             "CLOUDML_DEFAULT_FDS_BUCKET": BUCKET,

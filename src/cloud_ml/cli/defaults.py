@@ -10,6 +10,7 @@ from pathlib import Path
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import meant
 from cloud_ml.models.common import refuse
+from cloud_ml.models.local_paths import local_path
 
 _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".zip", ".whl", ".py", ".ipynb", ".git")
 _VERSION = re.compile(r"-v?\d+(\.\w+)*([-+.].*)?$")
@@ -33,7 +34,7 @@ def name_for(trainer_uri: str) -> str:
     if "://" in trainer_uri:
         last = _without_ref(trainer_uri).rstrip("/").rpartition("/")[2]
     else:
-        last = Path(trainer_uri).expanduser().resolve().name
+        last = local_path(trainer_uri).resolve().name
     bare = next((last.removesuffix(ending) for ending in _ARCHIVES if last.endswith(ending)), last)
     bare = _VERSION.sub("", bare) if bare != last else bare
     name = meant.name(bare)[:50].rstrip("-")
@@ -64,7 +65,7 @@ def module_for(trainer_uri: str) -> str:
     """
     if "://" in trainer_uri:
         raise _unclear(f"which module of {trainer_uri} is to run?", [])
-    place = Path(trainer_uri).expanduser()
+    place = local_path(trainer_uri)
     if not place.exists():
         raise refuse("trainer_uri", trainer_uri, "fds://bucket/path, or a file or folder that exists")
     if place.suffix == ".py" and not place.is_dir():
@@ -104,7 +105,7 @@ def check_module_in(trainer_uri: str, module: str) -> None:
     Raises:
         InvalidRequest: It is not there; names what may have been meant.
     """
-    if "://" in trainer_uri or not (folder := Path(trainer_uri).expanduser()).is_dir():
+    if "://" in trainer_uri or not (folder := local_path(trainer_uri)).is_dir():
         return
     if module.endswith(".py") and (folder / module).is_file():
         raise refuse("module_name", module, "the name of a module, not of a file", meant=meant.module(module))

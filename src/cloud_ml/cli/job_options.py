@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import click
 
 from cloud_ml.cli.completing import files, framework_names
-from cloud_ml.cli.options import Option
+from cloud_ml.cli.options import FieldOptions, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,17 +33,8 @@ NOT_OFFERED = frozenset({
 """Options of fields that this server refuses. ``--help`` leaves them out, ``--help-all`` shows them."""
 
 
-def _text(*names: str, metavar: str = "TEXT", **more: Any) -> Option:
-    return _option(*names, metavar=metavar, **more)
-
-
-def _flag(*names: str, **more: Any) -> Option:
-    return _option(*names, is_flag=True, **more)
-
-
-def _option(*names: str, **more: Any) -> Option:
-    field = names[-1].removeprefix("--")
-    return Option(list(names), aliases=ALIASES.get(field, ()), offered=field not in NOT_OFFERED, **more)
+_options = FieldOptions(ALIASES, NOT_OFFERED)
+_text, _flag = _options.text, _options.flag
 
 
 FIELD_OPTIONS: tuple[Option, ...] = (

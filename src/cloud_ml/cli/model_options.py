@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import click
 
 from cloud_ml.cli.completing import files, framework_names
-from cloud_ml.cli.options import Option
+from cloud_ml.cli.options import FieldOptions, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -26,17 +26,8 @@ NOT_OFFERED = frozenset({
 """Options that this server refuses or that change nothing. ``--help`` leaves them out, ``--help-all`` shows them."""
 
 
-def _text(*names: str, metavar: str = "TEXT", **more: Any) -> Option:
-    return _option(*names, metavar=metavar, **more)
-
-
-def _flag(*names: str, **more: Any) -> Option:
-    return _option(*names, is_flag=True, **more)
-
-
-def _option(*names: str, **more: Any) -> Option:
-    field = names[-1].removeprefix("--")
-    return Option(list(names), aliases=_ALIASES.get(field, ()), offered=field not in NOT_OFFERED, **more)
+_options = FieldOptions(_ALIASES, NOT_OFFERED)
+_text, _flag = _options.text, _options.flag
 
 
 CHANGED_LATER: tuple[Option, ...] = (

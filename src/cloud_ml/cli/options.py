@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -38,6 +38,32 @@ class Option(click.Option):
         if not self.offered and not ctx.meta.get(_SHOWS_ALL):
             return None
         return super().get_help_record(ctx)
+
+
+class FieldOptions:
+    """Makes the options of a command whose names are those of fields.
+
+    Args:
+        aliases: Further names of the option of a field.
+        not_offered: Fields that this server refuses.
+    """
+
+    def __init__(self, aliases: Mapping[str, Sequence[str]], not_offered: Collection[str]) -> None:
+        self._aliases = aliases
+        self._not_offered = not_offered
+
+    def text(self, *names: str, metavar: str = "TEXT", **more: Any) -> Option:
+        """An option with a value. The last name is that of the field."""
+        return self._option(*names, metavar=metavar, **more)
+
+    def flag(self, *names: str, **more: Any) -> Option:
+        """An option without a value."""
+        return self._option(*names, is_flag=True, **more)
+
+    def _option(self, *names: str, **more: Any) -> Option:
+        field = names[-1].removeprefix("--")
+        offered = field not in self._not_offered
+        return Option(list(names), aliases=self._aliases.get(field, ()), offered=offered, **more)
 
 
 class Command(click.Command):

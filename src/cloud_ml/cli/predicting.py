@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import sys
-from pathlib import Path
 from typing import Any
 
 import click
@@ -14,6 +13,7 @@ from cloud_ml.cli.model_names import named
 from cloud_ml.cli.output import echo, echo_document, output_option
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.local_paths import local_path
 
 _USUAL = "Usual is: cloudml models predict NAME VERSION -d data.json"
 
@@ -89,7 +89,7 @@ def _read(source: str) -> Any:
     if source.lstrip().startswith("{"):
         return _parsed(source, "the text after -d")
     try:
-        text = sys.stdin.read() if source == "-" else Path(source).expanduser().read_text("utf-8")
+        text = sys.stdin.read() if source == "-" else local_path(source).read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         why = getattr(error, "strerror", None) or "it is not text in UTF-8"
         raise InvalidRequest(f"{source} cannot be read: {why}", field="data", value=source) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cloud_ml.cli.advice import next_step
@@ -12,6 +11,7 @@ from cloud_ml.cli.output import echo, echo_as, note, without_secrets
 from cloud_ml.cli.progress import bar, spinner
 from cloud_ml.cli.session import Session
 from cloud_ml.errors import AlreadyExists
+from cloud_ml.models.local_paths import local_path
 
 if TYPE_CHECKING:
     from cloud_ml.models.train_job import TrainJob
@@ -72,7 +72,7 @@ def sending(trainer_uri: str) -> Iterator[Progress]:
     if not is_local(trainer_uri):
         yield lambda _done, _total: None
         return
-    label = Path(trainer_uri).expanduser().resolve().name
+    label = local_path(trainer_uri).resolve().name
     with ExitStack() as shown:
         shown.enter_context(spinner(f"Packing {label}"))
         bars: list[Progress] = []

@@ -18,6 +18,7 @@ import click
 from cloud_ml.cli.file_version import FileVersion
 from cloud_ml.errors import InvalidRequest, NotFound
 from cloud_ml.models.common import check_key, parse_object_uri
+from cloud_ml.models.local_paths import expand_home
 from cloud_ml.models.wildcards import Matcher, matcher
 from cloud_ml.sdk.transfers import unreadable
 
@@ -73,7 +74,7 @@ def expanded(text: str) -> str:
 
     Names of files are never expanded: ``~lock`` and ``~root`` are plain names there.
     """
-    return text if is_remote(text) else os.path.expanduser(text)  # noqa: PTH111 - Path forgets a leading "./"
+    return text if is_remote(text) else expand_home(text)
 
 
 def base_name(uri: str) -> str:

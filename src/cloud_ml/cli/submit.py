@@ -155,11 +155,12 @@ def _roles(cluster_spec: str | None, distributed: bool, fields: dict[str, Any]) 
 
 def _rehearse(job: TrainJob) -> None:
     from cloud_ml.models import codec
+    from cloud_ml.models.local_paths import local_path
     from cloud_ml.sdk.packaging import packed
     from cloud_ml.sdk.trainers import is_local
 
     if is_local(job.trainer_uri):
-        with packed(Path(job.trainer_uri).expanduser()) as package:
+        with packed(local_path(job.trainer_uri)) as package:
             body = package.body
             note(f"{job.trainer_uri} would be sent as {package.name}: {body.size} bytes, sha256 {body.sha256}")
     echo_document(without_secrets(codec.encode(job)))

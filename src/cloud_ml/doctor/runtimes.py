@@ -13,6 +13,8 @@ from cloud_ml.environments import pipconfig
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.runtime import BadRuntime
 from cloud_ml.errors import CloudMlError
+from cloud_ml.fetching import git
+from cloud_ml.fetching.task import FetchFailed
 from cloud_ml.settings import Settings
 
 _AREA = Area("runtimes")
@@ -23,6 +25,8 @@ _UV_TIMEOUT_S = 20.0
 def examine(settings: Settings) -> Iterator[Finding]:
     """Look at what jobs may ask for, and at where packages would come from."""
     yield _uv()
+    if settings.trainers.urls != "none":
+        yield _git()
     pythons = find_pythons(settings)
     yield _AREA.ok("interpreters", ", ".join(pythons))
     try:
@@ -45,6 +49,16 @@ def _uv() -> Finding:
     except (OSError, subprocess.SubprocessError) as error:
         return _AREA.problem("uv", f"it cannot be run: {error}", "pip install --force-reinstall uv")
     return _AREA.ok("uv", f"{asked.stdout.strip().removeprefix('uv ')}, {program}")
+
+
+def _git() -> Finding:
+    """Trainers from Git need a program that connects to the address that was checked, and no other."""
+    try:
+        program, version = git.find_git()
+    except (FetchFailed, OSError, subprocess.SubprocessError) as error:
+        says = f"{str(error).partition(';')[0]}: trainers from git+https:// fail; all others work"
+        return _AREA.warning("git", says, "install git 2.37 or newer, or set trainers.urls to none")
+    return _AREA.ok("git", f"{version}, {program}")
 
 
 def _indexes(config: pipconfig.PipConfig) -> Iterator[Finding]:

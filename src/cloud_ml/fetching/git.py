@@ -22,7 +22,8 @@ _ADVERTISED = "application/x-git-upload-pack-advertisement"
 _REFS = "/info/refs?service=git-upload-pack"
 _BLOCK = 64 * 1024
 _WORDS = 2000
-_OLDEST = (2, 37)
+_PROGRAMS = "/usr/local/bin:/usr/bin:/bin"
+OLDEST = (2, 37)
 """Which brought ``http.curloptResolve``."""
 
 Locate = Callable[[str], "tuple[str, str, str]"]
@@ -40,7 +41,7 @@ def fetch(task: Task, out: BinaryIO, *, locate: Locate) -> int:
     Raises:
         FetchFailed: It cannot be had, or must not be.
     """
-    program = _program()
+    program, _ = find_git()
     place, kind, address = locate(task.url.rstrip("/") + _REFS)
     if kind.partition(";")[0].strip() != _ADVERTISED or not place.endswith(_REFS):
         raise FetchFailed(f"{shown(task.url)} is not a Git repository, or not one that everybody may read")
@@ -134,17 +135,22 @@ def _settings(repository: str, address: str) -> list[str]:
     return [word for name, value in values.items() for word in ("-c", f"{name}={value}")]
 
 
-def _program() -> str:
-    program = shutil.which("git", path="/usr/local/bin:/usr/bin:/bin")
+def find_git() -> tuple[str, str]:
+    """The program and its version.
+
+    Raises:
+        FetchFailed: There is none, or it is too old.
+    """
+    program = shutil.which("git", path=_PROGRAMS)
     if program is None:
         raise FetchFailed("git is not installed on the server; upload the code, or give the URL of an archive")
     told = subprocess.run([program, "--version"], capture_output=True, check=False, timeout=30, env={})  # noqa: S603
     words = told.stdout.decode("ascii", "replace").split()
     version = words[2] if len(words) > 2 else ""
     numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
-    if numbers < _OLDEST:
+    if numbers < OLDEST:
         raise FetchFailed(f"git {version or 'of the server'} is too old; from 2.37 on it connects to a given address")
-    return program
+    return program, version
 
 
 def _reason(said: bytes) -> str:

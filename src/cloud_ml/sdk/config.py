@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.errors import InvalidRequest, NotFound
+from cloud_ml.models.local_paths import local_path
 from cloud_ml.sdk.endpoint import DEFAULT_ENDPOINT, Endpoint, parse_endpoint
 
 _HINT = (
@@ -63,7 +64,7 @@ def config_path(environment: Mapping[str, str] | None = None) -> Path:
     """The user's file: ``CLOUDML_CONFIG``, else ``cloudml/config.json`` in the folder for configuration."""
     environment = os.environ if environment is None else environment
     if named := environment.get("CLOUDML_CONFIG"):
-        return Path(named).expanduser()
+        return local_path(named)
     if home := environment.get("XDG_CONFIG_HOME"):
         return Path(home) / "cloudml" / "config.json"
     return Path("~/.config/cloudml/config.json").expanduser()

@@ -10,6 +10,7 @@ from pathlib import Path, PurePath
 
 from cloud_ml.errors import AlreadyExists, InvalidRequest
 from cloud_ml.models.common import refuse
+from cloud_ml.models.local_paths import local_path
 from cloud_ml.sdk.model_formats import export_advice
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.storage import Storage
@@ -97,7 +98,7 @@ def send_model(storage: Storage, source: str, bucket: str, *, progress: Progress
     """
     if not bucket:
         raise refuse("model_uri", source, "fds://bucket/folder: your organisation has no default bucket to upload to")
-    files = files_of(Path(source).expanduser())
+    files = files_of(local_path(source))
     digests = [_digest(file.path) for file in files]
     digest = hashlib.sha256()
     for file, sha256 in zip(files, digests, strict=True):
@@ -114,7 +115,7 @@ def send_model(storage: Storage, source: str, bucket: str, *, progress: Progress
         with contextlib.suppress(AlreadyExists):  # its place is named by the content of all: it is the same
             storage.upload_file(file.path, f"{uri}/{file.key}", only_if_absent=True, progress=tell, sha256=sha256)
         done += file.size
-    if files_of(Path(source).expanduser()) != files:
+    if files_of(local_path(source)) != files:
         raise changed(Path(source))
     return uri
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from pathlib import Path
 
 from cloud_ml.errors import AlreadyExists, NotFound
 from cloud_ml.models.common import refuse
+from cloud_ml.models.local_paths import local_path
 from cloud_ml.sdk.packaging import Package, packed
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.storage import Storage
@@ -37,7 +37,7 @@ def send_trainer(storage: Storage, source: str, bucket: str, *, progress: Progre
     """
     if not bucket:
         raise refuse("trainer_uri", source, "fds://bucket/path: your organisation has no default bucket to upload to")
-    with packed(Path(source).expanduser()) as package:
+    with packed(local_path(source)) as package:
         uri = package_uri(bucket, package)
         return Sent(uri, package.body.size, fresh=_upload_if_absent(storage, package, uri, progress))
 

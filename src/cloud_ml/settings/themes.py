@@ -7,6 +7,8 @@ import os
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cloud_ml.models.local_paths import local_path
+
 MIB = 2**20
 GIB = 2**30
 
@@ -516,7 +518,7 @@ class Settings:
         configured = self.server.data_dir or os.path.join(  # noqa: PTH118
             os.environ.get("XDG_DATA_HOME") or "~/.local/share", "cloudml"
         )
-        return Path(configured).expanduser().absolute()
+        return local_path(configured).absolute()
 
     @property
     def database_url(self) -> str:
@@ -527,14 +529,14 @@ class Settings:
     def sealing_key_file(self) -> Path:
         """The file of the sealing key, made absolute."""
         if self.secrets.key_file:
-            return Path(self.secrets.key_file).expanduser().absolute()
+            return local_path(self.secrets.key_file).absolute()
         return self.data_dir / "sealing.key"
 
     @property
     def environments_home(self) -> Path:
         """The folder of layers and caches, made absolute."""
         if self.environments.home:
-            return Path(self.environments.home).expanduser().absolute()
+            return local_path(self.environments.home).absolute()
         return self.data_dir / "environments"
 
     @property
@@ -570,7 +572,7 @@ class Settings:
     def runtimes_dir(self) -> Path:
         """The operator's folder of runtimes."""
         if self.environments.runtimes_dir:
-            return Path(self.environments.runtimes_dir).expanduser().absolute()
+            return local_path(self.environments.runtimes_dir).absolute()
         return self.data_dir / "runtimes"
 
 

@@ -185,6 +185,26 @@ def test_a_database_server_that_does_not_answer_is_told_without_its_password(set
     assert "secret-word" not in found.says
 
 
+def test_git_is_asked_for_where_trainers_may_come_from_the_web(
+    settings: Callable[..., Settings], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runtimes, "_indexes", lambda _: iter(()))
+    monkeypatch.setattr("cloud_ml.fetching.git._PROGRAMS", str(tmp_path))
+    for version in ("", "2.25.1", "2.37.0"):
+        if version:
+            (tmp_path / "git").write_text(f"#!/bin/sh\necho git version {version}\n")
+            (tmp_path / "git").chmod(0o755)
+        found = named(runtimes.examine(settings()), "git")
+        if version == "2.37.0":
+            assert (found.verdict, found.says) == (Verdict.OK, f"2.37.0, {tmp_path / 'git'}")
+        else:
+            assert found.verdict is Verdict.WARNING
+            assert "git+https://" in found.says
+            assert "2.37" in found.remedy
+    closed = load(environment={"CLOUDML_SERVER_DATA_DIR": str(tmp_path), "CLOUDML_TRAINERS_URLS": "none"})
+    assert all(one.name != "git" for one in runtimes.examine(closed))
+
+
 def test_a_bad_runtime_file_is_named(settings: Callable[..., Settings], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cloud_ml.environments.pipconfig.read", lambda: PipConfig(no_index=True))
     mine = settings()
