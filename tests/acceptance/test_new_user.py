@@ -101,7 +101,7 @@ def test_something_else_listens_there(server: RealServer) -> None:
         def log_message(self, *_: object) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Other) as other:
-        Thread(target=other.serve_forever, daemon=True).start()
+        Thread(target=other.serve_forever, args=(0.02,), daemon=True).start()
         endpoint = f"http://127.0.0.1:{other.server_port}"
         ran = server.cli("jobs", "list", CLOUDML_ENDPOINT=endpoint)
         other.shutdown()

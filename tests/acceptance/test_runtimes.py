@@ -184,7 +184,7 @@ def index(tmp_path: Path) -> Iterator[str]:
             """Quiet."""
 
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as answering:
-        threading.Thread(target=answering.serve_forever, daemon=True).start()
+        threading.Thread(target=answering.serve_forever, args=(0.02,), daemon=True).start()
         yield f"http://operator:{SECRET}@127.0.0.1:{answering.server_address[1]}/simple"
         answering.shutdown()
 

@@ -30,7 +30,7 @@ class FlakyWay(socketserver.ThreadingTCPServer):
         self.up = self.down = 0
         self.reached = threading.Event()
         self._over = threading.Event()
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
     def endpoint(self) -> str:

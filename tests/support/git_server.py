@@ -91,6 +91,6 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def serving_git(root: Path) -> Iterator[GitServer]:
     """A server that runs in a thread."""
     with GitServer(root) as server:
-        threading.Thread(target=server.serve_forever, daemon=True).start()
+        threading.Thread(target=server.serve_forever, args=(0.02,), daemon=True).start()
         yield server
         server.shutdown()

@@ -27,7 +27,7 @@ class LostAnswers(socketserver.ThreadingTCPServer):
         self.requests: list[str] = []
         self._wanted: str | None = None
         self._meanwhile: Callable[[], object] = lambda: None
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
     def endpoint(self) -> str:

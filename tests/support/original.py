@@ -156,7 +156,7 @@ class Tunnel(socketserver.ThreadingTCPServer):
     def __init__(self, port: int) -> None:
         super().__init__(("127.0.0.1", 0), _Connect)
         self.target = ("127.0.0.1", port)
-        threading.Thread(target=self.serve_forever, daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(0.02,), daemon=True).start()
 
     @property
     def address(self) -> str:

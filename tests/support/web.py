@@ -69,7 +69,7 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 def serving_web() -> Iterator[Web]:
     """Such a server, for as long as the block lasts."""
     web = Web()
-    threading.Thread(target=web.serve_forever, daemon=True).start()
+    threading.Thread(target=web.serve_forever, args=(0.02,), daemon=True).start()
     try:
         yield web
     finally:

@@ -25,7 +25,7 @@ from unit.controller.test_failing_passes import (
 
 pytestmark = pytest.mark.anyio
 
-LIMIT_S = 0.5
+LIMIT_S = 0.2
 OF_JOBS = {
     ("store", "get"): "read the record",
     ("store", "commit_status"): "commit the new state",
@@ -148,7 +148,7 @@ def _runs(world: World, service: str) -> bool:
 
 async def test_an_attempt_that_hangs_in_its_start_fails_at_the_limit_and_gives_its_place_back(world: World) -> None:
     faults = Faults(("recipe", "plan"), hangs=True)
-    async with world.controller(faults=faults, start_timeout_s=1.0, max_running_jobs=1, pass_limit_s=0.2):
+    async with world.controller(faults=faults, start_timeout_s=1.0, max_running_jobs=1, pass_limit_s=0.1):
         victim = await world.submit("victim", save_mode=True)
         faults.victims = {victim}
         world.jobs.start(world.admin.org, "victim", world.admin)

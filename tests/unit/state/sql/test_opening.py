@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -16,14 +17,21 @@ from cloud_ml.state.sql.store import SqlStateStore
 from cloud_ml.testing.state.samples import WISH, make, race
 
 
-@pytest.fixture
-def filled(url: str, path: Path) -> Path:
-    """A closed database of some two hundred pages."""
-    store = SqlStateStore.open(url)
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A closed database of some two hundred pages; all that lies in its folder."""
+    path = tmp_path_factory.mktemp("whole") / "state.db"
+    store = SqlStateStore.open(f"sqlite:///{path}")
     for number in range(200):
         make(store, f"n{number}", title="x" * 2000)
     store.close()
     return path
+
+
+@pytest.fixture
+def filled(whole: Path, path: Path) -> Path:
+    """A copy of it, to be damaged."""
+    return Path(shutil.copy(whole, path))
 
 
 def truncate_to(share: float) -> Callable[[Path], None]:
@@ -114,8 +122,8 @@ def test_a_file_that_others_may_read_is_closed_to_them(filled: Path, url: str) -
     assert filled.stat().st_mode & 0o777 == 0o600
 
 
-def test_closing_leaves_one_whole_file(filled: Path) -> None:
-    assert [file.name for file in filled.parent.iterdir()] == ["state.db"]
+def test_closing_leaves_one_whole_file(whole: Path) -> None:
+    assert [file.name for file in whole.parent.iterdir()] == ["state.db"]
 
 
 def test_folders_are_made(tmp_path: Path) -> None:
