@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 import tracemalloc
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -15,6 +15,7 @@ from cloud_ml.serving.independence import onnx_graph, probe
 from cloud_ml.serving.independence.tensor_info import NotIndependent
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE
 from cloud_ml.serving.runtimes.onnx import OnnxModel
+from support.measuring import growth
 from support.onnx_graphs import APART, MIXES, UNSTABLE, model, node
 
 
@@ -86,15 +87,11 @@ def test_large_weights_are_not_read(tmp_path: Path) -> None:
 def test_looking_takes_time_in_proportion_to_the_graph() -> None:
     signature = OnnxModel({DEFAULT_SIGNATURE: model([node("Relu", ["x"], ["y"])]).SerializeToString()}).signatures
 
-    def seconds(count: int) -> float:
+    def looking(count: int) -> Callable[[], object]:
         nodes = [node("Relu", [f"t{place}"], [f"t{place + 1}"]) for place in range(count)]
         nodes[0].input[0], nodes[-1].output[0] = "x", "y"
         data = model(nodes).SerializeToString()
-        took = []
-        for _ in range(3):
-            begun = time.process_time()
-            onnx_graph.check(data, signature[DEFAULT_SIGNATURE])
-            took.append(time.process_time() - begun)
-        return min(took)
+        return lambda: onnx_graph.check(data, signature[DEFAULT_SIGNATURE])
 
-    assert seconds(32_000) < 32 * seconds(4_000)  # 8 times the nodes; 64 times the time would be quadratic
+    _, times = growth(looking, 4_000)
+    assert times < 8
