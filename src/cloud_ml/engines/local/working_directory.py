@@ -161,14 +161,17 @@ class _Copy:
             if not stat.S_ISREG(facts.st_mode):
                 return
             self._reserve(facts.st_size)
-            copy = os.open(name, _TARGET, 0o600, dir_fd=target)
+            mode = (facts.st_mode & 0o777) | 0o600
+            copy = os.open(name, _TARGET, mode, dir_fd=target)
             try:
                 self._copy_content(original, copy, facts.st_size)
-                os.fchmod(copy, (facts.st_mode & 0o777) | 0o600)
                 if self._user is not None:
                     os.fchown(copy, *self._user)
                 os.utime(copy, ns=(facts.st_mtime_ns, facts.st_mtime_ns))
-                self.sent[below + name] = SentFile(facts.st_size, os.fstat(copy).st_mtime_ns)
+                made = os.fstat(copy)
+                if made.st_mode & 0o777 != mode:  # this process's umask has taken bits away
+                    os.fchmod(copy, mode)
+                self.sent[below + name] = SentFile(facts.st_size, made.st_mtime_ns)
             finally:
                 os.close(copy)
         finally:
