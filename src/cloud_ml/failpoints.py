@@ -34,6 +34,7 @@ POINTS: Mapping[str, str] = {
     "state.restore.before": "a backup was checked and copied beside the database",
     "state.restore.aside": "the replaced database was moved aside; there is none",
     "state.restore.after": "the restored one has its name",
+    "sealing.make.before": "a new sealing key is whole, under another name",
     "start.store": "the database is open",
     "start.made": "organisation, bucket and administrator are there; nobody knows the key",
     "start.told": "the key was written for the operator",

@@ -99,6 +99,13 @@ class KeyFile:
             os.close(folder)
         return SealingKey.of(key)
 
+    def remove_drafts(self) -> None:
+        """Remove keys that a crash has left under another name."""
+        for draft in self.path.parent.glob(f".{self.path.name}.*.new"):
+            pid = draft.name.removesuffix(".new").rpartition(".")[2]
+            if not Path("/proc", pid).exists():
+                draft.unlink(missing_ok=True)
+
     def seal(self, value: bytes, context: str) -> str:
         """The value as it may be stored. ``context`` has to be the same when it is opened.
 

@@ -23,7 +23,7 @@ WORKING = (
 """Points passed by a day's work. The others have tests of their own in ``test_failpoints_of_a_start``."""
 FIRST = dict.fromkeys(("spawner.bury.before", "spawner.bury.after"), "supervisor.start.after")
 """Points that are only passed when somebody has died before, and where."""
-STARTING = ("state.create", "state.migrate", "state.backup", "state.restore", "start")
+STARTING = ("sealing", "state.create", "state.migrate", "state.backup", "state.restore", "start")
 
 
 def rows(*groups: str) -> list[str]:

@@ -20,7 +20,8 @@ from support.server import RealServer, eventually, trainer
 
 pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("failpoints")]
 
-FIRST = ("state.create.before", "state.create.after", "state.migrate.before", "state.migrate.after",
+FIRST = ("sealing.make.before",
+         "state.create.before", "state.create.after", "state.migrate.before", "state.migrate.after",
          "state.commit.before", "state.commit.after", "start.store", "start.made", "start.told", "start.engine",
          "start.leads")  # fmt: skip
 AGAIN = ("start.store", "start.engine", "start.leads", "state.commit.before", "state.commit.after",

@@ -107,3 +107,12 @@ def test_a_server_starts_where_the_key_cannot_be_written(tmp_path: Path, caplog:
     clock = ManualClock()
     ensure_sealing_key(KeyFile(tmp_path / "absent" / "key"), MemoryStateStore(clock=clock), clock)
     assert "secrets cannot be used" in caplog.text
+
+
+def test_a_key_that_a_crash_left_under_another_name_is_removed(tmp_path: Path) -> None:
+    clock = ManualClock()
+    of_nobody = 2**22 + 1
+    (tmp_path / f".sealing.key.{of_nobody}.new").write_text("a secret")
+    (tmp_path / f".sealing.key.{os.getppid()}.new").write_text("of another server that starts")
+    ensure_sealing_key(KeyFile(tmp_path / "sealing.key"), MemoryStateStore(clock=clock), clock)
+    assert sorted(tmp_path.iterdir()) == [tmp_path / f".sealing.key.{os.getppid()}.new", tmp_path / "sealing.key"]

@@ -43,6 +43,9 @@ class Keys(Protocol):
             OSError: It cannot be written.
         """
 
+    def remove_drafts(self) -> None:
+        """Remove keys that a crash has left under another name."""
+
 
 def ensure_sealing_key(file: Keys, store: StateStore, clock: Clock) -> None:
     """Make the key if the database never had one.
@@ -57,6 +60,7 @@ def ensure_sealing_key(file: Keys, store: StateStore, clock: Clock) -> None:
 
 
 def _ensure(file: Keys, store: StateStore, clock: Clock) -> None:
+    file.remove_drafts()
     known, record = file.keys(), store.find(SEALING_KEY, SYSTEM, SEALING_KEY_NAME)
     made = not known and record is None
     if made:
