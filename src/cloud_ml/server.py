@@ -8,6 +8,7 @@ import errno
 import gc
 import logging
 import os
+import resource
 import signal
 import socket
 import ssl
@@ -59,6 +60,7 @@ def run(
         CloudMlError: The server cannot start; says why and what to do.
     """
     share_arenas()  # before there are threads
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))  # a core has keys and secrets in it; what it starts inherits this
     settings = fit_connections(settings, open_files.raise_limit())
     own = settings.server
     _check_exposure(settings, "host", own.host, (own.tls_cert, own.tls_key), "")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import contextlib
 import dataclasses
+import re
 from pathlib import Path
 from urllib.request import urlopen
 
@@ -122,3 +123,6 @@ def test_jobs_get_secrets_and_nobody_is_shown_them(server: RealServer, tmp_path:
     forms = [form for one in (VALUE, NEWER) for form in (one, base64.b64encode(one.encode()).decode()[:-4])]
     assert [where for where, text in (everything(server) | shown).items() if any(form in text for form in forms)] == []
     assert (server.data / "sealing.key").stat().st_mode & 0o077 == 0
+    assert server.process is not None
+    limits = Path(f"/proc/{server.process.pid}/limits").read_text()
+    assert re.search(r"^Max core file size +0 +0 ", limits, re.MULTILINE), "a core of the server would have the key"

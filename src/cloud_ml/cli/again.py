@@ -111,6 +111,7 @@ def export(session: Session, name: str, output: str) -> None:
     hidden = [variable for variable, value in variables.items() if value == MASK]
     if hidden:
         fields["environment"] = {variable: value for variable, value in variables.items() if value != MASK}
+        fields = {name: value for name, value in fields.items() if value != {}}
     if output == "json":
         echo_document(fields)
     else:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import TYPE_CHECKING, NoReturn
 
 import click
 
@@ -13,7 +14,7 @@ from cloud_ml.cli.lazy import LazyGroup
 from cloud_ml.cli.options import Command, Option
 from cloud_ml.cli.output import echo, echo_as, echo_facts, echo_table, local_time, note, output_option
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.errors import InvalidRequest
+from cloud_ml.errors import AlreadyExists, InvalidRequest
 
 if TYPE_CHECKING:
     from cloud_ml.models.secret import Secret
@@ -67,6 +68,8 @@ def create(
     """  # fmt: skip
     if literal:
         _refuse_argument("A value on the command line can be seen by other users and stays in your shell's history.")
+    if name == "generic" and file and (file_path or from_env_file):  # kubectl has a kind before the name
+        name, file = file, None
     if secret_name and name and not file:
         name, file = None, name
     if (secret_name and name) or (file and file_path):
@@ -134,14 +137,40 @@ def _facts(found: Secret) -> dict[str, str]:
 def _create_all(session: Session, file: str, *, replace: bool, output: str | None) -> None:
     """Create a secret for each variable of a file: ``HF_TOKEN=…`` becomes ``hf-token``."""
     from cloud_ml.cli.env_files import read_env_file
+    from cloud_ml.models import common
 
-    made: list[Any] = []
     variables = read_env_file(Path(file), {})
-    for variable, value in variables.items():
-        made.append(session.client.secrets.create(_secret_name(variable), value, replace=replace))
+    names = {variable: common.check_name(variable, _secret_name(variable)) for variable in variables}
+    _check_all(session, file, variables, names, replace=replace)
+    made = [session.client.secrets.create(names[one], value, replace=replace) for one, value in variables.items()]
     if not echo_as(output, made, (one.name for one in made)):
         for variable, one in zip(variables, made, strict=True):
             echo(f"the secret {one.name} is stored: --secret {one.name}={variable}")
+
+
+def _check_all(
+    session: Session, file: str, variables: Mapping[str, str], names: Mapping[str, str], *, replace: bool
+) -> None:
+    """Refuse a file before the first of its secrets is stored.
+
+    Raises:
+        InvalidRequest: It has no variables, one without a value, or two for one secret.
+        AlreadyExists: There are secrets of these names already.
+    """
+    if not variables or (empty := next((one for one, value in variables.items() if not value), None)):
+        what = f"{empty} has no value" if variables else "it has no variables"
+        raise InvalidRequest(f"{file}: {what}", field="from-env-file", allowed="lines such as HF_TOKEN=VALUE")
+    if len(set(names.values())) < len(names):
+        raise InvalidRequest(
+            f"{file}: two variables would be one secret", field="from-env-file",
+            allowed="variables that differ in more than upper and lower case",
+        )  # fmt: skip
+    there = set() if replace else {one.name for one in session.client.secrets.list()} & set(names.values())
+    if there:
+        raise AlreadyExists(
+            f"these secrets exist already: {', '.join(sorted(there))}; nothing is stored", field="from-env-file",
+            hint="To give them new values: --replace.",
+        )  # fmt: skip
 
 
 def _read(name: str, source: str | None) -> bytes:
@@ -150,7 +179,7 @@ def _read(name: str, source: str | None) -> bytes:
     Raises:
         InvalidRequest: There is none.
     """
-    if source is None and sys.stdin.isatty():
+    if source is None and is_person():
         typed: str = click.prompt(f"Value of {name} (hidden)", hide_input=True, err=True)
         return typed.encode("utf-8", "surrogateescape")
     if source in (None, "-"):
@@ -163,6 +192,11 @@ def _read(name: str, source: str | None) -> bytes:
     if len(value) > _LARGEST_FILE:
         raise InvalidRequest("the file is too large for a secret", field="file", allowed=f"{_LARGEST_FILE} bytes")
     return value
+
+
+def is_person() -> bool:
+    """Whether somebody can be asked."""
+    return sys.stdin.isatty()
 
 
 def _read_file(source: str) -> bytes:

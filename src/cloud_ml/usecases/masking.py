@@ -10,6 +10,7 @@ from cloud_ml.domain.records import Event
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.secret import MASK, looks_secret, masked_names, store_as_secret
 
+_MOST_NAMES = 5
 Environment = Mapping[str, str] | None
 
 
@@ -43,6 +44,8 @@ def masking_events(environment: Environment, now: datetime) -> Sequence[Event]:
     names = masked_names(environment or {})
     if not names:
         return []
-    shown = ", ".join(names[:5]) + (" …" if len(names) > 5 else "")
-    said = f"not shown, because the name suggests a secret: {shown}; better {store_as_secret(names[0])}"
-    return [Event(now, Reason.VALUE_MASKED, said)]
+    shown = ", ".join(names[:_MOST_NAMES]) + (" …" if len(names) > _MOST_NAMES else "")
+    what = f"the value of {shown} is not shown, because its name suggests a secret"
+    if len(names) > 1:
+        what = f"the values of {shown} are not shown, because their names suggest secrets"
+    return [Event(now, Reason.VALUE_MASKED, f"{what}; better {store_as_secret(names[0])}")]

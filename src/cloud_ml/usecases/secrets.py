@@ -162,7 +162,7 @@ class Secrets:
     def _value(self, org: str, use: SecretUse) -> JobSecret:
         record = self._record(org, use.name)
         if record is None:
-            said = f"the secret {use.name} no longer exists; create it again, then resubmit the job"
+            said = f"the secret {use.name} no longer exists; create it again: cloudml secret create {use.name}"
             raise SecretProblem(said, Reason.SECRET_NOT_FOUND)
         if use.variable and (why := _no_variable(record.spec)):
             said = f"the secret {use.name} cannot be the variable {use.variable}: {why}"

@@ -79,9 +79,11 @@ def test_commands_before_and_after_a_replica(server: RealServer, ask: Asked) -> 
     storage.upload(
         server.folder / "linear" / "model.onnx", "fds://cloudml/hold"
     )  # until its output is read: it goes with it
+    server.client().secrets.create("paint", "twelve bytes")
     service = {
         "model_name": "linear", "model_version": "v2", "model_uri": "fds://cloudml/linear",
-        "environment": {"COLOUR": "red"}, "prepare_command": "echo prepared as $COLOUR",
+        "environment": {"COLOUR": "red"}, "secrets": ["paint", "paint=PAINT"],
+        "prepare_command": "echo prepared as $COLOUR ${#PAINT} $(wc -c < /run/secrets/paint)",
         "finish_command": "echo tidied; while [ -e /storage/cloudml/hold ]; do sleep 0.1; done",
     }  # fmt: skip
     ask("POST", "", service)
@@ -93,9 +95,14 @@ def test_commands_before_and_after_a_replica(server: RealServer, ask: Asked) -> 
     ask("POST", "/linear/v2/stop")
     while b"tidied" not in said:
         said += next(log)
-    assert said.index(b"prepared as red") < said.index(b"is ready") < said.index(b"tidied")
+    assert said.index(b"prepared as red 12 12") < said.index(b"is ready") < said.index(b"tidied")
     storage.delete("fds://cloudml/hold")
     ask.until("/linear/v2", lambda one: one["phase"] == "Stopped" and not one["replicas"])
+    server.client().secrets.delete("paint")
+    ask("POST", "/linear/v2/start")
+    failed = ask.until("/linear/v2", lambda one: one["phase"] == "Failed")
+    assert failed["reason"] == "SecretNotFound"
+    assert "twelve bytes" not in repr(failed) + server.log() + said.decode()
     ask("DELETE", "/linear/v2")
 
 

@@ -98,6 +98,8 @@ def test_a_canary_that_fails_holds_no_replica_and_changes_nothing_about_the_serv
         (Reason.SIGNALED, 4, True),
         (Reason.OUT_OF_MEMORY, 4, True),
         (Reason.PREPARE_FAILED, 4, True),
+        (Reason.SECRET_NOT_FOUND, 4, True),
+        (Reason.SECRET_UNREADABLE, 9, False),
         (Reason.NON_ZERO_EXIT, 3, False),
         (Reason.NODE_LOST, 9, False),
         (Reason.SUPERVISOR_LOST, 9, False),

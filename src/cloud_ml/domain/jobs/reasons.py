@@ -66,6 +66,7 @@ CRASHES = frozenset(
         Reason.DISK_QUOTA,
         Reason.START_TIMEOUT,
         Reason.PREPARE_FAILED,
+        Reason.SECRET_NOT_FOUND,  # retried all the same: somebody may create it again
     }
 )
 """Causes that lie in what is run, and not in the machine that runs it."""
@@ -75,7 +76,6 @@ NEVER_RETRIED = frozenset(
         Reason.TRAINER_NOT_FOUND,
         Reason.MODEL_NOT_FOUND,
         Reason.TRAINER_INVALID,
-        Reason.SECRET_NOT_FOUND,
         Reason.ENVIRONMENT_FAILED,
         Reason.CANCELLED,
         Reason.DELETED,
