@@ -61,7 +61,7 @@ def rerun(
     `--` takes the place of all the trainer's arguments.
     """  # fmt: skip
     from cloud_ml.models import codec
-    from cloud_ml.models.secret import MASK
+    from cloud_ml.models.secret import has_mask
     from cloud_ml.models.train_job import TrainJob
 
     given = given_fields(options)
@@ -85,7 +85,7 @@ def rerun(
     if dry_run:
         echo_document(_without_defaults(codec.encode(wanted)))
         return 0
-    masks = MASK in (fields.get("environment") or {}).values()
+    masks = any(has_mask(*pair) for pair in (fields.get("environment") or {}).items())
     return send(
         session, wanted, named="job_name" in given, watch=watch, output=output,
         resubmit_of=found.uid if masks else None,
@@ -103,14 +103,14 @@ def export(session: Session, name: str, output: str) -> None:
 
     Passwords are left out: nobody is told them again.
     """
-    from cloud_ml.models.secret import MASK, store_as_secret
+    from cloud_ml.models.secret import has_mask, store_as_secret
 
     job = session.client.describe_train_job(name)
     fields = submitted_fields(job)
     variables = fields.get("environment") or {}
-    hidden = [variable for variable, value in variables.items() if value == MASK]
+    hidden = [variable for variable, value in variables.items() if has_mask(variable, value)]
     if hidden:
-        fields["environment"] = {variable: value for variable, value in variables.items() if value != MASK}
+        fields["environment"] = {one: value for one, value in variables.items() if one not in hidden}
         fields = {name: value for name, value in fields.items() if value != {}}
     if output == "json":
         echo_document(fields)

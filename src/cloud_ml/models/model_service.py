@@ -112,7 +112,7 @@ class ModelService:
         if self.environment is not None:
             common.check_environment("environment", self.environment)
         if self.secrets is not None:
-            check_secrets("secrets", self.secrets)
+            check_secrets("secrets", self.secrets, self.environment)
         if self.labels is not None:
             common.check_labels("labels", self.labels)
         if self.fds_bucket:

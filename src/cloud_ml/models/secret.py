@@ -31,6 +31,7 @@ _SECRET_WORDS = re.compile(
     r"(?:API|ACCESS|PRIVATE|SECRET|AUTH|ENCRYPTION|SIGNING|ACCOUNT|STORAGE)_?KEY)(?:$|_)|"
     r"(?:^|_)(?:PASS|PWD)$|(?:PASSWORD|TOKEN|SECRET|APIKEY)$"
 )
+_URL_PASSWORD = re.compile(r"(://[^/?#\s:@]*:)[^/\s]*@")
 _NOT_SECRET = frozenset({"PWD", "OLDPWD"})
 _NOT_SECRET_ENDS = ("_FILE", "_PATH", "_DIR", "_NAME", "_URL", "_TYPE", "_TTL", "_LENGTH", "_LEN", "_SIZE", "_COUNT")
 _MEASURES = re.compile(
@@ -87,17 +88,22 @@ def uses_of(secrets: Sequence[str] | None) -> list[SecretUse]:
     return [SecretUse.parse(text) for text in secrets or ()]
 
 
-def check_secrets(field: str, values: Any) -> list[str]:
+def check_secrets(field: str, values: Any, environment: Mapping[str, str] | None = None) -> list[str]:
     """Secrets that a job asks for; each is ``NAME`` or ``NAME=VARIABLE``.
 
     Raises:
-        InvalidRequest: One is malformed, is given twice, or sets a variable that the platform sets.
+        InvalidRequest: One is malformed, is given twice, or sets a variable that the platform or ``environment`` sets.
     """
     if not isinstance(values, list) or len(values) > _MOST_USES:
         raise common.refuse(field, values, f"a list of at most {_MOST_USES} texts such as db-password=DB_PASSWORD")
     seen: dict[str, str] = {}
     for number, value in enumerate(values):
         use = _check_use(f"{field}[{number}]", value)
+        if use.variable in (environment or {}):
+            raise InvalidRequest(
+                f"{field}: {value!r} sets the variable {use.variable}, which environment sets, too",
+                field=field, value=value, allowed=f"{use.variable} in one of the two",
+            )  # fmt: skip
         target = f"the variable {use.variable}" if use.variable else f"the file {FOLDER}/{use.name}"
         if target in seen:
             raise InvalidRequest(
@@ -136,7 +142,19 @@ def looks_secret(variable: str) -> bool:
 
 def masked_names(environment: Mapping[str, str]) -> list[str]:
     """The variables whose values are not shown."""
-    return [name for name, value in environment.items() if value and looks_secret(name)]
+    return [name for name, value in environment.items() if masked_value(name, value) != value]
+
+
+def masked_value(variable: str, value: str) -> str:
+    """The value of a variable as it may be shown: of a URL, without the password in it."""
+    if value and looks_secret(variable):
+        return MASK
+    return _URL_PASSWORD.sub(rf"\1{MASK}@", value) if "://" in value else value
+
+
+def has_mask(variable: str, value: str) -> bool:
+    """Whether a value is one as it is shown, and not the value itself."""
+    return (value == MASK and looks_secret(variable)) or f":{MASK}@" in value
 
 
 def store_as_secret(variable: str) -> str:
@@ -147,4 +165,4 @@ def store_as_secret(variable: str) -> str:
 
 def masked(environment: Mapping[str, str]) -> dict[str, str]:
     """Variables as they may be shown."""
-    return {name: MASK if value and looks_secret(name) else value for name, value in environment.items()}
+    return {name: masked_value(name, value) for name, value in environment.items()}

@@ -170,7 +170,7 @@ class TrainJob:
         if self.outputs is not None:
             check_patterns("outputs", self.outputs)
         if self.secrets is not None:
-            check_secrets("secrets", self.secrets)
+            check_secrets("secrets", self.secrets, self.environment)
 
     def arguments(self) -> list[str]:
         """``job_args`` as a list, split as a POSIX shell splits words (nothing is expanded)."""

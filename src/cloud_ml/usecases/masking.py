@@ -8,7 +8,7 @@ from datetime import datetime
 from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.records import Event
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models.secret import MASK, looks_secret, masked_names, store_as_secret
+from cloud_ml.models.secret import MASK, has_mask, masked, masked_names, store_as_secret
 
 _MOST_NAMES = 5
 Environment = Mapping[str, str] | None
@@ -18,8 +18,10 @@ def fill_masks(environment: Environment, stored: Environment) -> dict[str, str] 
     """``environment`` with the stored values in the place of masks."""
     if environment is None:
         return None
-    known = stored or {}
-    return {name: known.get(name, value) if value == MASK else value for name, value in environment.items()}
+    known = masked(stored or {})
+    filled = {name: (stored or {})[name] for name, value in environment.items()
+              if has_mask(name, value) and known.get(name) == value}  # fmt: skip
+    return {**environment, **filled}
 
 
 def refuse_masks(environment: Environment) -> None:
@@ -29,9 +31,9 @@ def refuse_masks(environment: Environment) -> None:
         InvalidRequest: Names the variable.
     """
     for name, value in (environment or {}).items():
-        if value == MASK and looks_secret(name):
+        if has_mask(name, value):
             raise InvalidRequest(
-                f"environment.{name} is {MASK}, which stands for a value that is not shown",
+                f"environment.{name} has {MASK}, which stands for a value that is not shown",
                 field=f"environment.{name}",
                 value=MASK,
                 allowed="the value itself",

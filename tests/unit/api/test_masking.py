@@ -15,8 +15,8 @@ from support.platform import TRAINER, Caller, Served
 pytestmark = pytest.mark.anyio
 
 VALUE = "hunter2-do-not-show"
-VARIABLES = {"DB_PASSWORD": VALUE, "EPOCHS": "3"}
-SHOWN = {"DB_PASSWORD": MASK, "EPOCHS": "3"}
+VARIABLES = {"DB_PASSWORD": VALUE, "DATABASE_URL": f"postgres://me:{VALUE}@db:5432/x?a=b", "EPOCHS": "3"}
+SHOWN = {"DB_PASSWORD": MASK, "DATABASE_URL": f"postgres://me:{MASK}@db:5432/x?a=b", "EPOCHS": "3"}
 
 
 def job(name: str, **more: Any) -> dict[str, Any]:
@@ -73,9 +73,9 @@ async def test_a_job_is_resubmitted_with_the_stored_value(served: Served) -> Non
         assert again.status == 201, again.text
         assert VALUE not in again.text
         assert stored(served, name) == {**VARIABLES, "EPOCHS": "4"}
-    other = {"API_TOKEN": MASK}
-    refused = await served.member.call("POST", "/api/v1/jobs?resubmit_of=a", job("d", environment=other))
-    assert (refused.status, refused.json()["field"]) == (400, "environment.API_TOKEN")
+    for name, value in (("API_TOKEN", MASK), ("DATABASE_URL", f"postgres://you:{MASK}@elsewhere/x")):
+        refused = await served.member.call("POST", "/api/v1/jobs?resubmit_of=a", job("d", environment={name: value}))
+        assert (refused.status, refused.json()["field"]) == (400, f"environment.{name}")
 
 
 async def test_a_job_of_another_organisation_lends_no_value(served: Served) -> None:

@@ -150,6 +150,9 @@ async def test_two_secrets_cannot_have_one_place(served: Served) -> None:
     answer = await served.member.call("POST", "/api/v1/jobs", job("a", secrets=["db=TOKEN", "other=TOKEN"]))
     assert answer.status == 400
     assert "both set the variable TOKEN" in answer.json()["message"]
+    document = job("a", secrets=["db=TOKEN"], environment={"TOKEN": "x"})
+    answer = await served.member.call("POST", "/api/v1/jobs", document)
+    assert (answer.status, answer.json()["allowed"]) == (400, "TOKEN in one of the two")
 
 
 async def test_what_is_not_text_is_a_file_and_no_variable(served: Served) -> None:
