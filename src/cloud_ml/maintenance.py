@@ -99,7 +99,7 @@ def check(settings: Settings) -> Iterator[str]:
 def _alone(settings: Settings) -> Iterator[None]:
     """Keep servers of this data folder out for the length of a block."""
     failpoints.arm(os.environ)
-    lock = data_folder.hold(settings.data_dir, hint="Stop it first; jobs that run go on.")
+    lock = data_folder.hold(settings.data_dir, hint="Stop it first; running jobs continue.")
     try:
         yield
     finally:

@@ -22,7 +22,7 @@ def test_what_does_not_work_is_told_with_the_way_out_and_an_exit_code(server: Re
     ran = server.cli("doctor", "network", "--data-dir", str(tmp_path / "data"), CLOUDML_SERVER_HOST="0.0.0.0")
     assert ran.code == 1
     assert "→ --tls-cert and --tls-key, or --behind-proxy" in ran.out
-    assert "1 problem to mend first" in ran.out
+    assert "1 problem to fix first" in ran.out
     assert "isolation" not in ran.out, "only what was asked for"
     assert server.cli("doctor", "weather").code == 2
     assert not (tmp_path / "data").exists(), "looking changes nothing"

@@ -47,7 +47,7 @@ def test_a_folder_is_submitted_and_watched_to_its_end(server: RealServer, folder
         r"shown: (Queued: waiting|Starting: |Running)", shown.seen
     )  # whichever a quick server leaves to see
     lines = left_over(shown.seen)
-    assert lines[0] == "shown is submitted (Queued). Ctrl-C ends the output, not the job."
+    assert lines[0] == "shown is submitted (Queued). Ctrl-C stops the output, not the job."
     assert "half a line" in lines
     assert lines[-1].startswith("\x1b[32mshown succeeded after ")
     assert not [line for line in lines if "Starting:" in line or "Uploading" in line]

@@ -120,7 +120,7 @@ class AsyncModelServices:
         return await self._services.rollback(name, version, release=release)
 
     async def start_model_service(self, name: str, version: str) -> Service:
-        """Start a service that was saved or stopped.
+        """Start a saved or stopped service.
 
         Raises:
             NotFound: There is none.

@@ -85,7 +85,7 @@ class AsyncServiceCalls:
         return await self._changed(name, version, request)
 
     async def start(self, name: str, version: str) -> Service:
-        """Start a service that was saved or stopped."""
+        """Start a saved or stopped service."""
         return await self._changed(name, version, Request("POST", f"{_path(name, version)}/start", once=True))
 
     async def stop(self, name: str, version: str, *, grace: str | None = None) -> Service:

@@ -96,7 +96,7 @@ def bytes_of(media_type: str) -> dict[int | str, dict[str, Any]]:
 def events() -> dict[int | str, dict[str, Any]]:
     """The documented answers of a route that sends events; each ``data`` is JSON, described in the route's words."""
     content: dict[str, Any] = {"text/event-stream": {"schema": {}}}
-    gone = {"description": "The database was restored from a backup since then: list anew, and watch from there"}
+    gone = {"description": "The database was restored from a backup since then: list again, and watch from there"}
     return {**bytes_of("text/event-stream"), 200: {"description": "As they come", "content": content}, 410: gone}
 
 

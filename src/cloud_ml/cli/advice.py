@@ -43,7 +43,7 @@ _OF_SERVICE = {
     "Starting": "Wait for it: cloudml models wait {name}",
     "Failed": "See its log: cloudml models logs {name} · deploy a corrected model: cloudml models deploy {name} URI",
     "Degraded": "See why: cloudml models events {name} · cloudml models logs {name}",
-    "Running": "Ask it: cloudml models predict {name} -d data.json",
+    "Running": "Call it: cloudml models predict {name} -d data.json",
 }
 _NO_MODEL = (
     "See what is there: cloudml storage ls -r {uri} · say where it is: cloudml models update {name} -u URI · or put it"

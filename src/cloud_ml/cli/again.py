@@ -75,7 +75,7 @@ def rerun(
         fields["job_args"] = behind
     if missing := [name for name in _SECRETS if found.spec.get(name) and name not in given]:
         raise InvalidRequest(
-            f"{found.name} had a {missing[0]}, which nobody is told again",
+            f"{found.name} had a {missing[0]}, which is never shown again",
             field=missing[0],
             hint=f"Give it: --{missing[0]}" + (" or CLOUDML_HDFS_KRB_PASSWORD." if "password" in missing[0] else "."),
         )
@@ -101,7 +101,7 @@ def rerun(
 def export(session: Session, name: str, output: str) -> None:
     """Print job NAME as a file that can be submitted: cloudml jobs submit -f FILE.
 
-    Passwords are left out: nobody is told them again.
+    Passwords are left out.
     """
     from cloud_ml.models.secret import has_mask, store_as_secret
 

@@ -33,7 +33,9 @@ def config() -> None:
 @click.option("--from", "file", metavar="FILE", help="Take all three from a server's credentials.json.")
 @click.option("--endpoint", metavar="URL", help="The server's address.")
 @click.option("--access-key", metavar="KEY", help="Your access key.")
-@click.option("--secret-key", metavar="SECRET", help="Its secret. Others may see arguments: rather be asked for it.")
+@click.option(
+    "--secret-key", metavar="SECRET", help="Its secret. Others may see arguments: leave it out to be asked for it."
+)
 @click.option("--check/--no-check", default=True, help="Ask the server whether it knows the key (the default).")
 @click.option("--use/--no-use", default=True, help="Make this the current context (the default).")
 @pass_session
@@ -185,7 +187,7 @@ def _ask(question: str, option: str, variable: str, *, default: str = "", hidden
         if sys.stdin.isatty():
             raise
         note("")  # the question stands in the line
-        raise click.UsageError(f"there is nobody to ask: give {option} or set {variable}") from None
+        raise click.UsageError(f"this is not a terminal: give {option} or set {variable}") from None
     return answer.strip()
 
 

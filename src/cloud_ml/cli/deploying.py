@@ -95,7 +95,7 @@ def deploy(session: Session, /, **given: Any) -> int:
 @output_option()
 @pass_session
 def wait(session: Session, name: str, version: str | None, *, timeout: str | None, output: str | None) -> int:
-    """Wait until a service answers, or cannot."""
+    """Wait until a service answers or has failed."""
     from cloud_ml.models import common
 
     limit_s = None if timeout is None else common.duration_seconds(common.check_duration("timeout", timeout))
@@ -156,7 +156,7 @@ def told(handle: ServiceHandle, what: str, *, watch: bool, output: str | None) -
         if saved:
             note(f"Start it: cloudml models start {name}")
         elif not watch:
-            note(f"See how it stands: cloudml models describe {name} · wait for it: cloudml models wait {name}")
+            note(f"Show its state: cloudml models describe {name} · wait for it: cloudml models wait {name}")
     return await_answers(handle) if watch and not saved else 0
 
 
@@ -179,7 +179,7 @@ def await_answers(handle: ServiceHandle, timeout_s: float | None = None) -> int:
                     break
                 _look(handle, left)
     except KeyboardInterrupt:
-        note(f"\nNo longer waiting; {name} goes on. Look at it: cloudml models describe {name}")
+        note(f"\nStopped waiting; {name} continues. Describe it: cloudml models describe {name}")
         return INTERRUPTED
     if not handle.service.settled:
         note(f"{line}; it goes on")
@@ -207,14 +207,14 @@ def _concluded(handle: ServiceHandle) -> int:
     if service.phase == "Running" and (tried := service.candidate) is not None:
         note(f"{name} answers; candidate: {candidate_line(tried)}", state=tried.phase)
         if tried.phase == "Failed":
-            note(f"  Mend it with another update, or: cloudml models rollback {name}")
+            note(f"  Update it again, or: cloudml models rollback {name}")
             return FAILED
         note(f"  Judge it: cloudml models metrics {name} · then: cloudml models promote {name}, or rollback {name}")
         return 0
     if service.phase == "Running":
         where = f" at {service.address}" if service.address else ""
         note(f"{name} answers{where} ({service.ready} of {service.wanted} replicas)", state="Running")
-        note(f"  Ask it: cloudml models predict {name} -d data.json · calls to paste: cloudml models describe {name}")
+        note(f"  Call it: cloudml models predict {name} -d data.json · example calls: cloudml models describe {name}")
         return 0
     why = ": ".join(part for part in (service.reason, service.message) if part)
     note(f"{name} is {service.phase}" + (f": {why}" if why else ""), state=service.phase)

@@ -64,7 +64,7 @@ def _summary(found: list[Finding]) -> str:
     problems = sum(one.verdict == "problem" for one in found)
     warnings = sum(one.verdict == "warning" for one in found)
     if problems:
-        return f"{_count(problems, 'problem')} to mend first" + (f", {_count(warnings, 'warning')}" if warnings else "")
+        return f"{_count(problems, 'problem')} to fix first" + (f", {_count(warnings, 'warning')}" if warnings else "")
     return f"ready, with {_count(warnings, 'warning')}" if warnings else "ready, nothing is missing"
 
 

@@ -18,7 +18,7 @@ STILL_GOES_ON = 124
 HELP = (
     "Exit codes of --watch: 0 the job succeeded; its own exit code if its code failed (128 + n for signal n); "
     f"{JOB_FAILED} it failed otherwise (no environment, a limit, a lost machine); {JOB_STOPPED} it was cancelled; "
-    "130 you stopped watching, and the job goes on."
+    "130 you stopped watching, and the job keeps running."
 )
 
 

@@ -22,7 +22,7 @@ _VERSION = click.argument("version", required=False)
 
 @click.group(cls=LazyGroup)
 def framework() -> None:
-    """The frameworks that jobs may ask for."""
+    """Frameworks that jobs can use."""
 
 
 @framework.command("list")
@@ -98,9 +98,9 @@ def describe(session: Session, name: str, version: str | None, output: str | Non
 @_VERSION
 @pass_session
 def prepare(session: Session, name: str, version: str | None) -> None:
-    """Install a framework on the server before a job asks for it. For administrators.
+    """Install a framework on the server before a job needs it. For administrators.
 
-    Ctrl-C ends the output, not the preparation.
+    Ctrl-C stops the output, not the preparation.
     """
     from cloud_ml.cli.installing import Installing
     from cloud_ml.cli.progress import spinner
@@ -120,7 +120,7 @@ def prepare(session: Session, name: str, version: str | None) -> None:
                 note(line.message)
     if last is None or last.runtime is None:
         why = last.error if last is not None and last.error else "the connection ended before the preparation did"
-        raise Unavailable(why, hint="ask again to see how it goes on")
+        raise Unavailable(why, hint="run it again to see its progress")
     done = last.runtime
     echo(f"{done.name} {done.version} is ready: {len(done.packages)} packages, {_size(done)}, Python {done.python}")
 

@@ -31,7 +31,7 @@ _ELSEWHERE = {
     "rm": Lazy("cloud_ml.cli.removing:rm_job", "Delete jobs; ask before one that runs.", hidden=True),
     "submit": Lazy("cloud_ml.cli.submit:submit", "Submit a train job."),
     "top": Lazy("cloud_ml.cli.top:top", "Show what running jobs use."),
-    "wait": Lazy("cloud_ml.cli.waiting:wait", "Wait until jobs have ended; the exit code tells how."),
+    "wait": Lazy("cloud_ml.cli.waiting:wait", "Wait until jobs have ended, and exit with their result."),
 }
 
 
@@ -125,7 +125,7 @@ def list_jobs(
 @jobs.command()
 @click.argument("name", shell_complete=job_names)
 @click.option(
-    "-f", "--follow", is_flag=True, help="Go on until the job has ended. Ctrl-C ends the output, not the job."
+    "-f", "--follow", is_flag=True, help="Follow until the job has ended. Ctrl-C stops the output, not the job."
 )
 @click.option(
     "-n", "--lines", cls=Option, aliases=("--tail",), type=click.IntRange(0), help="Only the last so many lines."
@@ -189,7 +189,7 @@ def logs(
 
 @jobs.command()
 @click.argument("name", shell_complete=job_names)
-@click.option("-f", "--follow", is_flag=True, help="Go on until the job has ended. Ctrl-C ends the output.")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the job has ended. Ctrl-C stops the output.")
 @output_option()
 @pass_session
 def events(session: Session, name: str, *, follow: bool, output: str | None) -> int:

@@ -34,7 +34,7 @@ _ENDED = 5
 @output_option()
 @pass_session
 def describe(session: Session, name: str, version: str | None, output: str | None) -> None:
-    """Tell of a service: how it stands, its replicas, inputs and outputs, calls to paste, and what made its model."""
+    """Describe a service: its state, replicas, inputs, outputs, example calls, and the job that made its model."""
     from cloud_ml.models import codec
 
     handle = session.client.get_model_service(*named(session, name, version))

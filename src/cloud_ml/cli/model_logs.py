@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("name", shell_complete=model_names)
 @click.argument("version", required=False, shell_complete=model_versions)
-@click.option("-f", "--follow", is_flag=True, help="Go on, with the replicas that come. Ctrl-C ends the output.")
+@click.option("-f", "--follow", is_flag=True, help="Follow the output, also of new replicas. Ctrl-C stops it.")
 @click.option(
     "-n", "--lines", cls=Option, aliases=("--tail",), type=click.IntRange(0), help="Only the last so many lines."
 )

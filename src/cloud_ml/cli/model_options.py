@@ -35,8 +35,8 @@ CHANGED_LATER: tuple[Option, ...] = (
           help="The model: fds://bucket/folder with numbered versions, or a local file or folder to upload."),
     _text("-a", "--model_args", metavar="ARGS", help="Further flags of the model server as one text."),
     _text("-r", "--replicas", metavar="N", help="How many processes answer."),
-    _text("--max_replicas", metavar="N", help="Start more while requests pile up, up to so many."),
-    _text("--idle_scale_down", metavar="TIME", help="Keep one replica after so long without a request, such as 30m."),
+    _text("--max_replicas", metavar="N", help="Add replicas under load, up to this number."),
+    _text("--idle_scale_down", metavar="TIME", help="Keep one replica after this time without a request, such as 30m."),
     _text("--call_timeout", metavar="TIME", help="How long a call may take, such as 2m. Default: 30s over HTTP."),
     _text("-c", "--cpu_limit", metavar="CORES", help="Of each replica, such as 0.5."),
     _text("-M", "--memory_limit", metavar="SIZE", help="Of each replica, such as 500M."),
@@ -47,7 +47,7 @@ CHANGED_LATER: tuple[Option, ...] = (
     Option(["--secret", "secrets"], metavar="NAME[=VARIABLE]", multiple=True,
            help="Give each replica a secret, as the file /run/secrets/NAME or as a variable. Repeat for several."),
     _text("--access", metavar="WHO", type=click.Choice(["key", "open"]),
-          help="key: who calls needs a key of the organisation; open: whoever reaches the port."),
+          help="key: callers need a key of the organisation; open: anybody who reaches the port may call."),
 )  # fmt: skip
 """What ``models update`` changes."""
 

@@ -18,18 +18,18 @@ _CREATE = "Serve a model: cloudml models create -n NAME -v VERSION -u URI."
 _ELSEWHERE = {
     "create": Lazy("cloud_ml.cli.deploying:create", _CREATE),
     "deploy": Lazy("cloud_ml.cli.deploying:deploy", "Serve a model: cloudml models deploy NAME VERSION URI."),
-    "describe": Lazy("cloud_ml.cli.model_describing:describe", "Tell of a service: its replicas, inputs, calls to it."),
+    "describe": Lazy("cloud_ml.cli.model_describing:describe", "Describe a service: replicas, inputs, example calls."),
     "logs": Lazy("cloud_ml.cli.model_logs:logs", "Print the output of replicas."),
-    "promote": Lazy("cloud_ml.cli.releasing:promote", "Serve the candidate of a service from now on."),
-    "rollback": Lazy("cloud_ml.cli.releasing:rollback", "Drop the candidate, or serve what was served before."),
+    "promote": Lazy("cloud_ml.cli.releasing:promote", "Send all calls to the candidate of a service."),
+    "rollback": Lazy("cloud_ml.cli.releasing:rollback", "Remove the candidate, or restore the previous release."),
     "predict": Lazy(
-        "cloud_ml.cli.predicting:predict", "Ask a model: cloudml models predict NAME VERSION -d data.json."
+        "cloud_ml.cli.predicting:predict", "Call a model: cloudml models predict NAME VERSION -d data.json."
     ),
     "rm": Lazy("cloud_ml.cli.removing:rm_service", "Delete model services.", hidden=True),
     "signature": Lazy(
         "cloud_ml.cli.model_signature:signature", "Write the signature of a model whose file stores none."
     ),
-    "wait": Lazy("cloud_ml.cli.deploying:wait", "Wait until a service answers, or cannot."),
+    "wait": Lazy("cloud_ml.cli.deploying:wait", "Wait until a service answers or has failed."),
 }
 NAME = click.argument("name", shell_complete=model_names)
 VERSION = click.argument("version", required=False, shell_complete=model_versions)
@@ -39,7 +39,7 @@ VERSION = click.argument("version", required=False, shell_complete=model_version
 def models() -> None:
     """Model services.
 
-    A service has a name and a version, such as linear v1. Where a model has one version only, VERSION may be left out.
+    A service has a name and a version, such as linear v1. If a model has one version only, you may leave VERSION out.
     """
 
 
@@ -76,7 +76,7 @@ def list_models(session: Session, *, output: str | None, name: str | None, limit
 @models.command()
 @NAME
 @VERSION
-@click.option("-f", "--follow", is_flag=True, help="Go on until the service is gone. Ctrl-C ends the output.")
+@click.option("-f", "--follow", is_flag=True, help="Follow until the service is deleted. Ctrl-C stops the output.")
 @output_option()
 @pass_session
 def events(session: Session, name: str, version: str | None, *, follow: bool, output: str | None) -> int:
@@ -95,7 +95,7 @@ def events(session: Session, name: str, version: str | None, *, follow: bool, ou
 @output_option()
 @pass_session
 def metrics(session: Session, name: str, version: str | None, output: str | None) -> None:
-    """Show what replicas use and are asked, and what callers get.
+    """Show usage and requests of replicas, and errors of calls.
 
     What a replica was asked is counted since it started; what callers got, by release.
     """
@@ -139,7 +139,7 @@ def update(
     output: str | None,
     **options: object,
 ) -> int:
-    """Change a service; nothing is interrupted.
+    """Change a service without interrupting calls.
 
     Replicas are replaced one after the other where they have to be. Where the quota has no room for one more, an old
     replica goes before its successor answers; a note says so.
@@ -171,7 +171,7 @@ def update(
 @output_option()
 @pass_session
 def start(session: Session, name: str, version: str | None, *, watch: bool, output: str | None) -> int:
-    """Start a service that was saved or stopped."""
+    """Start a saved or stopped service."""
     from cloud_ml.cli.deploying import told
 
     handle = session.client.get_model_service(*named(session, name, version))
@@ -211,7 +211,7 @@ def _remove(session: Session, name: str, version: str | None, *, wait: bool) -> 
 @click.option("--wait", is_flag=True, help="Come back when it is gone and name and version are free.")
 @pass_session
 def delete(session: Session, name: str, version: str | None, *, wait: bool) -> None:
-    """Remove a service: its replicas end. The model stays where it is."""
+    """Delete a service and end its replicas. The model stays where it is."""
     _remove(session, name, version, wait=wait)
 
 
@@ -221,7 +221,7 @@ def delete(session: Session, name: str, version: str | None, *, wait: bool) -> N
 @click.option("--wait", is_flag=True, help="Come back when it is gone and name and version are free.")
 @pass_session
 def destroy(session: Session, name: str, version: str | None, *, wait: bool) -> None:
-    """Remove a service: the same as `models delete`."""
+    """Delete a service: the same as `models delete`."""
     _remove(session, name, version, wait=wait)
 
 
@@ -231,7 +231,7 @@ def destroy(session: Session, name: str, version: str | None, *, wait: bool) -> 
 @click.option("--for", "lasting", metavar="TIME", default="1h", show_default=True, help="How long it is good.")
 @pass_session
 def token(session: Session, name: str | None, version: str | None, lasting: str) -> None:
-    """Print a token for calls of your services, or of one.
+    """Print a token for calls of all your services, or of one.
 
     It is for your own shell: derived from your key, without the server, and it ends with the key. For programs,
     `cloudml token create --scope models:predict` makes tokens that can be listed and revoked.

@@ -27,12 +27,12 @@ _USUAL = "Usual is: cloudml models predict NAME VERSION -d data.json"
     "-d", "--data", "-f", "--filename", "source", metavar="FILE", shell_complete=files,
     help='File with JSON such as {"X": [[10.0]], "X_dtype": "float32"}, or this JSON itself; - is standard input.',
 )  # fmt: skip
-@click.option("--http", is_flag=True, help="Ask over HTTP instead of gRPC.")
-@click.option("--signature", metavar="NAME", help="Another than the default one.")
-@click.option("--release", metavar="WHICH", help="Who is to answer: stable, candidate, or the number of a release.")
-@click.option("-s", "--server", metavar="HOST:PORT", help="Ask there, whatever the service's address is.")
+@click.option("--http", is_flag=True, help="Call over HTTP instead of gRPC.")
+@click.option("--signature", metavar="NAME", help="Use this signature instead of the default one.")
+@click.option("--release", metavar="WHICH", help="Release that answers: stable, candidate, or a number.")
+@click.option("-s", "--server", metavar="HOST:PORT", help="Call this address instead of the service's.")
 @click.option("-t", "--timeout", type=click.FloatRange(min=0, min_open=True), default=10, show_default=True,
-              metavar="SECONDS", help="Wait no longer for an answer.")  # fmt: skip
+              metavar="SECONDS", help="Time limit of the call.")  # fmt: skip
 @output_option()
 @pass_session
 def predict(
@@ -50,7 +50,7 @@ def predict(
     timeout: float,
     output: str | None,
 ) -> None:
-    """Ask a model, over gRPC unless --http says otherwise.
+    """Call a model, over gRPC unless --http is given.
 
     \b
     cloudml models predict linear v1 -d data.json

@@ -35,7 +35,7 @@ def send(
     document = {**codec.encode(handle.job), "spec": without_secrets(handle.job.spec)}
     if not echo_as(output, document, handle.name):
         if watch:
-            note(f"{handle.name} is submitted ({handle.phase}). Ctrl-C ends the output, not the job.")
+            note(f"{handle.name} is submitted ({handle.phase}). Ctrl-C stops the output, not the job.")
         else:
             echo(f"{handle.name} is submitted ({handle.phase})")
             note(next_step(handle.job) if handle.phase == "Saved" else f"Follow it: cloudml jobs logs {handle.name} -f")

@@ -161,7 +161,7 @@ def _print_facts(endpoint: str, credentials: Path, running: Any) -> None:
         click.echo(f"  note          {sentence}")
     if not _is_known_to_user(endpoint, running):
         click.echo(f"  note          your command line uses another key: cloudml config init --from {credentials}")
-    click.echo("Stop with Ctrl-C; jobs run on and are found again.")
+    click.echo("Stop with Ctrl-C; jobs keep running and are found again.")
 
 
 def _is_known_to_user(endpoint: str, running: Any) -> bool:

@@ -82,7 +82,7 @@ def _stop_everything(shutdown: Shutdown, timeout: float, grace: float | None, *,
 def _ask(pid: int | None, survivors: Survivors) -> None:
     if not sys.stdin.isatty():
         raise InvalidRequest(
-            "stop --everything ends jobs and model services and asks first, but nobody can be asked here",
+            "stop --everything ends jobs and model services and asks first, but this is not a terminal",
             field="yes",
             hint="Add --yes.",
         )

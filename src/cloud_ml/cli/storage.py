@@ -197,7 +197,7 @@ def du(session: Session, uris: tuple[str, ...], human: bool, output: str | None)
               help="GET reads the object, PUT writes it.")  # fmt: skip
 @pass_session
 def presign(session: Session, uri: str, expires: str, method: str) -> None:
-    """Print a link that opens an object for whoever has it, without a key.
+    """Print a link that opens an object for anybody who has it, without a key.
 
     It ends when its time is over or your key is revoked. The server decides how long a link may last
     (7 days, unless set otherwise) when it is used. With PUT: curl -T FILE 'LINK'.
@@ -227,7 +227,7 @@ def _copy(session: Session, sources: tuple[str, ...], target: str, *, recursive:
 
 def _pipe(store: Storage, sources: tuple[str, ...], target: str) -> int:
     if len(sources) != 1:
-        raise click.UsageError("'-' stands alone: there is one SOURCE and one TARGET")
+        raise click.UsageError("'-' must be the only SOURCE or TARGET")
     if target == "-":
         with store.open(sources[0]) as content:
             for chunk in content:
@@ -279,7 +279,7 @@ def _confirm(question: str, yes: bool) -> None:
     if yes:
         return
     if not sys.stdin.isatty():
-        raise InvalidRequest(question.replace("?", "") + " needs --yes where nobody can be asked", field="yes")
+        raise InvalidRequest(question.replace("?", "") + " needs --yes without a terminal", field="yes")
     if not click.confirm(question):
         note("Nothing is removed.")
         raise click.exceptions.Exit(1)

@@ -15,7 +15,7 @@ from cloud_ml.cli.session import Session, pass_session
 _EPILOG = (
     "Exit codes: 0 all succeeded; else that of the first one in the order of the names which did not: its own exit "
     f"code if its code failed (128 + n for signal n), {JOB_FAILED} it failed otherwise, {JOB_STOPPED} it was "
-    f"cancelled; {STILL_GOES_ON} the time is over; 130 you stopped waiting. The jobs go on in both cases."
+    f"cancelled; {STILL_GOES_ON} the time is over; 130 you stopped waiting. The jobs keep running in both cases."
 )
 
 
@@ -44,7 +44,7 @@ def wait(session: Session, names: tuple[str, ...], *, timeout: str | None, outpu
         note(f"{handle.name} is still {handle.phase} after {timeout}; it goes on")
         return STILL_GOES_ON
     except KeyboardInterrupt:
-        note("\nNo longer waiting; the jobs go on.")
+        note("\nStopped waiting; the jobs keep running.")
         return INTERRUPTED
     documents = [{**codec.encode(job), "spec": without_secrets(job.spec)} for job in ended]
     echo_as(output, documents, [job.name for job in ended])

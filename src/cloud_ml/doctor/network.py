@@ -32,7 +32,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         else:
             yield _AREA.ok("exposure", "others reach the server, over TLS")
     elif server.behind_proxy:
-        yield _AREA.ok("exposure", "others reach the server through a proxy that speaks TLS")
+        yield _AREA.ok("exposure", "others reach the server through a TLS proxy")
     else:
         says = f"{server.host} is beyond loopback and there is no TLS, so the server will not start"
         yield _AREA.problem("exposure", says, "--tls-cert and --tls-key, or --behind-proxy")

@@ -32,7 +32,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     try:
         offered = Catalog.load(settings.runtimes_dir, tuple(pythons)).listing()
     except BadRuntime as error:
-        yield _AREA.problem("frameworks", str(error), f"mend or remove the file in {settings.runtimes_dir}")
+        yield _AREA.problem("frameworks", str(error), f"correct or remove the file in {settings.runtimes_dir}")
     else:
         yield _AREA.ok("frameworks", ", ".join(offered))
     yield from _indexes(pipconfig.read())
@@ -66,7 +66,7 @@ def _indexes(config: pipconfig.PipConfig) -> Iterator[Finding]:
     for folder in config.find_links:
         yield _AREA.ok("find-links", pipconfig.without_credentials(folder))
     if config.no_index:
-        yield _AREA.ok("index", "none: pip is told to ask no index")
+        yield _AREA.ok("index", "none: pip is set to use no index")
         return
     asked = config.kept.get("UV_DEFAULT_INDEX") or config.kept.get("UV_INDEX_URL") or config.index or _USUAL_INDEX
     for url in (asked, *config.extra_indexes):

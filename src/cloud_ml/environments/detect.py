@@ -119,7 +119,7 @@ def _of_tensorflow(findings: Findings, needed: Iterable[Requirement]) -> Verdict
     if findings.classic:
         notice = (
             f"the code uses names of TensorFlow 1 ({findings.classic[0]}) and of TensorFlow 2 ({findings.modern[0]}): "
-            "taken as TensorFlow 2; ask for framework version 1 if that is wrong"
+            "taken as TensorFlow 2; choose framework version 1 if this is wrong"
         )
         return Verdict("tensorflow", notices=(notice,))
     return Verdict("tensorflow")

@@ -67,7 +67,7 @@ def check_forbidden(lock: str, runtime: Runtime) -> None:
         raise EnvironmentFailed(
             "EnvironmentFailed",
             f"the requirements bring {found[0]}{more}, which the runtime {runtime.label} does not take: leave out "
-            "pins of the framework, or ask for framework python, which installs what the trainer requires",
+            "pins of the framework, or choose framework python, which installs what the trainer requires",
         )
 
 
@@ -126,9 +126,9 @@ def fit(runtime: Runtime, requirements: Iterable[Requirement]) -> tuple[list[Req
                 raise EnvironmentFailed(
                     "EnvironmentFailed",
                     f"the trainer requires {one.shown}, the runtime {runtime.label} provides {one.name} {version}: "
-                    "change the requirement, or ask for framework python, which installs what the trainer requires",
+                    "change the requirement, or choose framework python, which installs what the trainer requires",
                 )
-            notices.append(f"the requirement {one.shown} is left out: {runtime.label} stands in for it")
+            notices.append(f"the requirement {one.shown} is left out: {runtime.label} replaces it")
     return left, notices
 
 

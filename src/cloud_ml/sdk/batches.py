@@ -158,7 +158,7 @@ def _written(target: Path, entry: batches.Entry, content: bytes) -> int | CloudM
     if entry.error is not None:
         return error_of_document(entry.error)
     if hashlib.sha256(content).hexdigest() != entry.sha256:
-        return TransportError(f"{target.name} was damaged on the way: it has not the digest that the server tells")
+        return TransportError(f"{target.name} was damaged in transit: its digest differs from the server's")
     draft = target.with_name(f".{os.urandom(8).hex()}.cloudml-part")
     try:
         with draft.open("xb") as file:
@@ -172,4 +172,4 @@ def _written(target: Path, entry: batches.Entry, content: bytes) -> int | CloudM
 
 
 def _garbled() -> TransportError:
-    return TransportError("the server's answer is not about the objects that were asked for", hint="Try again.")
+    return TransportError("the server answered about other objects than requested", hint="Try again.")

@@ -117,7 +117,7 @@ class ModelServices:
         return self._services.rollback(name, version, release=release)
 
     def start_model_service(self, name: str, version: str) -> Service:
-        """Start a service that was saved or stopped.
+        """Start a saved or stopped service.
 
         Raises:
             NotFound: There is none.

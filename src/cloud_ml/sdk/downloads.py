@@ -73,7 +73,7 @@ def _fetch_version(transport: Transport, path: str, target: Path, progress: Prog
             expected = expected if again == etag else None
         if expected is not None and expected != digest.hexdigest():
             draft.unlink(missing_ok=True)
-            raise TransportError(f"{target.name} was damaged on the way: it has not the digest that the server tells")
+            raise TransportError(f"{target.name} was damaged in transit: its digest differs from the server's")
         draft.replace(target)
     return done
 

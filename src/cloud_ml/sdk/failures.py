@@ -116,7 +116,7 @@ def error_of_answer(endpoint: Endpoint, status: int, headers: Mapping[str, str],
         return _BY_STATUS[status](f"the server answered {status}")
     if status in (502, 503, 504):
         return errors.Unavailable(
-            f"what stands before the server answered {status}", hint="The server may be starting; try again."
+            f"a proxy in front of the server answered {status}", hint="The server may be starting; try again."
         )
     return not_ours(endpoint, status, headers, body)
 

@@ -123,7 +123,7 @@ class _Connection:
             what = self._fields.get(":status", "nothing")
             raise errors.TransportError(
                 f"{self._endpoint} answered {what} without a gRPC status; is it a model server?",
-                hint="Ask it over HTTP: --http",
+                hint="Call it over HTTP: --http",
             )
         if int(status):
             kind = _KINDS.get(int(status), errors.RequestError)

@@ -119,7 +119,7 @@ class ServiceHandle:
         Args:
             inputs: Values by the names of inputs, in columns (``{"X": [[10.0]]}``); over HTTP also a list of rows.
             types: Of inputs, over gRPC (``{"X": "float32"}``); for the others what the model takes.
-            signature: Another than the default one.
+            signature: Use this signature instead of the default one.
             grpc: Ask over gRPC; nothing has to be installed for it.
             release: Who is to answer: ``stable``, ``candidate``, or the number of a release.
             timeout: Seconds.
@@ -252,7 +252,7 @@ class ServiceHandle:
         return self.service
 
     def start(self) -> Service:
-        """Start a service that was saved or stopped."""
+        """Start a saved or stopped service."""
         self.service = self._calls.start(self.name, self.version)
         return self.service
 

@@ -85,7 +85,7 @@ class ServiceCalls:
         return self._changed(name, version, request)
 
     def start(self, name: str, version: str) -> Service:
-        """Start a service that was saved or stopped."""
+        """Start a saved or stopped service."""
         return self._changed(name, version, Request("POST", f"{_path(name, version)}/start", once=True))
 
     def stop(self, name: str, version: str, *, grace: str | None = None) -> Service:

@@ -61,7 +61,7 @@ def add_life(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     how.add_argument(
         "--load_outage_seconds", type=_seconds, default=_DEFAULT.outage_s,
-        help="go on trying for so long where a file is missing or the network fails (300)",
+        help="keep trying for this long if a file is missing or the network fails (300)",
     )  # fmt: skip
     how.add_argument(
         "--total_model_memory_limit_bytes", type=_whole, default=0,

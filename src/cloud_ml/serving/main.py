@@ -32,7 +32,7 @@ def main() -> None:
     )  # fmt: skip
     parser.add_argument("--conversion_cache", type=Path, default=LoadOptions().cache, help="where converted models lie")
     parser.add_argument(
-        "--allow_models_that_run_code", action="store_true", help="load formats that run what stands in them"
+        "--allow_models_that_run_code", action="store_true", help="load formats that run code of the model"
     )
     told = parser.parse_args()
     settings = Settings(

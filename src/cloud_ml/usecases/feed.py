@@ -61,7 +61,7 @@ def check_epoch(after: int, newest: int, *, known: int | None = None) -> None:
             f"the database was restored from a backup since revision {after}",
             field="after",
             value=after,
-            hint="List anew, and watch from the revision of the list.",
+            hint="List again, and watch from the revision of the list.",
         )
 
 

@@ -156,5 +156,5 @@ def _check_answers(record: ServiceRecord) -> None:
     raise Conflict(
         f"release {tried.template}, the candidate of {record.key.name}, does not answer; it is {phase}{why}",
         field="release", value=tried.template, allowed="a candidate that answers",
-        hint="mend it with another update, or roll it back",
+        hint="update it again, or roll it back",
     )  # fmt: skip

@@ -262,7 +262,7 @@ class Uploads:
                 f"{under_way} uploads to {bucket} are under way, no more may be",
                 field="bucket",
                 value=bucket,
-                hint="complete or give up others; those nobody goes on with expire",
+                hint="complete or give up others; unfinished ones expire",
             ) from None
 
     def _find(self, org: str, bucket: str, upload: str, key: str | None) -> Multipart:

@@ -265,7 +265,7 @@ async def test_what_can_never_start_fails_at_the_limit_and_gives_its_place_back(
             "StartTimeout", "attempt 1 could not be started within the start limit",
         )  # fmt: skip
         assert [event.message for event in failures(world, victim)] == [
-            "the next step failed and is tried again: an internal error (RuntimeError); the server's log tells more"
+            "the next step failed and is tried again: an internal error (RuntimeError); see the server's log"
         ]
         await world.until_phase(behind, Phase.RUNNING)
 

@@ -133,7 +133,7 @@ async def rollback(
 
 @router.post("/{name}/{version}/start", responses=answers(Service))
 async def start(here: Here, call: Signed, name: str, version: str) -> Response:
-    """Start a service that was saved or stopped."""
+    """Start a saved or stopped service."""
     return await _want(here, call, (name, version), Desired.RUN)
 
 

@@ -37,7 +37,7 @@ class Duration(_Type):
 
 @click.group(cls=LazyGroup)
 def keys() -> None:
-    """Access keys. Everybody manages the own ones, an owner those of the organisation."""
+    """Access keys. Users manage their own keys, and owners those of the organisation."""
 
 
 @keys.command("list")

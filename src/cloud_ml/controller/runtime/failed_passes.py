@@ -110,5 +110,5 @@ def describe(error: Exception) -> str:
     elif isinstance(error, OSError) and error.strerror:
         why = f"the system says: {error.strerror}"
     else:
-        why = f"an internal error ({type(error).__name__}); the server's log tells more"
+        why = f"an internal error ({type(error).__name__}); see the server's log"
     return f"the next step failed and is tried again: {why}"[:_LONGEST]

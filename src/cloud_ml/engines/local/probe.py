@@ -24,8 +24,8 @@ from cloud_ml.models.common import cpu_millis, memory_bytes
 from cloud_ml.settings import EngineSettings
 from cloud_ml.settings.themes import MIB
 
-_INSTEAD = "; Landlock stands in for it: files, signals and abstract sockets are fenced, shared memory is not"
-_INSTEAD_FILES = "; Landlock stands in for it, with this kernel for files only"
+_INSTEAD = "; Landlock replaces it: files, signals and abstract sockets are isolated, shared memory is not"
+_INSTEAD_FILES = "; Landlock replaces it, with this kernel for files only"
 _NO_ZYGOTES = (
     "no interpreter waits with a framework imported (engine.zygotes): that takes a server that is root, bubblewrap, "
     "a C compiler and control groups"

@@ -75,7 +75,7 @@ def read_project(folder: Path) -> Project:
     path = system.get("backend-path", [])
     backend = system.get("build-backend", _LEGACY)
     if not (_strings(requires) and _strings(path) and isinstance(backend, str)):
-        raise ValueError("pyproject.toml: [build-system] wants lists of strings and the name of a backend")
+        raise ValueError("pyproject.toml: [build-system] must have lists of strings and the name of a backend")
     return Project(backend, tuple(requires), tuple(path))
 
 

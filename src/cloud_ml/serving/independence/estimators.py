@@ -59,7 +59,7 @@ def check(estimator: Any, method: str) -> None:
         NotIndependent: with the type that is not known, or the method.
     """
     if method not in METHODS:
-        raise NotIndependent(f"method {method!r} is not known to look at each row by itself")
+        raise NotIndependent(f"method {method!r} is not known to handle each row independently")
     _check(estimator, 0)
 
 
@@ -88,7 +88,7 @@ def _check_functions(estimator: Any) -> None:
             continue
         kind = type(value)
         if kind.__module__.partition(".")[0] != "sklearn":  # classes of scikit-learn are losses and estimators
-            raise NotIndependent(f"{type(estimator).__qualname__} runs a function that nobody looks at: {name!r}")
+            raise NotIndependent(f"{type(estimator).__qualname__} runs a function that is not analysed: {name!r}")
 
 
 def _parts(value: Any) -> Iterator[Any]:

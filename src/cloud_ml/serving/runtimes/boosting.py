@@ -23,7 +23,7 @@ class Booster:
     def __init__(self, predict: Any, signatures: dict[str, Signature]) -> None:
         self._predict = predict
         self.signatures: Mapping[str, Signature] = signatures
-        found = Evidence(True, "kind", "boosted trees and linear models look at each row by itself")
+        found = Evidence(True, "kind", "boosted trees and linear models handle each row independently")
         self.evidence = dict.fromkeys(signatures, found)
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:

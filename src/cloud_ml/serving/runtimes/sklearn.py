@@ -52,7 +52,7 @@ def _method(signature: str) -> str:
 
 
 def _evidence(estimator: Any, method: str) -> Evidence:
-    found = f"{type(estimator).__name__} looks at each row by itself"
+    found = f"{type(estimator).__name__} handles each row independently"
     return proven("kind", found, lambda: estimators.check(estimator, method))
 
 

@@ -360,7 +360,7 @@ class Keeper:
             record.retry_at = now + self._rules.retry_s if again else None
         log.error("model %s version %s could not be loaded: %s", model.config.name, record.number, error)
         model.looked = False
-        self.look()  # who stands in for it?
+        self.look()  # who replaces it?
         self._world.later(0, self._reconcile)
 
     def _leave(self, model: ModelRecord, number: int) -> None:

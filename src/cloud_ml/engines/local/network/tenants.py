@@ -259,7 +259,7 @@ class Networks:
         addresses = self.pins.addresses
         if addresses is None:
             raise OSError(
-                f"{self.pins.folder} is gone, and with it the networks: the next job that needs one makes it anew"
+                f"{self.pins.folder} is gone, and with it the networks: the next job that needs one creates it again"
             )
         return addresses
 

@@ -59,7 +59,7 @@ def translate(error: BaseException | None, place: Place) -> CloudMlError | None:
     if state in (_DISK_FULL, _READ_ONLY):
         return OutOfSpace(
             f"The database {place.name} is full or read-only ({told})",
-            hint="Free some space, or connect to the primary; reads go on.",
+            hint="Free some space, or connect to the primary; reads still work.",
         )
     if state[:2] == _DAMAGED_CLASS or state in _TABLES_ARE_GONE:
         return damaged(place, told)
