@@ -189,7 +189,7 @@ class CloudMlClient(ModelServices):
         limit: int | None = None,
         details: bool = False,
     ) -> Generator[JobSummary]:
-        """Jobs, newest first, fetched as they are iterated over. Conditions hold together.
+        """Jobs, newest first, fetched as they are iterated over. A job must meet all conditions.
 
         Args:
             state: Only jobs in these phases or states, separated by commas, such as ``running,failed``.

@@ -188,7 +188,7 @@ class AsyncCloudMlClient(AsyncModelServices):
         limit: int | None = None,
         details: bool = False,
     ) -> AsyncGenerator[JobSummary]:
-        """Jobs, newest first, fetched as they are iterated over. Conditions hold together.
+        """Jobs, newest first, fetched as they are iterated over. A job must meet all conditions.
 
         Args:
             state: Only jobs in these phases or states, separated by commas, such as ``running,failed``.

@@ -15,8 +15,8 @@ _BY_REASON = {
     "OOMKilled": "Give it more memory: cloudml jobs rerun {name} -M {more_memory}",
     "TimeLimitExceeded": "Give it more time: cloudml jobs rerun {name} --time-limit {more_time}",
     "DiskQuotaExceeded": "Give it more disk: cloudml jobs rerun {name} --disk-limit {more_disk}, or use a bucket",
-    "NodeLost": _RUN_AGAIN + " (with --retries N the platform does so by itself)",
-    "SupervisorLost": _RUN_AGAIN + " (with --retries N the platform does so by itself)",
+    "NodeLost": _RUN_AGAIN + " (with --retries N the platform does this)",
+    "SupervisorLost": _RUN_AGAIN + " (with --retries N the platform does this)",
     "StartTimeout": _RUN_AGAIN,
     "StartFailed": _RUN_AGAIN + "; if it fails again, `cloudml doctor` on the server's machine says what is missing",
     "TrainerNotFound": "See what is there: cloudml storage ls -r {folder}, then submit it with the right URI",
@@ -26,7 +26,7 @@ _BY_REASON = {
 }
 _BY_PHASE = {
     "Saved": "Start it: cloudml jobs start {name}",
-    "Queued": "It starts by itself when there is room; see who runs: cloudml jobs top",
+    "Queued": "It starts when there is room. See what is running: cloudml jobs top",
     "Starting": "Follow it: cloudml jobs logs {name} -f",
     "Restarting": "Follow it: cloudml jobs logs {name} -f",
     "Running": "Follow it: cloudml jobs logs {name} -f · what it uses: cloudml jobs top {name}",

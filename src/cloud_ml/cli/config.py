@@ -30,13 +30,13 @@ def config() -> None:
 
 @config.command()
 @click.argument("name", default="default")
-@click.option("--from", "file", metavar="FILE", help="Take all three from a server's credentials.json.")
+@click.option("--from", "file", metavar="FILE", help="Read all three from a server's credentials.json.")
 @click.option("--endpoint", metavar="URL", help="The server's address.")
 @click.option("--access-key", metavar="KEY", help="Your access key.")
 @click.option(
     "--secret-key", metavar="SECRET", help="Its secret. Others may see arguments: leave it out to be asked for it."
 )
-@click.option("--check/--no-check", default=True, help="Ask the server whether it knows the key (the default).")
+@click.option("--check/--no-check", default=True, help="Check the key with the server (the default).")
 @click.option("--use/--no-use", default=True, help="Make this the current context (the default).")
 @pass_session
 def init(
@@ -50,7 +50,10 @@ def init(
     check: bool,
     use: bool,
 ) -> None:
-    """Make the context NAME, or change it. What no option and no variable (CLOUDML_ENDPOINT, …) gives is asked for."""
+    """Create or change the context NAME.
+
+    The command asks for what no option and no variable (CLOUDML_ENDPOINT, …) gives.
+    """
     from cloud_ml.sdk.config import Context, config_path, read_configuration, write_context
     from cloud_ml.sdk.endpoint import DEFAULT_ENDPOINT, parse_endpoint
 

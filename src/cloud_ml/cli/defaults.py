@@ -55,7 +55,7 @@ def _without_ref(uri: str) -> str:
 
 
 def module_for(trainer_uri: str) -> str:
-    """The module to run, if the code leaves no doubt about it.
+    """The module to run, if it is unambiguous.
 
     That is: the script itself; of a folder ``trainer.task``, its one package with a ``__main__.py``, its one
     script, or the one among its scripts that is called main, train or task.

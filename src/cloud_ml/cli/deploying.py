@@ -34,8 +34,8 @@ FAILED, STILL_GOES_ON = 3, 124
 _LIVE_S = 2.0
 _WORDS = ("model_name", "model_version", "model_uri")
 _HELP = (
-    "Exit codes of --watch and of `models wait`: 0 it answers; 3 its replicas cannot be started; 124 the time given is "
-    "over; 130 you stopped waiting. The service goes on in both cases."
+    "Exit codes of --watch and of `models wait`: 0 it answers; 3 it has failed; 124 the time limit has passed; 130 you "
+    "stopped waiting. The service continues in both cases."
 )
 
 
@@ -182,7 +182,7 @@ def await_answers(handle: ServiceHandle, timeout_s: float | None = None) -> int:
         note(f"\nStopped waiting; {name} continues. Describe it: cloudml models describe {name}")
         return INTERRUPTED
     if not handle.service.settled:
-        note(f"{line}; it goes on")
+        note(f"Timed out; {line}")
         return STILL_GOES_ON
     return _concluded(handle)
 

@@ -22,8 +22,8 @@ _AREAS = ("machine", "isolation", "storage", "database", "secrets", "runtimes", 
 
 
 @click.command(
-    help="Look over this machine: isolation, storage, database, secrets, runtimes, network, and your own key; say "
-    "what is missing and how to get it. Nothing is changed. Exit code 1 if something does not work at all."
+    help="Check this machine and report problems: isolation, storage, database, secrets, runtimes, network, and your "
+    "own key. Say how to get what is missing. Nothing is changed. Exit code 1 if something does not work at all."
 )
 @click.argument("areas", nargs=-1, type=click.Choice(_AREAS), metavar="[AREA]...")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="The server's folder of data.")

@@ -73,9 +73,7 @@ def describe(session: Session, name: str, version: str | None, output: str | Non
         {
             "Framework": one.name,
             "Version": one.version,
-            "Also asked for as": ", ".join(
-                [*(f"-F {name}" for name in one.aliases), *(f"-V {v}" for v in one.accepts)]
-            ),
+            "Other names": ", ".join([*(f"-F {name}" for name in one.aliases), *(f"-V {v}" for v in one.accepts)]),
             "Other versions": ", ".join(each.version for each in family if each is not one),
             "Summary": one.summary,
             "Python": one.python,

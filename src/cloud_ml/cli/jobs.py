@@ -49,13 +49,13 @@ def jobs() -> None:
     aliases=("--status", "--states", "--phase"),
     metavar="STATE,…",
     shell_complete=state_names,
-    help="In these states: running,failed.",
+    help="Only in these states, such as running,failed.",
 )
-@click.option("-n", "--name", metavar="NAME", shell_complete=job_names, help="Of this name; 'exp*' is what begins so.")
 @click.option(
-    "-F", "--framework", metavar="NAME", shell_complete=framework_names, help="That asked for it or ran in it."
+    "-n", "--name", metavar="NAME", shell_complete=job_names, help="Only with this name; 'exp*' matches a beginning."
 )
-@click.option("-u", "--user", metavar="USER", help="That this user submitted.")
+@click.option("-F", "--framework", metavar="NAME", shell_complete=framework_names, help="Only of this framework.")
+@click.option("-u", "--user", metavar="USER", help="Only of this user.")
 @click.option(
     "-l",
     "--label",
@@ -64,10 +64,10 @@ def jobs() -> None:
     aliases=("--selector",),
     multiple=True,
     metavar="KEY=VALUE",
-    help="With this label; all of them, if several.",
+    help="Only with this label. Repeat for several.",
 )
-@click.option("--since", metavar="TIME", help="Submitted since then: 2h (ago), 2026-01-31, 2026-01-31T12:00.")
-@click.option("--until", metavar="TIME", help="Submitted before then.")
+@click.option("--since", metavar="TIME", help="Submitted after this time: 2h (ago), 2026-01-31, 2026-01-31T12:00.")
+@click.option("--until", metavar="TIME", help="Submitted before this time.")
 @click.option(
     "--limit",
     cls=Option,
@@ -75,9 +75,9 @@ def jobs() -> None:
     type=click.IntRange(0),
     default=200,
     show_default=True,
-    help="At most so many; 0 means all.",
+    help="Maximum number; 0 means all.",
 )
-@click.option("-a", "--all", "everything", is_flag=True, help="All of them, as with --limit 0.")
+@click.option("-a", "--all", "everything", is_flag=True, help="The same as --limit 0.")
 @pass_session
 def list_jobs(
     session: Session,
@@ -93,7 +93,7 @@ def list_jobs(
     limit: int,
     everything: bool,
 ) -> None:
-    """List jobs, newest first. Conditions hold together.
+    """List jobs, newest first. A job must meet all conditions.
 
     A job's reason says why it is in its state. For code that failed, it is the type of the exception.
     -o wide adds the exit code and the arguments.
@@ -128,10 +128,10 @@ def list_jobs(
     "-f", "--follow", is_flag=True, help="Follow until the job has ended. Ctrl-C stops the output, not the job."
 )
 @click.option(
-    "-n", "--lines", cls=Option, aliases=("--tail",), type=click.IntRange(0), help="Only the last so many lines."
+    "-n", "--lines", cls=Option, aliases=("--tail",), type=click.IntRange(0), help="Only this many last lines."
 )
-@click.option("--attempt", type=click.IntRange(1), help="Only this attempt; otherwise all, one behind the other.")
-@click.option("--task", metavar="TASK", help="Such as worker-0; otherwise the decisive one.")
+@click.option("--attempt", type=click.IntRange(1), help="Only this attempt; by default all, one after the other.")
+@click.option("--task", metavar="TASK", help="Such as worker-0; by default the one that decides the result.")
 @click.option(
     "--since",
     cls=Option,
@@ -148,9 +148,9 @@ def list_jobs(
     default=True,
     help="Only the output of your code, byte for byte: nothing of the installation.",
 )
-@click.option("--grep", "pattern", metavar="REGEX", help="Only lines in which this is found; -n counts before.")
-@click.option("-i", "--ignore-case", is_flag=True, help="Of --grep: upper and lower case are the same.")
-@click.option("--invert-match", is_flag=True, help="Of --grep: only lines in which it is not found.")
+@click.option("--grep", "pattern", metavar="REGEX", help="Only lines that match; -n counts before.")
+@click.option("-i", "--ignore-case", is_flag=True, help="With --grep: ignore case.")
+@click.option("--invert-match", is_flag=True, help="With --grep: only lines that do not match.")
 @pass_session
 def logs(
     session: Session,

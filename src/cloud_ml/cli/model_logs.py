@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 @click.argument("version", required=False, shell_complete=model_versions)
 @click.option("-f", "--follow", is_flag=True, help="Follow the output, also of new replicas. Ctrl-C stops it.")
 @click.option(
-    "-n", "--lines", cls=Option, aliases=("--tail",), type=click.IntRange(0), help="Only the last so many lines."
+    "-n", "--lines", cls=Option, aliases=("--tail",), type=click.IntRange(0), help="Only this many last lines."
 )
 @click.option(
     "--replica",
     type=click.IntRange(1),
-    help="The number of a replica, also of one that has ended; otherwise all there are, one behind the other.",
+    help="Number of a replica, also of an ended one; by default all current ones, one after the other.",
 )
 @click.option("--previous", is_flag=True, help="The replica that ended last.")
 @click.option("--attempt", type=click.IntRange(1), help="Only this attempt, counted from 1.")
-@click.option("-ri", "--replica_index", type=click.IntRange(0), help="The replica by its place, from 0.")
+@click.option("-ri", "--replica_index", type=click.IntRange(0), help="Index of a replica, from 0.")
 @click.option("--timestamps", is_flag=True, help="Print a time in UTC before each line.")
 @click.option(
     "--no-installation",
@@ -62,8 +62,8 @@ def logs(
 ) -> int:
     """Print the output of replicas, as they wrote it.
 
-    What replicas said that have ended is kept, of the last few; models describe lists them. With --follow the output
-    goes on while the service runs, whichever replicas come and go; with a replica named, until that has ended.
+    The output of the last few ended replicas is kept; models describe lists them. With --follow, the output
+    continues while the service runs. With --replica, it ends with that replica.
     """
     if proxy:
         raise click.UsageError("--proxy is not offered: replicas have no proxy of their own")

@@ -46,7 +46,7 @@ def models() -> None:
 @models.command("list")
 @output_option("wide")
 @click.option("-n", "--name", metavar="NAME", shell_complete=model_names, help="Only versions of this model.")
-@click.option("--limit", type=click.IntRange(0), default=200, show_default=True, help="At most so many; 0 means all.")
+@click.option("--limit", type=click.IntRange(0), default=200, show_default=True, help="Maximum number; 0 means all.")
 @pass_session
 def list_models(session: Session, *, output: str | None, name: str | None, limit: int) -> None:
     """List services, newest first. REASON says why one does not answer as it should; -o wide adds the message."""
@@ -120,7 +120,9 @@ def metrics(session: Session, name: str, version: str | None, output: str | None
 @click.option("--engine_cpu", hidden=True)
 @click.option("--engine_memory", hidden=True)
 @change_options
-@click.option("--canary", metavar="PERCENT", help="Try it on so many percent of calls first; then promote or rollback.")
+@click.option(
+    "--canary", metavar="PERCENT", help="Send this percentage of calls to the change first; then promote or rollback."
+)
 @click.option("-W", "--watch", is_flag=True, help="Wait until the change is rolled out.")
 @output_option()
 @pass_session
@@ -141,14 +143,14 @@ def update(
 ) -> int:
     """Change a service without interrupting calls.
 
-    Replicas are replaced one after the other where they have to be. Where the quota has no room for one more, an old
-    replica goes before its successor answers; a note says so.
+    Replicas are replaced one at a time. If the quota has no room for one more, an old replica stops before the
+    new one answers; a note says so.
 
     \b
     cloudml models update linear v1 -r 3
     cloudml models update linear v1 -u fds://cloudml/linear-better --canary 10
 
-    With --canary the change is tried beside what is served; --canary alone changes the share of calls.
+    With --canary, a part of the calls goes to the change. --canary alone changes this part.
     """
     from cloud_ml.cli.deploying import sending, told
 

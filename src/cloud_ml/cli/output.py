@@ -47,7 +47,7 @@ def output_option(*more: str) -> Callable[[F], F]:
     which of the two was asked for.
     """
     kinds = ("table", *(one for one in more if one not in _KINDS), *_KINDS[1:])
-    help_text = "Another form than the usual table, for programs or for pipes."
+    help_text = "Output format; a table by default."
     return click.option("-o", "--output", type=_Form(kinds), callback=_form, help=help_text)
 
 

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 COMMANDS = {
     "backup": Lazy("cloud_ml.cli.maintenance:backup", "Copy the database to a file; the server may run."),
-    "check": Lazy("cloud_ml.cli.maintenance:check", "Look over the whole database; the server may run."),
+    "check": Lazy("cloud_ml.cli.maintenance:check", "Check the whole database; the server may run."),
     "migrate": Lazy("cloud_ml.cli.maintenance:migrate", "Bring the database to this version's schema."),
-    "restore": Lazy("cloud_ml.cli.maintenance:restore", "Put a backup in the place of the database."),
-    "stop": Lazy("cloud_ml.cli.server_stop:stop", "Stop the server, and on request all that outlives it."),
+    "restore": Lazy("cloud_ml.cli.maintenance:restore", "Replace the database by a backup."),
+    "stop": Lazy("cloud_ml.cli.server_stop:stop", "Stop the server, and optionally all that outlives it."),
 }
 
 
@@ -32,16 +32,16 @@ COMMANDS = {
     cls=LazyGroup,
     lazy=COMMANDS,
     invoke_without_command=True,
-    help="Start the platform in the foreground: API, controller and local engine in one process. The commands below "
-    "do something to its database instead.",
+    help="Start the platform in the foreground: API, controller and local engine in one process. The commands "
+    "below act on its database, or stop it.",
 )
 @click.option("--host", help="Address to listen on.  [default: 127.0.0.1]")
 @click.option("--port", type=int, help="Port; 0 takes a free one.  [default: 8471]")
 @click.option("--data-dir", type=click.Path(file_okay=False), help="Folder of all data.")
-@click.option("--database-url", help="Another database than SQLite in the data folder.")
+@click.option("--database-url", help="Database; SQLite in the data folder by default.")
 @click.option("--config", "file", type=click.Path(exists=True, dir_okay=False), help="Settings, as TOML.")
-@click.option("--sandbox", type=click.Choice(["auto", "require", "none"]), help="Bubblewrap around jobs.")
-@click.option("--network", type=click.Choice(["auto", "tenant", "host", "none"]), help="What jobs see of the network.")
+@click.option("--sandbox", type=click.Choice(["auto", "require", "none"]), help="Sandbox of jobs.")
+@click.option("--network", type=click.Choice(["auto", "tenant", "host", "none"]), help="Network of jobs.")
 @click.option("--max-running-jobs", type=int, help="Jobs that run at once.")
 @click.option("--environments-dir", type=click.Path(file_okay=False), help="Layers and caches of environments.")
 @click.option("--tls-cert", type=click.Path(exists=True, dir_okay=False), help="Certificate chain, PEM.")

@@ -70,8 +70,8 @@ run = RawCommand(
     "run",
     params=[_CODE],
     callback=_submit,
-    help="Submit a train job and follow its log: `cloudml jobs submit --watch`, whose options it has. "
-    "With --detach it returns at once.",
+    help="Submit a train job and follow its log. The options are those of `cloudml jobs submit`. With --detach"
+    " it returns at once.",
 )
 status = RawCommand(
     "status", params=[_NAMES], callback=_describe, help="Describe a job or a model service; without NAME, list jobs."

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 SCHEME = "fds://"
 _HUMAN = click.option("-h", "human", is_flag=True, help="Sizes as people read them.")
 _YES = click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-_DRY_RUN = click.option("--dry-run", is_flag=True, help="Only say what would be done.")
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="Only print what would be done.")
 _OWN_H = {"help_option_names": ["--help"]}
 
 
@@ -63,21 +63,21 @@ def ls(
 @storage.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("target")
-@click.option("-r", "-R", "--recursive", is_flag=True, help="Folders with everything below them.")
-@click.option("-u", "--update", "--sync", is_flag=True, help="Leave out what is there already, by size and digest.")
+@click.option("-r", "-R", "--recursive", is_flag=True, help="Copy folders with everything below them.")
+@click.option("-u", "--update", "--sync", is_flag=True, help="Skip what is there already, by size and digest.")
 @_DRY_RUN
 @pass_session
 def cp(session: Session, *, sources: tuple[str, ...], target: str, recursive: bool, update: bool, dry_run: bool) -> int:
     """Copy files to objects, objects to files, or objects to objects (on the server).
 
-    A TARGET that ends in '/', or is a folder or a bucket, keeps the names of the SOURCES; it must be one
-    if there are several. With -r, what is in a folder goes below TARGET. In URIs, * and ? stand for
-    parts of a name, ** for any path; quote them. '-' is standard input or output.
+    A TARGET that ends in '/', or is a folder or a bucket, keeps the names of the SOURCES. Several SOURCES need
+    such a TARGET. With -r, the content of a folder is copied below TARGET. In URIs, * and ? match parts of a
+    name, and ** matches any path; quote them. '-' is standard input or output.
 
     Nothing is copied if two SOURCES would become one file, or if a SOURCE is its own TARGET.
 
-    Interrupted copies of large files go on when the same command is given again. Files whose path can
-    be no key (control characters, backslashes, over 1024 bytes), and links to folders, are left out and told.
+    To resume interrupted copies of large files, run the same command again. Files whose path cannot be a key
+    (control characters, backslashes, over 1024 bytes), and links to folders, are skipped and named.
     """
     return _copy(session, sources, target, recursive=recursive, update=update, dry_run=dry_run)
 
@@ -85,7 +85,7 @@ def cp(session: Session, *, sources: tuple[str, ...], target: str, recursive: bo
 @storage.command()
 @click.argument("sources", nargs=-1, required=True, metavar="SOURCE...")
 @click.argument("target")
-@click.option("-r", "-R", "--recursive", is_flag=True, help="Folders with everything below them.")
+@click.option("-r", "-R", "--recursive", is_flag=True, help="Copy folders with everything below them.")
 @_DRY_RUN
 @pass_session
 def mv(session: Session, sources: tuple[str, ...], target: str, recursive: bool, dry_run: bool) -> int:

@@ -53,8 +53,8 @@ def perform(store: Storage, plan: Plan, *, update: bool = False, dry_run: bool =
     Args:
         store: The server's side.
         plan: What to copy.
-        update: Leave out what is there already, by size and digest.
-        dry_run: Only say what would be done.
+        update: Skip what is there already, by size and digest.
+        dry_run: Only print what would be done.
         move: Remove each source once its copy is verified.
     """
     counts: Counter[str] = Counter()

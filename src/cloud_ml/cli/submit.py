@@ -102,9 +102,9 @@ def submit(
     cloudml jobs submit -n linear -m trainer.task -u fds://ml/linear.tar.gz -c 2
 
     NAME, MODULE and URI are taken in this order for those that neither an option nor the job file
-    gives. A local folder or file is packed and uploaded, unless the server has it already. With the
-    URI alone, the name comes from the folder or file and the module from the code, where it leaves
-    no doubt: a script, trainer.task, a package with a __main__.py.
+    gives. A local folder or file is packed and uploaded, unless the server has it already. With the URI alone,
+    the name comes from the folder or file. The module is detected if it is unambiguous: a script, trainer.task, a
+    package with a __main__.py.
     """  # fmt: skip
     from cloud_ml.cli.jobfile import read_job_file
     from cloud_ml.models import codec

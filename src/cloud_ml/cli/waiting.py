@@ -13,19 +13,19 @@ from cloud_ml.cli.output import echo_as, note, output_option, without_secrets
 from cloud_ml.cli.session import Session, pass_session
 
 _EPILOG = (
-    "Exit codes: 0 all succeeded; else that of the first one in the order of the names which did not: its own exit "
-    f"code if its code failed (128 + n for signal n), {JOB_FAILED} it failed otherwise, {JOB_STOPPED} it was "
-    f"cancelled; {STILL_GOES_ON} the time is over; 130 you stopped waiting. The jobs keep running in both cases."
+    "Exit codes: 0 all succeeded. Otherwise the first job that did not succeed decides: its own exit code if its code "
+    f"failed (128 + n for signal n), {JOB_FAILED} it failed otherwise, {JOB_STOPPED} it was cancelled; "
+    f"{STILL_GOES_ON} the time is over; 130 you stopped waiting. The jobs keep running in both cases."
 )
 
 
 @click.command(epilog=_EPILOG)
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=job_names)
-@click.option("--timeout", metavar="TIME", help="Wait no longer than this, such as 90s or 2h; otherwise for ever.")
+@click.option("--timeout", metavar="TIME", help="Time limit, such as 90s or 2h; none by default.")
 @output_option()
 @pass_session
 def wait(session: Session, names: tuple[str, ...], *, timeout: str | None, output: str | None) -> int:
-    """Wait until jobs have ended, well or not."""
+    """Wait until jobs have ended."""
     from cloud_ml.cli.watching import conclude, wait_for
     from cloud_ml.errors import WaitTimedOut
     from cloud_ml.models import codec, common
@@ -41,7 +41,7 @@ def wait(session: Session, names: tuple[str, ...], *, timeout: str | None, outpu
             conclude(job)
             ended.append(job)
     except WaitTimedOut:
-        note(f"{handle.name} is still {handle.phase} after {timeout}; it goes on")
+        note(f"Timed out after {timeout}; {handle.name} is still {handle.phase}")
         return STILL_GOES_ON
     except KeyboardInterrupt:
         note("\nStopped waiting; the jobs keep running.")

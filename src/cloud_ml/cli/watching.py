@@ -42,8 +42,8 @@ def print_log(chunks: Iterator[bytes], name: str, *, goes_on: bool) -> int:
     except KeyboardInterrupt:
         if goes_on:
             note(
-                f"\nStopped watching {name}; the job goes on.\n"
-                f"  Follow it again: cloudml jobs logs {name} -f · cancel it: cloudml jobs cancel {name}"
+                f"\nStopped watching {name}; the job keeps running.\n"
+                f"  Watch it again: cloudml jobs logs {name} -f · cancel it: cloudml jobs cancel {name}"
             )
         return INTERRUPTED
     return code

@@ -379,7 +379,7 @@ class Engine(abc.ABC):
         Args:
             key: Which attempt.
             process: The process's name, such as ``master-0``.
-            lines: Only the last so many lines.
+            lines: Only this many last lines.
             follow: Go on until the gang is over and all of its output was given.
             view: What of it.
         """

@@ -23,7 +23,7 @@ class ModelService:
         model_uri: ``fds://bucket/folder`` with one folder for each number (``1``, ``2``…), which holds the model;
             the SDK and the CLI also take a local path, which they upload.
         model_args: Further flags of the model server, as a list or as one string in shell quoting.
-        replicas: How many processes answer.
+        replicas: Number of replicas.
         max_replicas: With a number above ``replicas``, more are started while requests pile up, up to this many.
         idle_scale_down: With a duration, such as ``"30m"``, all but one replica end after so long without a request.
         cpu_limit: Cores of each replica, such as ``"0.5"``.

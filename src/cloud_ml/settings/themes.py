@@ -202,7 +202,7 @@ class EngineSettings:
     cgroups: str = "auto"
     """``auto``, ``require`` or ``none``, likewise for enforced limits."""
     network: str = "auto"
-    """What jobs see of the network. ``tenant``: a network of each organisation's own, with a way out to the open
+    """Network of jobs. ``tenant``: a network of each organisation's own, with a way out to the open
     internet, or the server does not start; ``host``: the machine's, all of it; ``none``: a loopback of their own;
     ``auto``: ``tenant`` where this machine gives it, else ``host``, and the server says so."""
     network_allow: str = ""

@@ -22,7 +22,7 @@ _TIME = click.DateTime(["%Y-%m-%d", "%Y-%m-%d %H:%M", "%Y-%m-%dT%H:%M:%S", "%Y-%
 @click.option("--outcome", metavar="WORD", help="Only this outcome: done, or an error's code such as forbidden.")
 @click.option("--since", type=_TIME, metavar="TIME", help="From this time on: 2026-01-31, '2026-01-31 12:00'.")
 @click.option("--until", type=_TIME, metavar="TIME", help="Before this time.")
-@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="At most so many; 0 means all.")
+@click.option("--limit", type=click.IntRange(0), default=50, show_default=True, help="Maximum number; 0 means all.")
 @output_option("wide")
 @pass_session
 def audit(

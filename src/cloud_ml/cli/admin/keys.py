@@ -106,7 +106,7 @@ def update(session: Session, access_key: str, *, legacy: bool | None, fds: bool 
 @output_option()
 @pass_session
 def rotate(session: Session, access_key: str, overlap: int | None, output: str | None) -> None:
-    """Make a key in place of another. Both work until the overlap is over; the new secret is shown now only."""
+    """Replace a key by a new one. Both work until the overlap is over; the new secret is shown now only."""
     made = session.client.admin.rotate_key(access_key, overlap_s=overlap)
     _show_new(made, output)
     if output is None:
@@ -117,7 +117,7 @@ def rotate(session: Session, access_key: str, overlap: int | None, output: str |
 @click.argument("access_key")
 @pass_session
 def disable(session: Session, access_key: str) -> None:
-    """Refuse a key, everywhere within seconds."""
+    """Disable a key, on all servers within seconds."""
     echo(f"{session.client.admin.change_key(access_key, enabled=False).access_key} is disabled")
 
 
@@ -125,7 +125,7 @@ def disable(session: Session, access_key: str) -> None:
 @click.argument("access_key")
 @pass_session
 def enable(session: Session, access_key: str) -> None:
-    """Take a key again."""
+    """Enable a key again."""
     echo(f"{session.client.admin.change_key(access_key, enabled=True).access_key} is enabled")
 
 
@@ -133,7 +133,7 @@ def enable(session: Session, access_key: str) -> None:
 @click.argument("access_keys", nargs=-1, required=True, metavar="ACCESS_KEY...")
 @pass_session
 def revoke(session: Session, access_keys: tuple[str, ...]) -> None:
-    """Remove keys for good."""
+    """Delete keys permanently."""
     for access_key in access_keys:
         echo(f"{session.client.admin.revoke_key(access_key).access_key} is revoked")
 
