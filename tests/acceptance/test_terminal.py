@@ -71,7 +71,7 @@ def test_interrupting_ends_the_watching_and_says_how_to_go_on(
     words = ["jobs", "submit", "interrupted", "train", ".", "-W", "--", "/never"]
     shown = _cloudml(server, *words, cwd=str(folder), react=enough)
     assert shown.code == 130
-    assert "the job goes on" in shown.seen
+    assert "the job keeps running" in shown.seen
     assert "cloudml jobs logs interrupted -f" in shown.seen
     assert client.describe_train_job("interrupted").phase == "Running"
     client.delete_train_job("interrupted")

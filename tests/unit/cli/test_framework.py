@@ -30,10 +30,10 @@ def test_list_for_programs(run: Run) -> None:
 def test_describe_takes_the_default_or_the_version_that_is_named(run: Run) -> None:
     shown = run("framework", "describe", "tf").stdout
     assert "2.16" in shown
-    assert "Other versions:    1.15" in shown
+    assert "Other versions: 1.15" in shown
     assert "no: installed when a job first needs it" in shown
     assert "TF_USE_LEGACY_KERAS=1" in run("framework", "describe", "tensorflow==1.15").stdout
-    assert "Version:           2.16" in run("framework", "describe", "tensorflow==2.9").stdout
+    assert "Version:        2.16" in run("framework", "describe", "tensorflow==2.9").stdout
     assert "  pip==26.1" in run("framework", "describe", "python").stdout
 
 

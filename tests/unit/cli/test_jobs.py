@@ -74,7 +74,7 @@ def test_enough_of_a_log_is_not_the_end_of_the_job(capsys: pytest.CaptureFixture
     assert print_log(chunks(), "linear", goes_on=True) == 130
     out, err = capsys.readouterr()
     assert out == "epoch 1\n"
-    assert "the job goes on" in err
+    assert "the job keeps running" in err
 
 
 def test_events(run: Run) -> None:

@@ -42,7 +42,7 @@ def test_waiting_tells_how_jobs_ended(run: Run, api: FakeApi) -> None:
     assert "bad failed: NonZeroExit: exited with code 7" in result.stderr
     assert "cloudml jobs logs bad -n 50" in result.stderr
     result = run("jobs", "wait", "on", "--timeout", "1s")
-    assert (result.exit_code, "on is still Running after 1s" in result.stderr) == (124, True)
+    assert (result.exit_code, "Timed out after 1s; on is still Running" in result.stderr) == (124, True)
     assert run("jobs", "wait", "good", "none").exit_code == 1
     assert "timeout is 'soon'" in run("jobs", "wait", "on", "--timeout", "soon").stderr
 
