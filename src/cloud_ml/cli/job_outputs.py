@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
@@ -81,10 +82,14 @@ def remarks(job: Job, files: Sequence[OutputFile]) -> list[str]:
 
     if not files and not (job.outputs and job.outputs.not_kept):
         return [no_outputs(job)]
-    found = [f"{amount(len(files), sum(file.size for file in files))}. Copy them: cloudml jobs cp -r {job.name}: ."]
+    count, size = len(files), sum(file.size for file in files)
+    if job.outputs is not None and count < job.outputs.files:  # the list was cut
+        count, size = job.outputs.files, job.outputs.bytes
+    found = [f"{amount(count, size)}. Copy them: cloudml jobs cp -r {job.name}: ."]
     if job.outputs and (missing := job.outputs.not_kept):
         found.append(f"{_files(missing)} could not be saved. See why: cloudml jobs events {job.name}")
-    found += [f"Deploy a model: cloudml models deploy {_DEPLOYED_AS} {job.name}:{path}" for path in models_of(files)]
+    models = [shlex.quote(f"{job.name}:{path}") for path in models_of(files)]
+    found += [f"Deploy a model: cloudml models deploy {_DEPLOYED_AS} {model}" for model in models]
     return found
 
 

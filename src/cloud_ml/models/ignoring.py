@@ -20,6 +20,8 @@ DEFAULT_PATTERNS = (
     "node_modules/",
 )  # fmt: skip
 """Left behind always: history, caches, environments, and what builds make."""
+ENVIRONMENT_MARKS = ("pyvenv.cfg", "conda-meta")
+"""A folder that holds one of these is an environment, whatever its name: it is neither sent nor an output."""
 
 
 @dataclass(frozen=True, slots=True)

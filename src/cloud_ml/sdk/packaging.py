@@ -33,7 +33,7 @@ from typing import IO
 
 from cloud_ml.errors import InvalidRequest, TooLarge
 from cloud_ml.models.common import format_memory, refuse
-from cloud_ml.models.ignoring import DEFAULT_PATTERNS, IGNORE_FILE, IgnoreRules
+from cloud_ml.models.ignoring import DEFAULT_PATTERNS, ENVIRONMENT_MARKS, IGNORE_FILE, IgnoreRules
 from cloud_ml.sdk.messages import FileBody
 from cloud_ml.sdk.script_files import companions
 from cloud_ml.sdk.storage import file_body
@@ -146,7 +146,9 @@ def _walk(root: Path, inside: str, prefix: str, rules: IgnoreRules) -> Iterator[
         with os.scandir(root / inside) as entries:
             found = list(entries)
     except OSError as error:
-        raise InvalidRequest(f"{root / inside} cannot be read: {error.strerror}", field="trainer_uri") from error
+        raise _unreadable(root / inside, error) from error
+    if inside and any(entry.name in ENVIRONMENT_MARKS for entry in found):
+        return
     for entry in found:
         path = inside + entry.name
         if rules.ignores(path, folder=entry.is_dir(follow_symlinks=False)):
@@ -166,13 +168,28 @@ def _member(root: Path, path: str, prefix: str, entry: os.DirEntry[str]) -> _Mem
         return _Member(prefix + path, Path(entry.path), 0, link=_inner_target(root, path))
     facts = entry.stat(follow_symlinks=False)
     if not stat.S_ISREG(facts.st_mode):
-        raise refuse("trainer_uri", entry.path, f"files, folders and links (or a line in {IGNORE_FILE})")
+        raise InvalidRequest(
+            f"{path} is a {_kind(facts.st_mode)}, which cannot be sent",
+            field="trainer_uri",
+            value=path,
+            allowed="files, folders and links",
+            hint=f"Remove it, or name it in {IGNORE_FILE}.",
+        )
     return _Member(prefix + path, Path(entry.path), facts.st_size, executable=bool(facts.st_mode & 0o100))
+
+
+def _kind(mode: int) -> str:
+    if stat.S_ISFIFO(mode):
+        return "pipe"
+    return "socket" if stat.S_ISSOCK(mode) else "device"
 
 
 def _inner_target(root: Path, path: str) -> str:
     link = root / path
-    target = link.resolve()
+    try:
+        target = link.resolve()
+    except (OSError, RuntimeError):  # links that lead in a circle
+        target = root / "nowhere"
     if not target.is_relative_to(root):
         raise InvalidRequest(
             f"the link {path} leads out of the folder, to {target}",
@@ -181,7 +198,7 @@ def _inner_target(root: Path, path: str) -> str:
             allowed="links within the folder",
             hint=f"Copy what it points to, or name the link in {IGNORE_FILE}.",
         )
-    if not target.exists():
+    if not link.exists():
         raise InvalidRequest(
             f"the link {path} leads nowhere",
             field="trainer_uri",
@@ -213,9 +230,16 @@ def _content(member: _Member) -> bytes:
     try:
         return member.path.read_bytes()
     except OSError as error:
-        raise InvalidRequest(
-            f"{member.path} cannot be read: {error.strerror}", field="trainer_uri", value=str(member.path)
-        ) from error
+        raise _unreadable(member.path, error) from error
+
+
+def _unreadable(path: Path, error: OSError) -> InvalidRequest:
+    return InvalidRequest(
+        f"{path} cannot be read: {error.strerror}",
+        field="trainer_uri",
+        value=str(path),
+        hint=f"Change its permissions, or name it in {IGNORE_FILE}.",
+    )
 
 
 def _own_patterns(root: Path) -> list[str]:

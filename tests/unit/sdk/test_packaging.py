@@ -115,8 +115,31 @@ def test_a_link_that_leads_nowhere_is_refused_unless_ignored(project: Path) -> N
 
 def test_a_pipe_is_refused(project: Path) -> None:
     os.mkfifo(project / "pipe")
-    with pytest.raises(InvalidRequest, match="pipe"), packed(project):
+    with pytest.raises(InvalidRequest, match=r"^pipe is a pipe, which cannot be sent") as refused, packed(project):
         pass
+    assert ".cloudmlignore" in (refused.value.hint or "")
+
+
+@pytest.mark.parametrize("mark", ["pyvenv.cfg", "conda-meta"])
+def test_an_environment_stays_behind_whatever_its_name(project: Path, mark: str) -> None:
+    """It holds links to the interpreter outside, and thousands of files."""
+    for folder in ("venv", "tools/env"):
+        (project / folder / mark).mkdir(parents=True)
+        (project / folder / "python3").symlink_to("/usr/bin/python3")
+    before = set(_members(project))
+    assert not any("env" in name for name in before)
+
+
+def test_links_that_lead_in_a_circle_lead_nowhere(project: Path) -> None:
+    (project / "one").symlink_to("two")
+    (project / "two").symlink_to("one")
+    with pytest.raises(InvalidRequest, match=r"the link (one|two) leads nowhere"), packed(project):
+        pass
+
+
+def test_a_link_to_the_folder_itself_is_kept(project: Path) -> None:
+    (project / "loop").symlink_to(".")
+    assert _members(project)["loop"].linkname == "."
 
 
 def test_a_name_that_is_no_text_is_refused(project: Path) -> None:

@@ -23,8 +23,6 @@ SKIPPED_FOLDERS = frozenset(
     )
 )  # fmt: skip
 """Folders whose content is never an output: history, caches, environments."""
-ENVIRONMENT_MARKS = (b"pyvenv.cfg", b"conda-meta")
-"""A folder that holds one of these is an environment, and no output."""
 _NAMED = 5
 _REMEMBERED_FOLDERS = 256
 

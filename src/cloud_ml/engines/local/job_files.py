@@ -14,12 +14,13 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from cloud_ml.domain.jobs.outputs import ENVIRONMENT_MARKS, JobFile, Obstacle
+from cloud_ml.domain.jobs.outputs import JobFile, Obstacle
 from cloud_ml.engines.base import WorkingDirectory
 from cloud_ml.engines.local import working_directory
 from cloud_ml.engines.local.etc import HOME
 from cloud_ml.engines.local.job_links import LinkedFile, LinkResolver
 from cloud_ml.engines.local.working_directory import Manifest
+from cloud_ml.models.ignoring import ENVIRONMENT_MARKS
 
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Without O_NONBLOCK, opening a pipe that a job has put in the place of a file would wait for ever.

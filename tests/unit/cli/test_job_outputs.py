@@ -1,0 +1,36 @@
+"""What is said below a list of outputs."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+from datetime import UTC, datetime
+
+from cloud_ml.cli.job_outputs import remarks
+from cloud_ml.models.job import JobOutputs
+from cloud_ml.models.outputs import OutputFile
+from support.fake_api import make_job
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def files(*paths: str) -> list[OutputFile]:
+    return [OutputFile(path=path, uri=f"fds://b/{path}", size=10, modified=NOW, etag="") for path in paths]
+
+
+def outputs(count: int, size: int) -> JobOutputs:
+    return JobOutputs(uri="fds://b", files=count, bytes=size, not_kept=0)
+
+
+def test_a_list_that_was_cut_tells_of_all_files() -> None:
+    job = make_job("a", phase="Succeeded", outputs=outputs(105, 2048))
+    assert remarks(job, files("1.txt", "2.txt"))[0] == "105 files (2.0 KiB). Copy them: cloudml jobs cp -r a: ."
+    job = make_job("a", phase="Succeeded", outputs=outputs(1, 5))
+    assert remarks(job, files("1.txt", "2.txt"))[0].startswith("2 files (20 B)"), "some came later"
+
+
+def test_the_command_that_deploys_a_model_can_be_pasted() -> None:
+    job = make_job("a", phase="Succeeded", outputs=outputs(1, 10))
+    (file,) = files("my model.onnx")
+    command = remarks(job, [dataclasses.replace(file, model=file.path)])[1].removeprefix("Deploy a model: ")
+    assert shlex.split(command)[-1] == "a:my model.onnx"
