@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Record
+from cloud_ml.domain.secrets import SECRET
 from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.domain.tenancy import BUCKET, ORGANISATION, SYSTEM, Operation, OrganisationSpec, StandingStatus
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
@@ -104,7 +105,7 @@ class Organisations:
         return _shown(record)
 
     def delete(self, caller: Identity, name: str, *, once: Once | None = None) -> admin.Organisation:
-        """Remove an organisation that is disabled and holds nothing any more. Its keys and users go with it.
+        """Remove an organisation that is disabled and holds nothing any more. Its keys, users and secrets go with it.
 
         Its record stays as a mark: neither name nor number is ever given to another tenant.
 
@@ -125,6 +126,11 @@ class Organisations:
             )
         with turn(self._store, self._clock, lease_of(org), f"somebody makes a bucket of {org} at this moment") as fence:
             self._check_holds_nothing(org)
+            for secret in everything(
+                self._store, SECRET, org
+            ):  # before the mark: a deletion that breaks off is repeated
+                self._store.request_delete(SECRET, secret.key.uid, now=self._clock())
+                self._store.delete(SECRET, secret.key.uid, fence=None)
             record = self._store.request_delete(ORGANISATION, record.key.uid, now=self._clock(), once=once, fence=fence)
         self._identities.clear()
         return _shown(record)

@@ -172,6 +172,17 @@ async def test_without_the_sealing_key_secrets_are_unreadable_and_all_else_works
     assert (await served.member.call("DELETE", "/api/v1/secrets/db")).status == 200
 
 
+async def test_secrets_go_with_their_organisation(served: Served) -> None:
+    platform = served.platform
+    gone = platform.identities.create_organisation("gone")
+    member = served.as_caller(platform.identities.create_key(gone, "ada"))
+    await create(member)
+    await create(served.member)
+    await served.admin.call("PATCH", "/api/v1/admin/orgs/gone", {"enabled": False})
+    assert (await served.admin.call("DELETE", "/api/v1/admin/orgs/gone")).status == 200
+    assert [line.key.org for line in served.store.list(SECRET).items] == ["default"]
+
+
 async def test_a_deletion_that_a_crash_cut_off_is_a_deletion(served: Served) -> None:
     await create(served.member)
     [line] = served.store.list(SECRET, org="default").items
