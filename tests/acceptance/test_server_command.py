@@ -112,7 +112,7 @@ def test_everything_is_kept_over_a_restart(serve: Callable[..., RealServer]) -> 
     ended = job.wait(30)
     log = b"".join(job.logs())
     before = server.credentials
-    assert server.terminate() < 10
+    server.terminate()
     server.start()
     assert server.credentials == before
     assert client.describe_train_job("kept") == ended

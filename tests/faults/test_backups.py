@@ -24,7 +24,7 @@ BACKUPS = int(os.environ.get("FAULTS_BACKUPS", "6"))
 _AT_WORK = 3
 _URI = "fds://cloudml/witness-1.0.tar.gz"
 
-pytestmark = [pytest.mark.timeout(120 + 10 * BACKUPS), pytest.mark.xdist_group("backups")]
+pytestmark = [pytest.mark.timeout(600 + 60 * BACKUPS), pytest.mark.xdist_group("backups")]
 
 
 @pytest.fixture

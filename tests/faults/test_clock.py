@@ -18,7 +18,7 @@ DAY_S = 86_400
 NAMES = {"jump-forward": DAY_S, "jump-back": -DAY_S}
 
 pytestmark = [
-    pytest.mark.timeout(180),
+    pytest.mark.timeout(600),
     pytest.mark.xdist_group("clock"),
     pytest.mark.skipif(LIBRARY is None, reason="libfaketime is not installed: apt-get install faketime"),
 ]

@@ -24,7 +24,7 @@ from support import invariants
 from support.environments import pack
 from support.server import RealServer, eventually, trainer
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("deaths")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("deaths")]
 
 LEASE_S = 1.0
 

@@ -23,7 +23,7 @@ LIMIT_S = float(os.environ.get("FAULTS_KILLS_S", "inf"))
 SPAWNER_EVERY = 5
 
 
-@pytest.mark.timeout(120 + 20 * KILLS)
+@pytest.mark.timeout(600 + 60 * KILLS)
 def test_killed_at_random_moments(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Now and then the spawner dies with the server."""
     luck = random.Random(2016)

@@ -36,7 +36,7 @@ _GREED = (1.0, 1.0, 0.7, 0.3)
 """How much of what was not forced is lost, cut by cut: all of it tells most."""
 _KINDS: dict[str, list[str]] = {"plain": [], "retried": ["fail"], "endless": ["forever"]}
 
-pytestmark = [pytest.mark.timeout(240 + 20 * CUTS), pytest.mark.xdist_group("power")]
+pytestmark = [pytest.mark.timeout(600 + 60 * CUTS), pytest.mark.xdist_group("power")]
 
 
 class Promises:

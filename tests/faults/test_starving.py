@@ -19,7 +19,7 @@ from support import invariants
 from support.environments import pack
 from support.server import RealServer, eventually, serving, trainer
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("starving")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("starving")]
 
 DISK = 48 << 20
 

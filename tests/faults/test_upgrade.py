@@ -27,7 +27,7 @@ OLD = "8c35349"
 """The last commit with schema 0002."""
 _ROOT = Path(__file__).parents[2]
 
-pytestmark = [pytest.mark.timeout(180), pytest.mark.xdist_group("upgrade")]
+pytestmark = [pytest.mark.timeout(600), pytest.mark.xdist_group("upgrade")]
 
 
 @pytest.fixture(scope="module")

@@ -15,7 +15,7 @@ from cloud_ml.sdk.transfers import Transfers
 from support.server import RealServer, serving
 
 pytestmark = [
-    pytest.mark.timeout(120),
+    pytest.mark.timeout(300),
     pytest.mark.xdist_group("transfers"),
     pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a disk"),
 ]

@@ -15,7 +15,7 @@ from cloud_ml.models.train_job import TrainJob
 from support.lost_answers import LostAnswers
 from support.server import RealServer, serving
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("lost answers")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("lost answers")]
 
 URI = "fds://cloudml/shared"
 

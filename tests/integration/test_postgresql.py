@@ -371,7 +371,7 @@ def test_a_server_and_its_jobs_outlive_a_crash_of_the_database(
     assert (
         client.submit_train_job(TrainJob("after", "trainer.task", source, job_args=["0"])).wait(60).phase == "Succeeded"
     )
-    assert server.terminate() < 10
+    server.terminate()
     assert not (server.data / "state.db").exists()
 
 

@@ -17,7 +17,7 @@ from cloud_ml.errors import CloudMlError
 from cloud_ml.models.train_job import TrainJob
 from support.server import RealServer
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 WHERE_THEY_BELONG = ("state.db", "credentials.json")
 TOKEN = "Zm9yLXRoZS1zZXJ2ZXItb25seQ"

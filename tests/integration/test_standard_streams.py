@@ -13,7 +13,7 @@ from support.fake_api import FakeApi, make_job
 from support.fake_server import ACCESS_KEY, SECRET_KEY, FakeServer, serving
 from support.server import CLOUDML
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 COMMANDS = (
     "--help",

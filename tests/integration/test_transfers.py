@@ -18,7 +18,7 @@ from cloud_ml.errors import InvalidRequest, NotFound, TransportError
 from support.flaky import FlakyWay
 from support.server import CLOUDML, RealServer, eventually, serving
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("transfers")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("transfers")]
 
 SIZE = 4 << 20
 PART = 256 << 10

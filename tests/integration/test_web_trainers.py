@@ -13,7 +13,7 @@ from support.git_server import serving_git
 from support.server import RealServer, serving, trainer
 from support.web import Web, serving_web
 
-pytestmark = [pytest.mark.timeout(120), pytest.mark.xdist_group("transfers")]
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("transfers")]
 
 
 @pytest.fixture(scope="module")

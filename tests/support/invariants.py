@@ -130,7 +130,7 @@ def outputs_wrong(client: CloudMlClient, job: Job) -> list[str]:
     return [f"{job.name} has the outputs {found}, and says {told}"]
 
 
-def left_behind(server: RealServer, *, mounted: int = 0, limit_s: float = 20.0) -> list[str]:
+def left_behind(server: RealServer, *, mounted: int = 0, limit_s: float = 60.0) -> list[str]:
     """Whatever is there although no job runs: processes, control groups, mounts, temporary files.
 
     What was ended a moment ago may take a moment to go.

@@ -16,7 +16,7 @@ from cloud_ml.engines.local.ledger import Ledger, is_alive
 from cloud_ml.engines.local.network import TENANT, tenants
 from cloud_ml.engines.local.network.pins import Pins
 
-_GONE_S = 20.0
+_GONE_S = 60.0
 
 
 def end_engine(config: LocalConfig) -> None:

@@ -245,7 +245,7 @@ class RealServer:
         return self.data.joinpath("objects", "cloudml", *parts)
 
 
-def eventually(holds: Callable[[], Any], what: str, *, limit_s: float = 30.0) -> Any:
+def eventually(holds: Callable[[], Any], what: str, *, limit_s: float = 60.0) -> Any:
     """The first true value of ``holds``; fails, naming ``what``, when there is none within the limit."""
     deadline = time.monotonic() + limit_s
     while not (found := holds()):

@@ -21,7 +21,7 @@ from cloud_ml.domain.services.routes import Backend, CallingKey, Route
 from cloud_ml.serving.http2 import frames
 from support.gateway_process import GatewayProcess, free_port, honest_replica
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 CONNECTIONS = 32
 MIB = 1 << 20

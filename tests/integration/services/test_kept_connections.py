@@ -18,7 +18,7 @@ from cloud_ml.domain.services.routes import Backend, Route
 from cloud_ml.domain.services.spec import SOCKET
 from support.gateway_process import GatewayProcess, free_port, honest_replica
 
-pytestmark = pytest.mark.timeout(120)
+pytestmark = pytest.mark.timeout(300)
 
 
 class Scene:
