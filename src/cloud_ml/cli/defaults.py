@@ -97,6 +97,15 @@ def module_for(trainer_uri: str) -> str:
     raise _unclear(f"{trainer_uri} holds several modules that could be run", found)
 
 
+def module_of_script(trainer_uri: str, module: str) -> str:
+    """``train`` for ``train.py``, as people type who run ``python train.py`` in the folder; else what was given."""
+    if "://" in trainer_uri or not module.endswith(".py"):
+        return module
+    name, folder = module.removeprefix("./"), local_path(trainer_uri)
+    is_script = _PARTS.fullmatch(name.removesuffix(".py")) and (folder / name).is_file()
+    return name.removesuffix(".py") if is_script else module
+
+
 def check_module_in(trainer_uri: str, module: str) -> None:
     """Refuse a module that local code cannot hold: a file's name, or a part that its package lacks.
 

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 
 import click
 
-from cloud_ml.cli.defaults import check_module_in, looks_like_code, module_for, name_for
+from cloud_ml.cli.defaults import check_module_in, looks_like_code, module_for, module_of_script, name_for
 from cloud_ml.cli.options import Command, Option
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -117,6 +117,7 @@ def with_defaults(fields: dict[str, Any]) -> dict[str, Any]:
     if "module_name" not in fields:
         fields["module_name"] = module_for(uri)
     elif isinstance(fields["module_name"], str):
+        fields["module_name"] = module_of_script(uri, fields["module_name"])
         check_module_in(uri, fields["module_name"])
     if "job_name" not in fields:
         fields["job_name"] = name_for(uri)

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.cli.defaults import check_module_in, looks_like_code, module_for, name_for
+from cloud_ml.cli.defaults import check_module_in, looks_like_code, module_for, module_of_script, name_for
+from cloud_ml.cli.words import with_defaults
 from cloud_ml.errors import InvalidRequest
 
 
@@ -114,6 +115,27 @@ def test_a_module_that_the_folder_cannot_hold_is_refused(tmp_path: Path, module:
     with pytest.raises(InvalidRequest, match="module_name is") as caught:
         check_module_in(folder, module)
     assert (caught.value.hint or "") == words
+
+
+@pytest.mark.parametrize(
+    ("typed", "module"),
+    [
+        ("train.py", "train"),
+        ("./train.py", "train"),
+        ("train", "train"),
+        ("other.py", "other.py"),
+        ("trainer/task.py", "trainer/task.py"),
+    ],
+)
+def test_a_script_of_the_folder_is_a_module(tmp_path: Path, typed: str, module: str) -> None:
+    folder = _made(tmp_path, "train.py trainer/__init__.py trainer/task.py")
+    assert module_of_script(folder, typed) == module
+
+
+def test_submit_takes_a_script_where_it_wants_a_module(tmp_path: Path) -> None:
+    """``cloudml jobs submit churn train.py .``"""
+    fields = with_defaults({"job_name": "a", "module_name": "train.py", "trainer_uri": _made(tmp_path, "train.py")})
+    assert fields["module_name"] == "train"
 
 
 def test_modules_that_may_come_from_elsewhere_are_let_pass(tmp_path: Path) -> None:

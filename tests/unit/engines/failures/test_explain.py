@@ -109,6 +109,16 @@ def test_a_missing_file_says_where_it_was_looked_for_and_what_was_sent(
     assert ".git" not in message
 
 
+def test_a_script_that_was_sent_alone_says_how_to_send_its_folder(tmp_path: Path) -> None:
+    (tmp_path / "train.py").touch()
+    (tmp_path / "requirements.txt").touch()
+    context = FailureContext((CodeFolder(str(tmp_path), "/work/code"),), "/work/code")
+    message = told("FileNotFoundError: [Errno 2] No such file or directory: 'data/churn.csv'", context)
+    assert message.endswith("submit its folder, as in cloudml jobs submit NAME train FOLDER")
+    (tmp_path / "model.bin").touch()
+    assert "FOLDER" not in told("FileNotFoundError: [Errno 2] No such file or directory: 'data/churn.csv'", context)
+
+
 def test_a_missing_object_names_the_command_that_shows_the_bucket(sent: FailureContext) -> None:
     message = told("FileNotFoundError: [Errno 2] No such file or directory: '/storage/ml/data/x.csv'", sent)
     assert message.endswith("see what is there: cloudml storage ls fds://ml/data/")

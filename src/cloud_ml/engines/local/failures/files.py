@@ -134,7 +134,18 @@ def _sent_sentence(sent: Sequence[str]) -> str:
         return "no file was sent with the code"
     ordered = sorted(sent, key=lambda name: (name.count("/"), name))
     more = f" and {len(ordered) - _SHOWN} more" if len(ordered) > _SHOWN else ""
-    return f"sent with the code: {', '.join(ordered[:_SHOWN])}{more}"
+    return f"sent with the code: {', '.join(ordered[:_SHOWN])}{more}{_folder_hint(ordered)}"
+
+
+def _folder_hint(sent: Sequence[str]) -> str:
+    """Whoever submits a script alone may not know that what lies beside it stays behind."""
+    scripts = [name for name in sent if name.endswith(".py")]
+    if len(scripts) != 1 or any("/" in name or not name.endswith((".py", ".txt")) for name in sent):
+        return ""
+    return (
+        f"; a script is sent alone: to send the files beside it, submit its folder, as in "
+        f"cloudml jobs submit NAME {scripts[0].removesuffix('.py')} FOLDER"
+    )
 
 
 def _near(path: str, sent: Sequence[str]) -> list[str]:
