@@ -78,6 +78,15 @@ PAGES = [
     Typed("docs/howto/storage.md", instead={"--force scratch": "--force --yes scratch"}),
     Typed("docs/howto/secrets.md", ("printf pass > password.txt; export TOKEN=token",), skip="python -"),
     Typed("docs/howto/sdk.md"),
+    Typed(
+        "docs/howto/without-sdk.md",
+        before=(
+            "cp linear/train.py train.py",
+            "cloudml models deploy linear v1 ./export --watch",
+        ),
+        instead={"http://127.0.0.1:8471": "$SERVER_ADDRESS"},
+        known={"127.0.0.1:8600": r"answers at (\S+)"},
+    ),
     Typed("docs/howto/administration.md", known={"AK0123456789": r"\bAK\w{10,}"}),
     Typed(
         "docs/howto/quotas.md",
@@ -121,7 +130,9 @@ def shell(server: RealServer, tmp_path: Path) -> Iterator[Shell]:
     (tmp_path / "data.json").write_text(SLIDES_DATA + "\n")
     (tmp_path / "examples").symlink_to(ROOT / "examples")
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    shell = Shell(tmp_path, server.environment(server.home, PATH=path, DATA=str(server.data)))
+    shell = Shell(
+        tmp_path, server.environment(server.home, PATH=path, DATA=str(server.data), SERVER_ADDRESS=server.endpoint)
+    )
     yield shell
     shell.type("cloudml jobs delete --wait $(cloudml jobs list -o name)")
     shell.close()
@@ -131,7 +142,7 @@ def shell(server: RealServer, tmp_path: Path) -> Iterator[Shell]:
 def test_a_page_is_typed_as_it_stands(shell: Shell, typed: Typed) -> None:
     told = ""
     for command in typed.before:
-        shell.type(command)
+        told += shell.type(command)[1]
     for step in steps(ROOT / typed.page):
         if re.match(typed.skip, step.command):
             continue
