@@ -15,6 +15,7 @@ from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http2.frames import literal
 from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Received
+from cloud_ml.serving.pieces import Pieces
 
 if TYPE_CHECKING:
     from cloud_ml.gateway.services import Service
@@ -286,7 +287,7 @@ class RestCall(Call):
         service: Service,
         call: HttpCall,
         head: bytes,
-        body: bytes,
+        body: bytes | Pieces,
         *,
         deadline: float,
         safe: bool,
@@ -320,7 +321,7 @@ class RestCall(Call):
         if self._client is not None:
             self._client.cancel()
 
-    def answered(self, status: int, fields: bytes, body: bytes) -> None:
+    def answered(self, status: int, fields: bytes, body: bytes | Pieces) -> None:
         """The answer is whole."""
         self.service.done(self, well=status < 400)
         reply(self._call, status, fields + rest_mark(self.release), body)
@@ -331,7 +332,7 @@ def refuse(call: HttpCall, refusal: Refusal) -> None:
     reply(call, *answers.rest_answer(refusal))
 
 
-def reply(call: HttpCall, status: int, fields: bytes, body: bytes) -> None:
+def reply(call: HttpCall, status: int, fields: bytes, body: bytes | Pieces) -> None:
     """Pass an answer on; a status that no list has is the replica's mistake."""
     try:
         call.reply(status, fields, body)

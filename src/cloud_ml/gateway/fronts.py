@@ -21,6 +21,7 @@ from cloud_ml.serving.http2.grpc_timeout import parse_timeout, wrong_timeout
 from cloud_ml.serving.http2.http_requests import HttpOverHttp2, HttpRequest, is_grpc
 from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Received, Sink
+from cloud_ml.serving.pieces import Pieces
 
 _RELEASE = HEADER.encode()
 _KEPT_BACK = {b"authorization", b"grpc-timeout", b":authority", b"host", b"content-length", _RELEASE}
@@ -252,7 +253,7 @@ class RestFront:
         """Whether ``serve`` refuses, whatever the body: see ``serving.http1.connection.Limits``."""
         return _refused(self._service, meaning)
 
-    def serve(self, call: HttpCall, meaning: RestHead, body: bytes) -> None:
+    def serve(self, call: HttpCall, meaning: RestHead, body: bytes | Pieces) -> None:
         """See ``serving.http1.connection.Service``."""
         if meaning.preflight:
             call.reply(200, PREFLIGHT, b"")

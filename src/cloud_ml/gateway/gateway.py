@@ -143,7 +143,7 @@ class Gateway:
         limits1 = Http1Limits(
             body_bytes=config.message_limit_bytes, answer_s=config.timeout_s, half_closed_s=_HALF_CLOSED_S,
             budget=budget, refused=rest.refused, unread_budget=budget,
-            dropped_body_bytes=config.caller_dropped_body_bytes,
+            dropped_body_bytes=config.caller_dropped_body_bytes, in_pieces=True,
         )  # fmt: skip
         grpc = GrpcFront(service, self._loop, HttpOverHttp2(rest, limits1, self._clock, self._loop))
         limits2 = Http2Limits(

@@ -13,6 +13,7 @@ from typing import Protocol, cast
 from cloud_ml.gateway.answer_body import AnswerBody
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.serving.budget import COUNTED, Budget
+from cloud_ml.serving.pieces import Pieces, gathered, pieces_of
 from cloud_ml.serving.work_share import WorkShare
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [\x20-\x7e\x80-\xff]*)?")
@@ -28,7 +29,7 @@ _DROPPED = {
 class Caller(Protocol):
     """Who waits for an answer; one of these is called, once, unless the call is cancelled."""
 
-    def answered(self, status: int, fields: bytes, body: bytes) -> None:
+    def answered(self, status: int, fields: bytes, body: bytes | Pieces) -> None:
         """The answer is whole; ``fields`` are lines to pass on."""
 
     def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False, no_room: bool = False) -> None:
@@ -87,15 +88,18 @@ class Http1Client(asyncio.Protocol):
         """Whether a call can be made."""
         return self._caller is None and self._transport is not None and not self._transport.is_closing()
 
-    def call(self, head: bytes, body: bytes, caller: Caller) -> None:
+    def call(self, head: bytes, body: bytes | Pieces, caller: Caller) -> None:
         """Send a whole request."""
         assert self._transport is not None
         self._caller = caller
         self.used = True
         self._silent_s = 0
-        self._transport.write(head + body if len(body) < 65_536 else head)
-        if len(body) >= 65_536:
-            self._transport.write(body)
+        if isinstance(body, bytes) and len(body) < 65_536:
+            self._transport.write(head + body)
+            return
+        self._transport.write(head)
+        for piece in pieces_of(body):
+            self._transport.write(piece)
 
     def cancel(self) -> None:
         """Nobody waits any more: nothing but closing says so."""
@@ -222,7 +226,7 @@ class Http1Client(asyncio.Protocol):
         if self._missing > 0:
             return
         status, fields, last = self._head
-        body = b"".join(self._body.pieces())
+        body = gathered(self._body.pieces())
         self._forget_answer()
         if extra > 0:
             self._report(f"{extra} bytes more than the answer")

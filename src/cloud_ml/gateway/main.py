@@ -24,6 +24,7 @@ from cloud_ml.gateway.control import Control, take_over, write_secret
 from cloud_ml.gateway.gateway import Gateway
 from cloud_ml.models import codec
 from cloud_ml.observability import logging as logs
+from cloud_ml.serving import memory
 
 _LOOK_S = 1.0
 _ALONE_S = 30.0
@@ -66,6 +67,7 @@ def main() -> None:
         logs.configure("json")
     else:
         logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s")
+    memory.map_long_bodies()
     os.chdir(config.folder)
     tls = certificates.context(config.tls_cert, config.tls_key)  # before a predecessor leaves
     alone = rights.can_give_up(config.user, Path(), Path(config.replicas))

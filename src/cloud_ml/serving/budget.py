@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 COUNTED = 4_096
 """Bytes of a body that came at once from which on it is counted: smaller ones are bounded by the number of calls."""
+NO_ROOM = "too many requests are under way; send this one again later"
 
 
 @dataclass(slots=True)

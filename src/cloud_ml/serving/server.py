@@ -8,13 +8,13 @@ from collections.abc import Callable, Coroutine
 
 from cloud_ml.serving.aside import Aside
 from cloud_ml.serving.batching import Workshop
-from cloud_ml.serving.budget import Budget
+from cloud_ml.serving.budget import NO_ROOM, Budget
 from cloud_ml.serving.errors import TooLarge
 from cloud_ml.serving.grpc.calls import status_block
 from cloud_ml.serving.grpc.methods import all_methods
 from cloud_ml.serving.grpc.service import GrpcService
 from cloud_ml.serving.http1.clock import Clock
-from cloud_ml.serving.http1.connection import NO_ROOM, Http1Connection
+from cloud_ml.serving.http1.connection import Http1Connection
 from cloud_ml.serving.http1.connection import Limits as Http1Limits
 from cloud_ml.serving.http1.cors import Cors
 from cloud_ml.serving.http1.heads import Heads

@@ -74,10 +74,10 @@ def model_chunks(data: bytes) -> None:
                     after = body.feed(b"", most_lines)
                 if after is not None:
                     rest = after + b"".join(chunks[number + 1 :])
-                    return body.body, rest
+                    return b"".join(body.parts), rest
         except HeadFault:
             return "refused"
-        assert len(body.body) <= MOST
+        assert sum(map(len, body.parts)) <= MOST
         return None
 
     whole = read([data], 1_000_000)

@@ -5,8 +5,9 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cloud_ml.serving.codecs.compression import decompressed
-from cloud_ml.serving.errors import BadRequest, ServingError, TooLate, Unsupported
+from cloud_ml.serving.budget import NO_ROOM
+from cloud_ml.serving.codecs.compression import Inflater, SlicedWork
+from cloud_ml.serving.errors import BadRequest, ServingError, TooLarge, TooLate, Unsupported
 from cloud_ml.serving.grpc.calls import PREFIX, GrpcCall, status_block
 from cloud_ml.serving.grpc.streams import GrpcStream, StreamMethod
 from cloud_ml.serving.http2.frames import literal
@@ -106,15 +107,21 @@ class GrpcService:
         call = GrpcCall(connection, stream, self._loop.time() + head.timeout if head.timeout else 0.0)
         try:
             if len(body) < 5 or body[0] or len(body) != PREFIX.unpack_from(body)[1] + 5:
-                body = self._unpacked(head, body)
+                self._unpack(connection, stream, head, call, body)
+                return
             head.method(call, body)
         except ServingError as error:
-            self.refusals.add("grpc", error.grpc)
-            call.fail(error)
-        except Exception:
-            self.refusals.add("grpc", ServingError.grpc)
-            log.exception("a call failed")
-            call.fail(ServingError("the server failed; its log says why"))
+            self._fail(call, error)
+        except Exception as error:
+            self._fail_unexpectedly(call, error)
+
+    def _fail(self, call: GrpcCall, error: ServingError) -> None:
+        self.refusals.add("grpc", error.grpc)
+        call.fail(error)
+
+    def _fail_unexpectedly(self, call: GrpcCall, error: Exception) -> None:
+        log.error("a call failed", exc_info=error)
+        self._fail(call, ServingError("the server failed; its log says why"))
 
     def sink(self, connection: Answers, stream: int, head: Head) -> GrpcStream | None:
         """See ``http2.service.Service``."""
@@ -123,19 +130,40 @@ class GrpcService:
         deadline = self._loop.time() + head.timeout if head.timeout else 0.0
         return GrpcStream(connection, stream, head.stream, deadline)
 
-    def _unpacked(self, head: Head, body: Received) -> Received:
-        """The one message of a body, decompressed, with the prefix it would have without compression."""
+    def _unpack(self, connection: Answers, stream: int, head: Head, call: GrpcCall, body: Received) -> None:
+        """Answer a compressed call once its message is decompressed: a long one takes several turns.
+
+        Raises:
+            BadRequest: It is none, or not one message.
+        """
+        method = head.method
         if len(body) < 5:
             raise BadRequest("a unary call has one message, this has none")
         compressed, size = PREFIX.unpack_from(body)
         if size != len(body) - 5:
             raise BadRequest(f"the message is {len(body) - 5} bytes, its prefix says {size}")
-        if not compressed:
-            return body
-        if compressed != 1 or head.encoding == b"identity":
+        if compressed != 1 or head.encoding == b"identity" or method is None:
             raise BadRequest("the message is marked as compressed, and no grpc-encoding says how")
-        message = decompressed(body[5:], head.encoding.decode(), self._max_bytes)
-        return PREFIX.pack(0, len(message)) + message
+        inflater = Inflater(body[5:], head.encoding.decode(), self._max_bytes)
+
+        def defer(work: Callable[[], None], units: int) -> None:
+            if connection.hold_body(stream, inflater.size):
+                connection.defer(work, units)
+            else:
+                self._fail(call, TooLarge(NO_ROOM))
+
+        def done() -> None:
+            message = b"".join((PREFIX.pack(0, inflater.size), *inflater.parts))
+            try:
+                method(call, message)
+            except ServingError as error:
+                self._fail(call, error)
+            except Exception as error:
+                self._fail_unexpectedly(call, error)
+
+        SlicedWork(
+            inflater, defer=defer, wanted=call.waits, done=done, failed=lambda error: self._fail(call, error)
+        ).run()
 
 
 def _refusal(error: ServingError) -> bytes:

@@ -1,13 +1,15 @@
 """One request and its answer."""
 
-import zlib
+from collections.abc import Sequence
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 import orjson
 
 from cloud_ml.serving.budget import COUNTED
+from cloud_ml.serving.codecs.compression import Defer, Deflater, SlicedWork
 from cloud_ml.serving.errors import ServingError
+from cloud_ml.serving.pieces import LONG, Pieces, gathered, pieces_of
 
 if TYPE_CHECKING:
     from cloud_ml.serving.http1.connection import Http1Connection
@@ -29,10 +31,14 @@ CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
 class HttpCall:
-    """A request that was read. ``done`` is true once ``answer`` is whole. ``deadline`` is in loop's time."""
+    """A request that was read. ``done`` is true once ``answer`` is whole. ``deadline`` is in loop's time.
+
+    ``rest`` are pieces of a long answer that are written behind it; short answers have none.
+    """
 
     protocol = "http"
-    __slots__ = ("_connection", "answer", "close", "deadline", "done", "head", "size")
+    __slots__ = ("_connection", "answer", "close", "deadline", "done", "head", "rest", "size")
+    rest: Sequence[bytes | bytearray]
 
     def __init__(self, connection: "Http1Connection[Any]", head: "Head", deadline: float) -> None:
         self._connection = connection
@@ -55,14 +61,14 @@ class HttpCall:
         """Answer with a document."""
         self.reply(status, JSON, body)
 
-    def reply(self, status: int, fields: bytes, body: bytes) -> None:
+    def reply(self, status: int, fields: bytes, body: bytes | Pieces, *, packed: bool = False) -> None:
         """Answer. ``fields`` are lines of the head: the type of the body, and more."""
         if self.done or not self._connection.open:
             return
-        head, connection = self.head, self._connection
-        if len(body) >= connection.limits.compress_bytes and head.accepts:
-            body = packed(body, head.accepts)
-            fields += b"Content-Encoding: %b\r\nVary: Accept-Encoding\r\n" % head.accepts.encode()
+        head, connection, size = self.head, self._connection, len(body)
+        if size >= connection.limits.compress_bytes and head.accepts and not packed:
+            self._pack(status, fields, body, connection.defer)
+            return
         if head.answer_fields:
             fields += head.answer_fields
         if connection.leaving:
@@ -71,15 +77,35 @@ class HttpCall:
             fields += b"Connection: close\r\n"
         elif head.old:
             fields += b"Connection: keep-alive\r\n"
-        size = len(body)
         length = _LENGTHS[size] if size < len(_LENGTHS) else _length(size)
         if head.method == "HEAD":
             body = b""
-        self.answer = b"".join((_LINES[status], connection.date, fields, length, body))
+        if size < LONG:
+            text: Any = body  # no body in pieces is so short
+            self.answer = b"".join((_LINES[status], connection.date, fields, length, text))
+        else:
+            self.answer = b"".join((_LINES[status], connection.date, fields, length))
+            if body:
+                self.rest = pieces_of(body)
+                connection.begin_long()
         self.done = True
         if connection.limits.unread_budget is not None and size >= COUNTED:
             connection.count_unread(size)
         connection.answered()
+
+    def _pack(self, status: int, fields: bytes, body: bytes | Pieces, defer: Defer) -> None:
+        """Compress a body and answer, a long one in several turns."""
+        packer = Deflater(body, self.head.accepts)
+        fields += b"Content-Encoding: %b\r\nVary: Accept-Encoding\r\n" % self.head.accepts.encode()
+
+        def done() -> None:
+            self.reply(status, fields, gathered(packer.parts), packed=True)
+
+        SlicedWork(packer, defer=defer, wanted=self.open, done=done, failed=self.fail).run()
+
+    def open(self) -> bool:
+        """Whether the caller is still there."""
+        return self._connection.open
 
     def fail(self, error: ServingError) -> None:
         """Answer with an error, as TensorFlow Serving and the Open Inference Protocol write it."""
@@ -90,7 +116,6 @@ class HttpCall:
         self.reply(status, JSON + fields, orjson.dumps({"error": why.encode("utf-8", "replace").decode()}))
 
 
-def packed(body: bytes, way: str) -> bytes:
-    """A body compressed by gzip or deflate."""
-    packer = zlib.compressobj(1, zlib.DEFLATED, 31 if way == "gzip" else 15)
-    return packer.compress(body) + packer.flush()
+def rest_of(call: HttpCall) -> Sequence[bytes | bytearray]:
+    """The pieces of a long answer; none of a short one."""
+    return getattr(call, "rest", ())

@@ -37,9 +37,9 @@ class Chunks:
         self.lines = 0
 
     @property
-    def body(self) -> bytes:
+    def parts(self) -> list[bytes]:
         """What was collected."""
-        return b"".join(self._parts)
+        return self._parts
 
     def feed(self, data: bytes, most_lines: int) -> bytes | None:
         """Take what came in, up to so many lines. What follows the body, once it is whole; None before.

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from cloud_ml.serving.budget import COUNTED, Budget
-from cloud_ml.serving.codecs.compression import decompressed
-from cloud_ml.serving.errors import ServingError
-from cloud_ml.serving.http1.calls import CONTINUE, HttpCall
+from cloud_ml.serving.budget import COUNTED, NO_ROOM, Budget
+from cloud_ml.serving.codecs.compression import Inflater, SlicedWork
+from cloud_ml.serving.http1.calls import CONTINUE, HttpCall, rest_of
 from cloud_ml.serving.http1.chunks import Chunks
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.heads import CHUNKED, MOST_FIELDS, Head, HeadFault, Heads, HeadTooLarge, read_head
+from cloud_ml.serving.http1.paced_writer import PacedWriter
+from cloud_ml.serving.pieces import Pieces, gathered
 from cloud_ml.serving.turns import Turns
 from cloud_ml.serving.work_share import BYTES_SHIFT, NOT_COUNTED, SLICE
 
@@ -20,7 +21,6 @@ H = TypeVar("H")
 
 JOINED = 4_096
 """Bytes of pieces of a body that are kept as one."""
-NO_ROOM = "too many requests are under way; send this one again later"
 REMEMBERED = 1024
 """Bytes of a head that a connection knows again: a client sends the same one most often."""
 
@@ -43,8 +43,8 @@ class Service(Protocol[H]):
     def understand(self, head: Head) -> H:
         """What a head means; never raises, an error is a meaning too. May be kept for other requests."""
 
-    def serve(self, call: HttpCall, meaning: H, body: bytes) -> None:
-        """Answer a whole request, now or later."""
+    def serve(self, call: HttpCall, meaning: H, body: Any) -> None:
+        """Answer a whole request, now or later. The body is ``bytes``; see ``Limits.in_pieces``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Limits:
     answered share ``budget``. ``refused`` judges what a head means: the service refuses the request, so that
     it is served without its body, and the connection ends.
     ``unread_budget`` counts answers that wait for their peers to read. ``dropped_body_bytes`` of a body are read and
-    dropped behind a head over its bound.
+    dropped behind a head over its bound. With ``in_pieces`` the service takes long bodies as they came.
     """
 
     body_bytes: int = 64 << 20
@@ -74,6 +74,7 @@ class Limits:
     unread_budget: Budget | None = None
     refused: Callable[[Any], bool] | None = None
     dropped_body_bytes: int = PASSED_OVER
+    in_pieces: bool = False
 
 
 class Http1Connection(asyncio.Protocol, Generic[H]):
@@ -103,6 +104,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._chunks: Chunks | None = None
         self._since = clock.now
         self._armed = False
+        self._long: PacedWriter | None = None  # what writes long answers; Python slows objects of over 30 attributes
         self._full = False  # the peer does not read
         self._held = False  # nothing is taken from the peer
         self._deferred = False  # because this turn's work is done
@@ -124,6 +126,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._came = 0
         self.count_unread(-self._unread)
         self._calls.clear()
+        if self._long is not None:
+            self._long.close()
         self._parts.clear()
         self._rest = b""
 
@@ -133,15 +137,20 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._rest, self._half_closed = b"", True
         self._since = self._clock.now
         self._finish()
-        return self.open and bool(self._calls)
+        return self.open and bool(self._calls or self._long)
 
     def pause_writing(self) -> None:
         self._full = True
+        if self._long is not None:
+            self._long.paused = True
         self._since = self._clock.now
         self._hold()
 
     def resume_writing(self) -> None:
         self._full = False
+        if self._long is not None:
+            self._since = self._clock.now
+            self._long.resume()
         self._recount_unread()
         self._go_on()
 
@@ -153,7 +162,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
     def leave(self) -> None:
         """Answer what is under way, take nothing new, close."""
         self.leaving = True
-        if not self._calls and self._reading is None and not self._rest:
+        if not self._calls and not self._long and self._reading is None and not self._rest:
             self._close()
 
     def tick(self, now: float) -> None:
@@ -336,14 +345,15 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                 self._defer()
             if rest is None:
                 return b""
-            body = self._chunks.body
+            parts = self._chunks.parts
         else:
             if len(data) < self._missing:
                 self._add(data)
                 return b""
             self._parts.append(data[: self._missing])
-            body, rest = b"".join(self._parts), data[self._missing :]
-            self._units -= len(body) >> BYTES_SHIFT  # copied once more
+            parts, rest = self._parts, data[self._missing :]
+        body = gathered(parts) if self.limits.in_pieces else b"".join(parts)
+        self._units -= len(body) >> BYTES_SHIFT  # copied once more
         self._drop_body()
         self._whole(head, meaning, body)
         return rest
@@ -384,6 +394,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         if not self._unread or self._armed or self._transport is None:
             return
         behind = sum(len(call.answer) for call in self._calls if call.done)
+        if self._long is not None:
+            behind += self._long.size + sum(sum(map(len, rest_of(call))) for call in self._calls if call.done)
         self.count_unread(behind + self._transport.get_write_buffer_size() - self._unread)
 
     def _drop_body(self) -> None:
@@ -399,7 +411,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         self._weight += size - call.size
         call.size = size
 
-    def _whole(self, head: Head, meaning: H, body: bytes) -> None:
+    def _whole(self, head: Head, meaning: H, body: bytes | Pieces) -> None:
         """A request is complete."""
         call = HttpCall(self, head, self._turns.time() + self.limits.answer_s)
         size = call.size = len(body)
@@ -416,13 +428,32 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             call.refuse(503, NO_ROOM)
             return
         if head.encoding and body:
-            try:
-                body = decompressed(body, head.encoding, self.limits.body_bytes)
-            except ServingError as error:
-                call.fail(error)
-                return
-            self._recount(call, len(body))
+            self._inflate(call, meaning, body)
+            return
         self._service.serve(call, meaning, body)
+
+    def _inflate(self, call: HttpCall, meaning: H, body: bytes | Pieces) -> None:
+        """Serve a compressed request: a long one takes several turns."""
+        inflater = Inflater(body, call.head.encoding, self.limits.body_bytes)
+
+        def defer(work: Callable[[], None], units: int) -> None:
+            self._recount(call, inflater.size)
+            if self.limits.budget.full:
+                call.refuse(503, NO_ROOM)
+            else:
+                self.defer(work, units)
+
+        def done() -> None:
+            self._recount(call, inflater.size)
+            parts = inflater.parts
+            self._service.serve(call, meaning, gathered(parts) if self.limits.in_pieces else inflater.content)
+
+        SlicedWork(inflater, defer=defer, wanted=call.waits, done=done, failed=call.fail).run()
+
+    def defer(self, work: Callable[[], None], units: int) -> None:
+        """Count work that was done in this turn, and call ``work`` in a later one."""
+        self._share.charge(units)
+        self._share.defer(work)
 
     def _refuse(self, fault: HeadFault) -> None:
         """Answer what breaks the rules, after what was asked before, and end."""
@@ -465,6 +496,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
 
     def _flush(self) -> None:
         self._armed = False
+        if self._long is not None and self._long.size:
+            return
         calls, close = self._calls, False
         parts: list[bytes] = []
         while calls and calls[0].done:
@@ -474,6 +507,8 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             if call.size >= COUNTED:
                 self._count(-call.size)
             close = close or call.close
+            if self._long is not None and self._long.add(rest_of(call)):
+                break
         if not self.open or self._transport is None:
             return
         if parts:
@@ -481,14 +516,35 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
             if self._unread:
                 self._recount_unread()
+        if self._long is not None:
+            close = self._write_long(self._long, close=close)
         if close or (self.leaving and not self._rest):
             self._finish()
         elif self._held:
             self._go_on()
 
+    def begin_long(self) -> None:
+        """An answer is there that goes out turn by turn."""
+        if self._long is None:
+            self._long = PacedWriter(self._share, self._long_written)
+            self._long.paused = self._full
+
+    def _write_long(self, long: PacedWriter, *, close: bool) -> bool:
+        """Begin with a long answer; whether the connection ends now."""
+        long.closing = close or long.closing
+        if long.size and self._transport is not None:
+            long.begin(self._transport)
+        return long.closing and not long.size
+
+    def _long_written(self) -> None:
+        """A long answer is out: those behind it follow."""
+        self._since = self._clock.now
+        self._recount_unread()
+        self.answered()
+
     def _finish(self) -> None:
         """End in order when the last answer is out: what is on its way to us must not destroy it."""
-        if self._calls or self._reading is not None or not self.open or self._transport is None:
+        if self._calls or self._long or self._reading is not None or not self.open or self._transport is None:
             return
         self._ended = True
         self._since = self._clock.now

@@ -13,6 +13,9 @@ LONG_FRAME = 1_024
 TRUSTED = 64
 """How many times what has come of a body is made ready for it, where it says that it will be long."""
 
+GROWTH = 2 << 20
+"""Bytes that a body grows by at once: making them ready takes a millisecond."""
+
 
 class Bodies:
     """Gathers the bodies of a connection.
@@ -159,6 +162,12 @@ class Bodies:
         self._hold(size)
         return not self._limits.budget.full
 
+    def recount_whole(self, stream: Stream[Any], size: int) -> bool:
+        """A whole body takes more than what came of it, as it is read; see ``count_whole``."""
+        self._hold(size - stream.held)
+        stream.held = size
+        return not self._limits.budget.full
+
     def release(self, stream: Stream[Any]) -> None:
         """The request was answered or given up: its body counts no more."""
         body, stream.body = stream.body, None
@@ -182,10 +191,11 @@ class Bodies:
         size, body, limits = len(piece), stream.body, self._limits
         if body is None:
             told = self._length(stream.head, piece)
-            body = stream.body = Gathered(min(max(told, size), TRUSTED * size, limits.body_bytes))
+            body = stream.body = Gathered(min(max(told, size), TRUSTED * size, limits.body_bytes), told)
             self._hold(body.held)
         elif body.size + size <= limits.body_bytes:
-            held = min(max(body.size + size, 2 * body.held), limits.body_bytes)
+            most = body.told if body.told >= body.size + size else limits.body_bytes
+            held = min(max(body.size + size, body.held + min(body.held, GROWTH)), most, limits.body_bytes)
             self._hold(held - body.held)
             body.grow(held)
         return body if body.size + size <= body.held and not limits.budget.full else None

@@ -2,18 +2,20 @@
 
 import asyncio
 import re
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, Generic, TypeVar
 
-from cloud_ml.serving.codecs.compression import decompressed
-from cloud_ml.serving.errors import ServingError
-from cloud_ml.serving.http1.calls import HttpCall, packed
+from cloud_ml.serving.budget import NO_ROOM
+from cloud_ml.serving.codecs.compression import Inflater, SlicedWork
+from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.connection import Limits, Service
 from cloud_ml.serving.http1.heads import ONCE, Head, HeadFault, negotiate
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Received
+from cloud_ml.serving.pieces import Pieces, gathered
 
 M = TypeVar("M")
 Fields = list[tuple[bytes, bytes]]
@@ -81,14 +83,32 @@ class HttpOverHttp2(Generic[M]):
             call.refuse(request.refusal.status, str(request.refusal))
             return
         assert request.meaning is not None
-        content = bytes(body)
-        if request.head.encoding and content:
-            try:
-                content = decompressed(content, request.head.encoding, self._limits.body_bytes)
-            except ServingError as error:
-                call.fail(error)
-                return
-        self._service.serve(call, request.meaning, content)
+        meaning = request.meaning
+        if not request.head.encoding or not body:
+            self._service.serve(call, meaning, self._content((body,)))
+            return
+        inflater = Inflater(body, request.head.encoding, self._limits.body_bytes)
+
+        def defer(work: Callable[[], None], units: int) -> None:
+            if answers.hold_body(stream, inflater.size):
+                answers.defer(work, units)
+            else:
+                call.refuse(503, NO_ROOM)
+
+        def done() -> None:
+            self._service.serve(call, meaning, self._content(inflater.parts))
+
+        SlicedWork(
+            inflater,
+            defer=defer,
+            wanted=call.waits,
+            done=done,
+            failed=call.fail,
+        ).run()
+
+    def _content(self, parts: Sequence[Received]) -> bytes | Pieces:
+        """A body as the service takes it."""
+        return gathered(parts) if self._limits.in_pieces else b"".join(parts)
 
 
 def _length(head: Head) -> int:
@@ -152,16 +172,19 @@ class Http2Call(HttpCall):
     def within(self, seconds: float) -> None:
         self.deadline += min(0.0, seconds - self._limits.answer_s)
 
-    def reply(self, status: int, fields: bytes, body: bytes) -> None:
+    def open(self) -> bool:
+        return self._answers.waits(self._stream)
+
+    def reply(self, status: int, fields: bytes, body: bytes | Pieces, *, packed: bool = False) -> None:
         """Answer. A status that is none is a ``KeyError``, as it is over HTTP/1.1."""
         if _STATUS.fullmatch(str(status)) is None:
             raise KeyError(status)
         if self.done:
             return
+        if len(body) >= self._limits.compress_bytes and self.head.accepts and not packed:
+            self._pack(status, fields, body, self._answers.defer)
+            return
         self.done = True
-        if len(body) >= self._limits.compress_bytes and self.head.accepts:
-            body = packed(body, self.head.accepts)
-            fields += b"Content-Encoding: %b\r\nVary: Accept-Encoding\r\n" % self.head.accepts.encode()
         block = b"".join(
             (
                 b"\x88" if status == 200 else frames.literal(":status", str(status)),

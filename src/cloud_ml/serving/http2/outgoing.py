@@ -1,23 +1,30 @@
 """What goes out on a connection, within what the peer allows: RFC 9113, section 5.2."""
 
 import asyncio
-from collections.abc import Callable
+from collections import deque
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
 from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.frames import ConnectionFault, StreamFault
-from cloud_ml.serving.http2.stream import Received, Stream
+from cloud_ml.serving.http2.stream import Stream
+from cloud_ml.serving.pieces import Body, Pieces, pieces_of
 from cloud_ml.serving.turns import Turns
+from cloud_ml.serving.work_share import BYTES_SHIFT
 
-Body = tuple[int, tuple[bytes, ...]]
+Sized = tuple[int, tuple[bytes, ...]]
 """How long a body is, and its pieces."""
 MOST_SETTINGS = 64
 """Parameters of one SETTINGS frame that are read; RFC 9113 has six."""
+SENT_IN_TURN = 524_288
+"""Bytes of waiting answers that go out at once: each is copied twice on its way. The next ones wait for a turn."""
+JOINED = 16_384
+"""Bytes of pieces of an answer that are kept as one."""
 SENT_UNITS = 4
 """Units of an answer that goes on."""
-EMPTY: Body = (0, ())
+EMPTY: Sized = (0, ())
 
 
 class _Waiting:
@@ -26,27 +33,39 @@ class _Waiting:
     ``age`` counts seconds without progress. ``drained`` is called when all of it is out.
     """
 
-    __slots__ = ("age", "drained", "later", "rest", "stream", "trailers")
+    __slots__ = ("_later", "age", "drained", "rest", "size", "stream", "trailers")
 
-    def __init__(self, stream: Stream[Any], rest: memoryview, trailers: bytes | None) -> None:
+    def __init__(self, stream: Stream[Any], pieces: Sequence[bytes | bytearray], trailers: bytes | None) -> None:
         self.stream = stream
-        self.rest = rest
-        self.later = bytearray()  # comes after ``rest``: many small pieces must not copy it again and again
+        self._later = deque(pieces)
+        self.size = sum(map(len, pieces))
+        """Bytes that are not out yet."""
+        self.rest = memoryview(b"")
         self.trailers = trailers
         self.age = 0
         self.drained: Callable[[], None] | None = None
+        self._next()
 
-    @property
-    def size(self) -> int:
-        """Bytes that are not out yet."""
-        return len(self.rest) + len(self.later)
+    def add(self, data: bytes) -> None:
+        """One more piece. Small ones are joined: each object takes forty bytes beside its content."""
+        later = self._later
+        self.size += len(data)
+        if later and type(later[-1]) is bytearray and len(later[-1]) + len(data) <= JOINED:
+            later[-1] += data
+        else:
+            later.append(bytearray(data) if len(data) < JOINED else data)
+        self._next()
 
     def advance(self, size: int) -> None:
         """So many bytes went out."""
         self.age = 0
+        self.size -= size
         self.rest = self.rest[size:]
-        if not self.rest and self.later:
-            self.rest, self.later = memoryview(self.later), bytearray()
+        self._next()
+
+    def _next(self) -> None:
+        while not self.rest and self._later:
+            self.rest = memoryview(self._later.popleft())
 
 
 class Outgoing:
@@ -67,6 +86,8 @@ class Outgoing:
         self.held = 0
         self.moved = True
         self.paused = False
+        self._sent = 0  # bytes of waiting answers since the last pause
+        self._deferred = False  # more of them go out in a later turn
 
     @property
     def waiting(self) -> int:
@@ -111,7 +132,7 @@ class Outgoing:
             if self._transport is not None:
                 self._transport.write(b"".join(parts))
 
-    def answer(self, number: int, stream: Stream[Any], head: bytes, body: Body, trailers: bytes) -> None:
+    def answer(self, number: int, stream: Stream[Any], head: bytes, body: Sized, trailers: bytes) -> None:
         """A whole answer to a request: see ``Requests.answer``."""
         size, pieces = body
         if not self._parts:
@@ -127,11 +148,11 @@ class Outgoing:
             put += (first, stream_id, second, stream_id, *pieces, third, stream_id, trailers)
             return
         put += (_lead_of(len(head), frames.HEADERS, 0x4), stream_id, head)
-        self._waiting[number] = _Waiting(stream, memoryview(b"".join(pieces)), trailers)
+        self._waiting[number] = _Waiting(stream, pieces, trailers)
         self._hold(size)
         self._try(number)
 
-    def message(self, number: int, stream: Stream[Any], head: bytes, body: Received) -> None:
+    def message(self, number: int, stream: Stream[Any], head: bytes, body: Body) -> None:
         """A whole request of a client, or an answer without trailers: its last byte of data ends it."""
         size = len(body)
         self.send(frames.frame(frames.HEADERS, 0x4 if size else 0x5, number, head))
@@ -139,9 +160,10 @@ class Outgoing:
             return
         if size <= self._window and size <= self._initial + stream.credit and size <= self._frame:
             self._window -= size
-            self.send(frames.frame(frames.DATA, frames.END_STREAM, number, body))
+            whole = body.joined() if isinstance(body, Pieces) else body
+            self.send(frames.frame(frames.DATA, frames.END_STREAM, number, whole))
             return
-        self._waiting[number] = _Waiting(stream, memoryview(body), b"")
+        self._waiting[number] = _Waiting(stream, pieces_of(body), b"")
         self._hold(size)
         self._try(number)
 
@@ -153,9 +175,9 @@ class Outgoing:
         """A piece of such a body."""
         waiting = self._waiting.get(number)
         if waiting is None:
-            self._waiting[number] = _Waiting(stream, memoryview(data), None)
+            self._waiting[number] = _Waiting(stream, (data,), None)
         else:
-            waiting.later += data
+            waiting.add(data)
         self._hold(len(data))
         self._try(number)
 
@@ -273,7 +295,7 @@ class Outgoing:
         """
         looked_at = 0
         for number in list(self._waiting):
-            if self._window <= 0 or self.paused:
+            if self._window <= 0 or self.paused or self._deferred:
                 break
             self._try(number)
             looked_at += 1
@@ -285,12 +307,16 @@ class Outgoing:
         while waiting.rest:
             if self.paused:
                 return
+            if self._sent >= SENT_IN_TURN:
+                self._send_later()
+                return
             size = min(len(waiting.rest), self._window, self._initial + waiting.stream.credit, self._frame)
             if size <= 0:
                 return
             last = waiting.trailers == b"" and size == waiting.size
             self.send(frames.frame(frames.DATA, frames.END_STREAM if last else 0, number, bytes(waiting.rest[:size])))
             waiting.advance(size)
+            self._sent += size
             self._window -= size
             waiting.stream.credit -= size
             self._hold(-size)
@@ -300,6 +326,18 @@ class Outgoing:
         del self._waiting[number]
         if waiting.drained is not None:
             self._turns.share.defer(waiting.drained)
+
+    def _send_later(self) -> None:
+        """Go on in a later turn: others have theirs before."""
+        if not self._deferred:
+            self._deferred = True
+            self._turns.share.charge(SENT_IN_TURN >> BYTES_SHIFT)
+            self._turns.share.defer(self._resume)
+
+    def _resume(self) -> None:
+        self._deferred = False
+        self._sent = 0
+        self.go_on()
 
 
 def _lead_of(size: int, kind: int, flags: int) -> bytes:

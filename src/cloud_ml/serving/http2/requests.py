@@ -8,10 +8,11 @@ from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.bodies import Bodies
 from cloud_ml.serving.http2.frames import ConnectionFault, StreamFault
 from cloud_ml.serving.http2.headers import OVERSIZED, Blocks, Fields, Split, malformed, malformed_regular, told_length
-from cloud_ml.serving.http2.outgoing import EMPTY, Body, Outgoing
+from cloud_ml.serving.http2.outgoing import EMPTY, Outgoing, Sized
 from cloud_ml.serving.http2.patience import Patience
 from cloud_ml.serving.http2.service import Service
 from cloud_ml.serving.http2.stream import Limits, Received, Stream
+from cloud_ml.serving.pieces import Body
 
 H = TypeVar("H")
 LAST = 0x7FFFFFFF
@@ -449,7 +450,7 @@ class Requests(Generic[H]):
         """Whether who asked on this stream still waits for the answer."""
         return number in self.streams
 
-    def answer(self, number: int, head: bytes, body: Body = EMPTY, trailers: bytes = b"") -> None:
+    def answer(self, number: int, head: bytes, body: Sized = EMPTY, trailers: bytes = b"") -> None:
         """Send a whole answer: a block of headers, a body in pieces, a block of trailers.
 
         With no body, ``head`` alone ends the stream. An answer to who gave up goes nowhere.
@@ -465,7 +466,7 @@ class Requests(Generic[H]):
         if self._leaving:
             self._close_if_done()
 
-    def respond(self, number: int, head: bytes, body: Received) -> None:
+    def respond(self, number: int, head: bytes, body: Body) -> None:
         """The same without trailers: the last byte of the body ends the stream."""
         stream = self.streams.pop(number, None)
         if stream is None:
@@ -491,6 +492,11 @@ class Requests(Generic[H]):
         """The head of an answer that comes in pieces."""
         if number in self.streams:
             self._outgoing.begin(number, head)
+
+    def hold_body(self, number: int, size: int) -> bool:
+        """Count a whole body that has become so large; False where all connections together keep too many bytes."""
+        stream = self.streams.get(number)
+        return stream is None or self.bodies.recount_whole(stream, size)
 
     def hold(self, number: int, size: int) -> bool:
         """Count bytes that the sink of a stream keeps now; False where all connections together keep too many."""

@@ -58,12 +58,13 @@ class Limits:
 class Gathered:
     """A body that comes in pieces, each put at once where the whole will be read.
 
-    ``size`` bytes of ``held`` came, to the beginning of ``view``.
+    ``size`` bytes of ``held`` came, to the beginning of ``view``. ``told`` is how long it will be, as it says.
     """
 
-    __slots__ = ("_memory", "held", "size", "view")
+    __slots__ = ("_memory", "held", "size", "told", "view")
 
-    def __init__(self, held: int) -> None:
+    def __init__(self, held: int, told: int = 0) -> None:
+        self.told = told
         self._memory = bytearray(held)
         self.view = memoryview(self._memory)
         self.held = held

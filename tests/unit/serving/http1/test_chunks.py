@@ -15,7 +15,7 @@ def test_a_body_in_chunks_however_it_is_cut(step: int) -> None:
     for at in range(0, len(WHOLE), step):
         assert rest is None
         rest = chunks.feed(WHOLE[at : at + step], LINES)
-    assert (chunks.body, rest) == (b"hello0123456789", b"")
+    assert (b"".join(chunks.parts), rest) == (b"hello0123456789", b"")
 
 
 def test_what_follows_is_given_back() -> None:
@@ -66,4 +66,4 @@ def test_lines_beyond_what_a_turn_allows_wait(most_lines: int) -> None:
         assert chunks.lines == most_lines
         data, turns = b"", turns + 1
     assert not chunks.behind
-    assert (chunks.body, rest, turns) == (b"hello0123456789", b"GET", (5 - 1) // most_lines)
+    assert (b"".join(chunks.parts), rest, turns) == (b"hello0123456789", b"GET", (5 - 1) // most_lines)
