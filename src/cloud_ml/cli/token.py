@@ -34,7 +34,6 @@ def token() -> None:
     "scopes",
     metavar="SCOPE[,SCOPE...]",
     multiple=True,
-    required=True,
     help="What the token may do: jobs:read, jobs:write, models:predict[:NAME[/VERSION]]; also read and write of "
     "models, storage, secrets, runtimes, quota, orgs, users, keys, tokens and audit. write includes read.",
 )
@@ -51,7 +50,7 @@ def create(
     """Create a token and print it. It is shown only now."""
     wanted = [one.strip() for text in scopes for one in text.split(",") if one.strip()]
     if not wanted:
-        raise click.UsageError("--scope is empty; give at least one scope, such as jobs:read")
+        raise click.UsageError("--scope is missing; for example: cloudml token create --scope jobs:read")
     if lasting >= _LONG_S and not yes:
         _ask_about_long_life(lasting)
     made = session.client.tokens.create(wanted, expires_in_s=lasting, note=remark)

@@ -31,9 +31,13 @@ class AccessTokenSpec:
     note: str = ""
 
 
-def key_tag(access_key: str) -> str:
-    """Finds the tokens of an access key."""
-    return f"key={access_key}"
+CALLS_MODELS = "calls=models"
+"""Finds the tokens that concern model services."""
+
+
+def model_scopes(spec: AccessTokenSpec) -> tuple[str, ...]:
+    """The scopes of a token that concern model services."""
+    return tuple(scope for scope in spec.scopes if scope.startswith("models:"))
 
 
 def user_tag(org: str, user: str) -> str:
@@ -42,7 +46,8 @@ def user_tag(org: str, user: str) -> str:
 
 
 def _tags(spec: AccessTokenSpec) -> Collection[str]:
-    return key_tag(spec.access_key), user_tag(spec.org, spec.user), f"parent={spec.parent}"
+    tags = [user_tag(spec.org, spec.user), f"parent={spec.parent}"]
+    return [*tags, CALLS_MODELS] if model_scopes(spec) else tags
 
 
 ACCESS_TOKEN = Kind("access_token", AccessTokenSpec, StandingStatus, spec_tags=_tags)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -89,6 +90,15 @@ def parse_scopes(texts: Iterable[str]) -> tuple[Scope, ...]:
             field="scopes", value=len(found), allowed=f"1 to {MOST_SCOPES} scopes, such as jobs:read",
         )  # fmt: skip
     return found
+
+
+def known_scopes(texts: Iterable[str]) -> tuple[Scope, ...]:
+    """Those scopes of a stored token that this version knows: a newer one may have stored others."""
+    found = []
+    for text in texts:
+        with contextlib.suppress(InvalidRequest):
+            found.append(parse_scope(text))
+    return tuple(found)
 
 
 def covered(held: Collection[Scope], needed: Scope) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 
 from cloud_ml.auth import bearer as access_tokens
 from cloud_ml.auth.tokens import Token
-from cloud_ml.domain.scopes import Scope, covered, parse_scope
+from cloud_ml.domain.scopes import Scope, covered, known_scopes
 from cloud_ml.domain.services.routes import CallingKey, access_token_name
 from cloud_ml.gateway import answers
 from cloud_ml.gateway.answers import Refusal
@@ -36,7 +36,7 @@ class Access:
     def learn(self, keys: Mapping[str, CallingKey]) -> None:
         """These keys and access tokens work, and no others."""
         self._keys = {name: (each.org, bytes.fromhex(each.key), each.expires) for name, each in keys.items()}
-        self._scopes = {name: tuple(map(parse_scope, each.scopes)) for name, each in keys.items() if each.scopes}
+        self._scopes = {name: known_scopes(each.scopes) for name, each in keys.items() if each.scopes}
         self._believed.clear()
 
     def refusal(self, token: str, org: str, service: str, action: str = PREDICT) -> Refusal | None:

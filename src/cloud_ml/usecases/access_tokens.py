@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from cloud_ml.auth import bearer
 from cloud_ml.domain.access_tokens import ACCESS_TOKEN, AccessTokenSpec, user_tag
 from cloud_ml.domain.records import Record
-from cloud_ml.domain.scopes import Scope, covered, parse_scopes
+from cloud_ml.domain.scopes import Scope, covered, known_scopes, parse_scopes
 from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM, Operation, StandingStatus, permits
 from cloud_ml.errors import Conflict, Forbidden, NotFound, Unauthenticated
 from cloud_ml.models import access_tokens as wire
@@ -94,7 +94,7 @@ class AccessTokens:
             raise _ended(f"Token {sent.id} expired at {_moment(spec.expires_at)}.")
         if holder is None:
             raise _ended(f"The access key of token {sent.id} no longer works.")
-        return replace(holder, token=sent.id, scopes=parse_scopes(spec.scopes), token_expires_at=spec.expires_at)
+        return replace(holder, token=sent.id, scopes=known_scopes(spec.scopes), token_expires_at=spec.expires_at)
 
     def clear(self) -> None:
         """Forget what was looked up, and what is being looked up at this moment."""

@@ -8,12 +8,13 @@ from datetime import datetime
 from typing import TypeVar
 
 from cloud_ml.auth.tokens import derived_key
-from cloud_ml.domain.access_tokens import ACCESS_TOKEN
+from cloud_ml.domain.access_tokens import ACCESS_TOKEN, CALLS_MODELS, AccessTokenSpec, model_scopes
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.services.routes import CallingKey, access_token_name
 from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, SYSTEM, USER, AccessKeySpec, StandingStatus
 from cloud_ml.errors import TryAgain
 from cloud_ml.state.base import StateStore
+from cloud_ml.state.matching import Match
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import everything, usable
 
@@ -34,6 +35,7 @@ class CallingKeys:
         now = self._clock()
         holders: dict[tuple[str, str], bool] = {}
         found: dict[str, CallingKey] = {}
+        uids: dict[str, str] = {}
         for line in everything(self._store, ACCESS_KEY, SYSTEM):
             key = self._read(ACCESS_KEY, line.key.uid)
             if key is None or not usable(key) or (key.spec.expires_at is not None and key.spec.expires_at <= now):
@@ -43,26 +45,28 @@ class CallingKeys:
                 holders[holder] = self._stands(*holder)
             if holders[holder]:
                 ends = int(key.spec.expires_at.timestamp()) if key.spec.expires_at is not None else 0
+                uids[key.key.name] = key.key.uid
                 found[key.key.name] = CallingKey(key.spec.org, self._key(key), ends)
         self._derived = {name: each for name, each in self._derived.items() if name in found}
-        return found | self._tokens(found, now)
+        return found | self._tokens(found, uids)
 
-    def _tokens(self, keys: Mapping[str, CallingKey], now: datetime) -> dict[str, CallingKey]:
-        """Access tokens that may call models, of keys that work."""
+    def _tokens(self, keys: Mapping[str, CallingKey], uids: Mapping[str, str]) -> dict[str, CallingKey]:
+        """Access tokens that concern model services, of keys that work. ``uids`` are those of these keys."""
         found: dict[str, CallingKey] = {}
-        for line in everything(self._store, ACCESS_TOKEN, SYSTEM):
-            token = self._read(ACCESS_TOKEN, line.key.uid)
-            if token is None or token.spec.revoked_at is not None or token.spec.expires_at is None:
-                continue
-            spec, expires_at = token.spec, token.spec.expires_at
-            scopes = tuple(scope for scope in spec.scopes if scope.startswith("models:"))
-            holder, key = keys.get(spec.access_key), self._store.find(ACCESS_KEY, SYSTEM, spec.access_key)
-            if not scopes or expires_at <= now or holder is None or key is None or key.key.uid != spec.key_uid:
-                continue
-            ends = int(expires_at.timestamp())
-            ends = min(ends, holder.expires) if holder.expires else ends
-            found[access_token_name(token.key.name)] = CallingKey(spec.org, spec.digest, ends, scopes)
-        return found
+        now, after = self._clock(), None
+        while True:
+            page = self._store.list(
+                ACCESS_TOKEN, org=SYSTEM, match=Match(tags=(CALLS_MODELS,)), after=after, limit=1000
+            )
+            for line in page.items:
+                token = self._read(ACCESS_TOKEN, line.key.uid)
+                if token is None or uids.get(token.spec.access_key) != token.spec.key_uid:
+                    continue
+                calling = _calling(token.spec, keys[token.spec.access_key], now)
+                if calling is not None:
+                    found[access_token_name(token.key.name)] = calling
+            if (after := page.next) is None:
+                return found
 
     def _read(self, kind: Kind[S, StandingStatus], uid: str) -> Record[S, StandingStatus] | None:
         """The key; none where it cannot be read, which must not keep the keys of others from working."""
@@ -85,3 +89,11 @@ class CallingKeys:
         if known is None or known[0] != secret:
             known = self._derived[name] = (secret, derived_key(secret).hex())
         return known[1]
+
+
+def _calling(spec: AccessTokenSpec, key: CallingKey, now: datetime) -> CallingKey | None:
+    """A token as the gateway is to know it; ``None`` if it has ended."""
+    if spec.revoked_at is not None or spec.expires_at is None or spec.expires_at <= now:
+        return None
+    ends = int(spec.expires_at.timestamp())
+    return CallingKey(spec.org, spec.digest, min(ends, key.expires) if key.expires else ends, model_scopes(spec))

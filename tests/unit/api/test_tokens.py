@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
+from cloud_ml.domain.access_tokens import ACCESS_TOKEN
 from cloud_ml.domain.audit import AuditFilter
-from cloud_ml.domain.tenancy import Role
-from support.asgi import Answer
+from cloud_ml.domain.tenancy import SYSTEM, Role
+from cloud_ml.settings import ServerSettings
+from support.asgi import Answer, AsgiClient
 from support.platform import Caller, Served
 
 pytestmark = pytest.mark.anyio
@@ -274,3 +278,36 @@ async def test_it_is_refused_over_plain_http_whatever_its_sender_says(served: Se
     assert await transported(served, "http", "127.0.0.1", X_Forwarded_Proto="https") == 401
     assert await transported(served, "http", "127.0.0.1", proxy=True) == 401
     assert await transported(served, "http", "127.0.0.1", proxy=True, X_Forwarded_Proto="https") == 401
+
+
+async def test_a_proxy_is_believed_only_at_its_address_and_if_it_says_one_thing(served: Served) -> None:
+    token = (await created(served.member, "jobs:read"))["token"]
+    served.platform.behind_proxy = True
+    behind = AsgiClient(ProxyHeadersMiddleware(served.client.app, ServerSettings().proxy_addresses))  # type: ignore[arg-type]
+
+    async def status(client: str, *protocols: str, **headers: str) -> int:
+        names = ("X-Forwarded-Proto", "x-forwarded-proto")  # two headers of one name
+        sent = bearer(token) | dict(zip(names, protocols, strict=False)) | headers
+        return (await behind.send("GET", "/api/v1/jobs", sent, client=client)).status
+
+    try:
+        for proxy in ("127.0.0.1", "::1"):
+            assert await status(proxy, "https") == 200
+            for protocols in ((), ("http",), ("https, http",), ("wss",), ("https", "http"), ("http", "https")):
+                assert await status(proxy, *protocols) == 401
+        assert await status("192.0.2.7", "https") == 401
+        assert await status("192.0.2.7", "https", **{"X-Forwarded-For": "127.0.0.1"}) == 401
+    finally:
+        served.platform.behind_proxy = False
+
+
+async def test_scopes_of_a_newer_version_open_nothing_and_harm_nobody(served: Served) -> None:
+    made = await created(served.member, "jobs:read")
+    record = served.store.find(ACCESS_TOKEN, SYSTEM, made["info"]["id"])
+    assert record is not None
+    served.store.change_spec(
+        ACCESS_TOKEN, record.key.uid, lambda spec: replace(spec, scopes=("jobs:read", "studies:write", "models:fly")),
+        now=served.clock(),
+    )  # fmt: skip
+    assert (await ask(served, made["token"])).status == 200
+    assert (await ask(served, made["token"], target="/api/v1/models")).status == 403
