@@ -493,6 +493,8 @@ class SecretSettings:
     """Secrets that one organisation may have."""
     per_job: int = 20
     """Secrets that one job or model service may ask for."""
+    per_job_bytes: int = MIB
+    """Size of all secrets of one job together: server and supervisor hold them in memory."""
 
 
 @dataclass(frozen=True)

@@ -140,24 +140,38 @@ class Secrets:
         most = self._settings.per_job
         if len(uses) > most:
             raise common.refuse("secrets", f"{len(uses)} secrets", f"at most {most} (the operator's secrets.per_job)")
+        size = 0
         for number, use in enumerate(uses):
             record = self._record(org, use.name)
             if record is None:
                 raise self._unknown(org, f"secrets[{number}]", use.name)
+            size += record.spec.size
             if use.variable and (why := _no_variable(record.spec)):
                 raise InvalidRequest(
                     f"the secret {use.name} cannot be the variable {use.variable}: {why}",
                     field=f"secrets[{number}]", value=f"{use.name}={use.variable}",
                     allowed=f"{use.name}, which is the file /run/secrets/{use.name}",
                 )  # fmt: skip
+        if size > self._settings.per_job_bytes:
+            raise common.refuse("secrets", f"{size} bytes in all", self._most_bytes)
 
     def values(self, org: str, secrets: Sequence[str] | None) -> tuple[JobSecret, ...]:
         """The values for one attempt, as they are now.
 
         Raises:
-            SecretProblem: One is gone, cannot be read, or can no longer be a variable.
+            SecretProblem: One is gone, cannot be read, or can no longer be a variable; or they have grown too large.
         """
-        return tuple(self._value(org, use) for use in uses_of(secrets))
+        found = tuple(self._value(org, use) for use in uses_of(secrets))
+        size = sum(len(one.value) for one in found)
+        if size > self._settings.per_job_bytes:
+            raise SecretProblem(
+                f"the secrets have {size} bytes in all; allowed is {self._most_bytes}", Reason.START_FAILED
+            )
+        return found
+
+    @property
+    def _most_bytes(self) -> str:
+        return f"at most {self._settings.per_job_bytes} bytes (the operator's secrets.per_job_bytes)"
 
     def _value(self, org: str, use: SecretUse) -> JobSecret:
         record = self._record(org, use.name)

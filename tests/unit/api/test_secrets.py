@@ -10,6 +10,7 @@ import pytest
 
 from cloud_ml.domain.audit import AuditFilter
 from cloud_ml.domain.secrets import SECRET
+from cloud_ml.usecases.secrets import SecretProblem
 from support.asgi import Answer
 from support.platform import TRAINER, Caller, Served
 
@@ -109,6 +110,24 @@ async def test_size_and_number_are_bounded(served: Served) -> None:
     assert answer.status == 403
     assert "secrets.per_org" in answer.json()["allowed"]
     assert (await create(served.stranger, "another-organisation")).status == 201
+
+
+async def test_the_secrets_of_a_job_are_bounded(served: Served) -> None:
+    settings = served.platform.secret_settings
+    data = base64.b64encode(b"x" * settings.size_limit_bytes).decode()
+    for name in ("a", "b", "c"):
+        await create(served.member, name, data)
+    answer = await served.member.call("POST", "/api/v1/jobs", job("large", secrets=["a", "b", "c"]))
+    assert answer.status == 400
+    assert "secrets.per_job_bytes" in answer.json()["allowed"]
+    await create(served.member, "c", DATA, replace=True)
+    answer = await served.member.call("POST", "/api/v1/jobs", job("large", secrets=["a", "c"]))
+    assert answer.status == 201, answer.text
+    many = [f"c=V{number}" for number in range(settings.per_job + 1)]
+    answer = await served.member.call("POST", "/api/v1/jobs", job("many", secrets=many))
+    assert (answer.status, answer.json()["field"]) == (400, "secrets")
+    with pytest.raises(SecretProblem, match="1048595 bytes"):
+        served.platform.secrets.values("default", ["a", "b", "c"])
 
 
 async def test_a_job_may_ask_only_for_secrets_of_its_own_organisation(served: Served) -> None:
