@@ -271,6 +271,7 @@ def _gateway(settings: Settings) -> GatewayConfig:
         tls_cert=cert and str(Path(cert).absolute()),
         tls_key=key and str(Path(key).absolute()),
         certificate=certificates.digest(cert, key),
+        connections=gateway.connections,
         message_limit_bytes=gateway.message_limit_bytes,
         bodies_bytes=gateway.bodies_bytes,
         organisation_bodies_bytes=gateway.organisation_bodies_bytes,

@@ -30,6 +30,12 @@ def raise_limit() -> int:
     return wanted
 
 
+def limit() -> int:
+    """How many files this process may have open."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return _MOST if soft == resource.RLIM_INFINITY else soft
+
+
 def restore_limit(child: int) -> None:
     """Give a child process the limit that this process had before ``raise_limit``."""
     if _began_with:

@@ -31,6 +31,7 @@ class GatewayConfig:
     tls_cert: str = ""
     tls_key: str = ""
     certificate: str = ""
+    connections: int = 10_000
     message_limit_bytes: int = 64 << 20
     bodies_bytes: int = 1 << 30
     organisation_bodies_bytes: int = 256 << 20

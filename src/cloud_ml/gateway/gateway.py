@@ -10,10 +10,12 @@ import socket
 import ssl
 from collections.abc import Callable, Mapping
 
+from cloud_ml import open_files
 from cloud_ml.domain.services.routes import Figures, Route
 from cloud_ml.gateway.access import Access
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.config import GatewayConfig, Instruction
+from cloud_ml.gateway.connection_limit import ConnectionLimit
 from cloud_ml.gateway.fronts import GrpcFront, RestFront, grpc_too_large, no_room
 from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.services import Bounds, Service
@@ -46,6 +48,8 @@ class Gateway:
         self._turns = Turns(loop, config.caller_turn_units)
         self._clock = Clock(loop)
         self._alive: dict[int, Alive] = {}
+        most = min(config.connections, open_files.connections_that_fit(open_files.limit()))
+        self._room = ConnectionLimit(most, self._alive.values)
         self._leaving: list[Alive] = []
         self._access = Access(config.token_limit_s)
         self._bounds = Bounds(
@@ -156,6 +160,7 @@ class Gateway:
             lambda: Http1Connection(rest, heads, limits1, turns, self._clock),
             lambda: Http2Connection(grpc, limits2, turns),
             alive,
+            self._room.make_room,
         )
 
     def _close(self, uid: str) -> None:

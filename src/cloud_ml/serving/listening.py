@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import itertools
 from collections.abc import Callable
 from typing import Protocol, cast
 
@@ -9,6 +10,8 @@ from cloud_ml.serving.http2.frames import PREFACE
 
 GREETING_S = 30.0
 """How long a connection may say nothing at all."""
+_LOOKED_AT = 32
+"""Connections that are looked at to find an idle one. Those that are busy are looked at last the next time."""
 
 
 class Connection(Protocol):
@@ -20,11 +23,21 @@ class Connection(Protocol):
     def leave(self) -> None:
         """Answer what is under way, take nothing new, close."""
 
+    def give_way(self) -> bool:
+        """Close if no request is under way; false otherwise."""
+
 
 class Greeting(asyncio.Protocol):
     """Waits for the first bytes and hands the transport to who understands them."""
 
-    def __init__(self, http1: Callable[[], Connection], http2: Callable[[], Connection], alive: "Alive") -> None:
+    def __init__(
+        self,
+        http1: Callable[[], Connection],
+        http2: Callable[[], Connection],
+        alive: "Alive",
+        make_room: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._make_room = make_room
         self._http1 = http1
         self._http2 = http2
         self._alive = alive
@@ -35,6 +48,9 @@ class Greeting(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast("asyncio.Transport", transport)  # uvloop's own class
+        if not self._make_room():
+            self._transport.abort()
+            return
         self._alive.add(self)
 
     def data_received(self, data: bytes) -> None:
@@ -56,6 +72,12 @@ class Greeting(asyncio.Protocol):
         """Nothing was asked yet, but may be on its way: who has just connected is answered."""
         self._leaving = True
         self._seconds = max(self._seconds, GREETING_S - 1)
+
+    def give_way(self) -> bool:
+        """Nothing was asked yet."""
+        if self._transport is not None:
+            self._transport.abort()
+        return True
 
     def tick(self, _now: float) -> None:
         """Cut who says nothing: called every second."""
@@ -92,6 +114,14 @@ class Alive:
         self._connections.pop(connection, None)
         if not self._connections:
             self._none.set()
+
+    def close_idle(self) -> bool:
+        """Close a connection without a request, one of the oldest; false if none is found."""
+        for connection in list(itertools.islice(self._connections, _LOOKED_AT)):
+            self._connections[connection] = self._connections.pop(connection)  # last in order from now on
+            if connection.give_way():
+                return True
+        return False
 
     def tick(self, now: float) -> None:
         """Let connections look whether their peers are too slow."""

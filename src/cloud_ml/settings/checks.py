@@ -50,6 +50,7 @@ _LEAST = {
     "engine.max_processes": 1,
     "engine.zygote_idle_s": 1,
     "engine.zygote_import_s": 1,
+    "gateway.connections": 1,
     "gateway.message_limit_bytes": 1024,
     "gateway.bodies_bytes": 1024,
     "gateway.organisation_bodies_bytes": 1024,

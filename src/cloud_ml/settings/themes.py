@@ -397,6 +397,9 @@ class GatewaySettings:
     original_clients: str = "auto"
     """Whether services made over the original wire are open to whoever reaches their port, since the original client
     sends no credentials when it predicts: ``yes``, ``no``, or ``auto``: where the gateway listens on loopback."""
+    connections: int = 10_000
+    """Connections of callers of all services together; fewer where the system allows fewer open files. For one more,
+    the service with the most closes one that is idle; where it has none, the new one is closed."""
     message_limit_bytes: int = 64 * MIB
     """Largest request and largest answer."""
     bodies_bytes: int = GIB

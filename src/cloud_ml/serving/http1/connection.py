@@ -165,6 +165,13 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
         if not self._calls and not self._long and self._reading is None and not self._rest:
             self._close()
 
+    def give_way(self) -> bool:
+        """Close if no request is under way; false otherwise."""
+        if self._calls or self._reading is not None or self._rest or self._ended:
+            return False
+        self.leave()
+        return True
+
     def tick(self, now: float) -> None:
         """Cut who is too slow: called every second."""
         self._recount_unread()

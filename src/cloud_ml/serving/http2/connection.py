@@ -91,6 +91,13 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         """Take no new request; close when the last answer is out."""
         self._requests.leave()
 
+    def give_way(self) -> bool:
+        """Close if no request is under way; false otherwise."""
+        if self._requests.streams or self._outgoing.waiting:
+            return False
+        self.leave()
+        return True
+
     def tick(self, _now: float) -> None:
         """A second passed: cut who is too slow."""
         requests, outgoing = self._requests, self._outgoing
