@@ -6,6 +6,7 @@ Each attack is first shown to work on code that opens paths.
 from __future__ import annotations
 
 import ctypes
+import itertools
 import os
 import socket
 import subprocess
@@ -19,6 +20,7 @@ from typing import cast
 import pytest
 
 from cloud_ml.errors import CloudMlError, Conflict, NotFound
+from cloud_ml.objects.info import Amount
 from cloud_ml.objects.local import LocalObjectStore, emptying, listing, tree
 from cloud_ml.objects.local.transfer import object_info
 
@@ -317,6 +319,31 @@ def plant_what_no_key_names(bucket: Path) -> None:
         os.close(here)
         here = below
     os.close(here)
+
+
+def test_files_that_no_key_names_count_to_what_is_stored(store: LocalObjectStore, bucket: Path) -> None:
+    """A job could store any amount under a name with a newline, and no quota would see it."""
+    store.put(BUCKET, "folder/object", b"12345")
+    for path in (b"line\nfeed", b"bad\xff", b"folder/back\\slash", b"bad\xfe/inside"):
+        place = bucket / os.fsdecode(path)
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(b"x" * 100)
+    (bucket / os.fsdecode(b"bad\xff-link")).symlink_to("line\nfeed")
+    (bucket / "folder-2").mkdir()
+    assert store.amount(BUCKET) == Amount(5, 405)
+    assert store.amount(BUCKET, "folder/") == Amount(2, 105)
+    assert store.amount(BUCKET, "fol") == Amount(2, 105)
+    assert store.amount(BUCKET, "other/") == Amount(0, 0)
+
+
+def test_counting_what_no_key_names_ends_when_it_is_told_to(store: LocalObjectStore, bucket: Path) -> None:
+    plant_what_no_key_names(bucket)
+    questions = itertools.count()
+    found = store.amount(BUCKET, stop=lambda: next(questions) > 20)
+    assert not found.complete
+    assert next(questions) < 30
+    store.delete_bucket(BUCKET, force=True)
+    store.reclaim()
 
 
 def test_nothing_that_a_job_leaves_keeps_a_bucket_that_is_removed_with_force(

@@ -20,7 +20,7 @@ from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, NotFound
 from cloud_ml.models.common import check_bucket, refuse
 from cloud_ml.objects.base import ObjectStore, ObjectWriter, check_object_key, check_range
 from cloud_ml.objects.info import Amount, Listing, ObjectInfo
-from cloud_ml.objects.local import emptying, tree
+from cloud_ml.objects.local import emptying, tree, unnameable
 from cloud_ml.objects.local.counting import count_names
 from cloud_ml.objects.local.listing import walk
 from cloud_ml.objects.local.locks import BucketLocks
@@ -252,7 +252,10 @@ class LocalObjectStore(ObjectStore):
             return self._page(folder, bucket, prefix, delimiter=delimiter, after=after, limit=limit)
 
     def amount(self, bucket: str, prefix: str = "", *, stop: Callable[[], bool] = lambda: False) -> Amount:
-        """How much is stored; asks ``stop`` before the first object and after every 256."""
+        """How much is stored; asks ``stop`` before the first object and after every 256.
+
+        Files that no key names count, too: jobs write to the folders of their buckets, and the room is taken.
+        """
         objects = size = 0
         with self._open(bucket) as folder, contextlib.closing(walk(folder, prefix, "", deep=True)) as entries:
             for _, status in entries:
@@ -260,7 +263,9 @@ class LocalObjectStore(ObjectStore):
                     return Amount(objects, size, complete=False)
                 objects += 1
                 size += status.st_size if status else 0
-        return Amount(objects, size)
+        with self._open(bucket) as folder:
+            others = unnameable.measure(folder, prefix, stop)
+        return Amount(objects + others.objects, size + others.size, complete=others.complete)
 
     def names(self, bucket: str, *, stop: Callable[[], bool] = lambda: False) -> int:
         """Names below the bucket's folder, and those of its uploads under way."""
