@@ -169,9 +169,9 @@ def test_a_writer_that_holds_on_keeps_others_waiting_for_so_long_only(
 def test_a_writer_that_stalls_loses_its_right(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     with closing(SqlStateStore.open(url)) as other:
         made = make(other)
-        with monkeypatch.context() as patched:
-            patched.setitem(postgresql._COMMON, "idle_in_transaction_session_timeout", "500ms")
-            stalled = SqlStateStore.open(url)
+        # From now on, for connections that are not open yet.
+        monkeypatch.setitem(postgresql._COMMON, "idle_in_transaction_session_timeout", "500ms")
+        stalled = SqlStateStore.open(url)
         asleep, awake = threading.Event(), threading.Event()
         results: list[object] = []
 
