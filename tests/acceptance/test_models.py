@@ -255,6 +255,39 @@ def test_a_job_is_served_when_it_has_succeeded(server: RealServer) -> None:
     server.cli("models", "delete", "made", "v1").good()
 
 
+TRAINS = """
+import argparse, pathlib, shutil
+parser = argparse.ArgumentParser()
+parser.add_argument("--start", default="data/start.onnx")
+pathlib.Path("outputs").mkdir()
+shutil.copy(parser.parse_args().start, "outputs/model.onnx")
+"""
+
+
+def test_from_a_folder_of_ones_own_to_a_call_by_curl(server: RealServer) -> None:
+    folder = server.user_home / "own-folder"
+    (folder / "data").mkdir(parents=True)
+    (folder / "train.py").write_text(TRAINS)
+    (folder / "data" / "start.onnx").write_bytes(onnx_file(server).read_bytes())
+    server.cli("run", ".", "-n", "own", folder=folder, timeout_s=LIMIT_S).good()
+    (described,) = [
+        line for line in server.cli("status", "own").good().out.splitlines() if "models deploy NAME" in line
+    ]
+    words = described.replace("NAME", "own").split()[4:]
+    assert words == ["models", "deploy", "own", "v1", "own:outputs/model.onnx"]
+    server.cli(*words, "--watch", timeout_s=LIMIT_S).good()
+    created = server.cli("token", "create", "--for", "1h", "--scope", "models:predict:own", "-o", "json").good().json()
+    address = server.client().describe_model_service("own", "v1").address
+    curl = ["curl", "-sS", f"http://{address}/v1/models/own:predict", "-d", '{"inputs": {"keys": [[1]], "X": [[1]]}}']
+    for headers, told in (
+        (["-H", f"Authorization: Bearer {created['token']}"], '{"outputs":{"keys_out":[[1]],"predict":[[12.0]]}}'),
+        ([], "missing bearer token"),
+    ):
+        called = subprocess.run([*curl, *headers], capture_output=True, text=True, timeout=30, check=True)
+        assert told in called.stdout
+    server.cli("models", "delete", "own", "v1").good()
+
+
 def onnx_file(server: RealServer) -> Path:
     file = server.user_home / "export" / "model.onnx"
     assert onnx.load(file).graph.name == "linear"

@@ -112,7 +112,8 @@ def test_two_runs_are_compared_and_the_better_model_is_called_with_curl(server: 
 
     deployed = server.cli("models", "deploy", "churn", "v1", "run-fast:outputs/model.pt2", "-W", timeout_s=LIMIT_S)
     assert "churn v1 answers at 127.0.0.1:187" in deployed.good().err
-    token = server.cli("models", "token", "churn").good().out.strip()
+    create = ("token", "create", "--for", "1h", "--scope", "models:predict:churn", "-o", "json")
+    token = server.cli(*create).good().json()["token"]
     address = server.client().describe_model_service("churn", "v1").address
     curl = ["curl", "-sS", "-w", "\n%{http_code}", f"http://{address}/v1/models/churn:predict"]
     body = ["-d", '{"instances": [[0.9, 0.8, 0.1], [0.1, 0.1, 0.9]]}']

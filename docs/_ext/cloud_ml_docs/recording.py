@@ -101,7 +101,7 @@ class Recording:
         return _picture(rows)
 
     def moving(self) -> str:
-        """The screen as it changed, once, from the first command on; it stops at its end.
+        """The screen as it changed, once, from the moment when half of it is filled; it stops at its end.
 
         Readers who want no motion see the end at once.
         """
@@ -117,12 +117,12 @@ class Recording:
                         rows.append((since, at, number, before))
                     shown[number] = (at, row)
         rows += [(since, None, number, row) for number, (since, row) in shown.items()]
-        return _picture(_from_the_first_command(rows, self._first_command_s()))
+        return _picture(_from(rows, self._half_filled_s()))
 
-    def _first_command_s(self) -> float:
-        """When the first command is typed: a picture that begins earlier begins empty."""
-        ends = (at for at, text in self.events if text.endswith("\n"))
-        return next(ends, 0.0)
+    def _half_filled_s(self) -> float:
+        """When half of the lines are there: a picture that begins earlier begins as an empty box."""
+        half = len(self._screen(len(self.events))) / 2
+        return next((at for count, (at, _) in enumerate(self.events, 1) if len(self._screen(count)) >= half), 0.0)
 
     def _screen(self, count: int) -> list[list[tuple[str, str]]]:
         return screen("".join(text for _, text in self.events[:count]))
@@ -143,7 +143,7 @@ _STYLE = """text { white-space: pre }
 """A row ``now`` is seen for a while, and never without motion; a row ``later`` is unseen at first, and stays then."""
 
 
-def _from_the_first_command(rows: list[_Row], start: float) -> list[_Row]:
+def _from(rows: list[_Row], start: float) -> list[_Row]:
     moved = [(max(0.0, since - start), until and until - start, number, row) for since, until, number, row in rows]
     return [row for row in moved if row[1] is None or row[1] > 0]
 

@@ -55,6 +55,8 @@ def test_the_picture_of_the_first_page_shows_a_command_at_once_and_stands_still_
     first = re.search(r'<text x="14" y="25">(.*)</text>', picture)
     assert first is not None
     assert "cloudml jobs submit" in re.sub("<[^>]*>", "", first[1])
+    rows = re.findall(r"<text [^>]*>", picture)
+    assert sum('class="later"' not in row for row in rows) >= len(rows) / 3, "it begins as a box that is nearly empty"
     assert "prefers-reduced-motion" in picture
     assert "<set" not in picture
 
