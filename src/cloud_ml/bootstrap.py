@@ -90,6 +90,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
 
     Raises:
         Conflict: Another server uses the data folder.
+        Forbidden: The data folder belongs to another user.
         Damaged: The database cannot be trusted.
         OutOfSpace: The disk is full or read-only.
         Unavailable: A fence that the settings require cannot be had, or uv is missing.
@@ -98,7 +99,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
     data = settings.data_dir
     if failpoints.arm(os.environ):
         logger.warning("FAILPOINTS ARE ON: this server kills itself where a test asks for it")
-    lock = data_folder.hold(data)
+    lock = data_folder.hold(data, for_server=True)
     tenant_base = settings.engine.tenant_uid_base
     Ledger(data / "engine").create()
     processes = process_limit(settings.engine.max_processes, most_jobs(settings.controller))

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import pwd
 import select
 import signal
 import time
@@ -15,6 +14,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Self
 
+from cloud_ml.data_folder import user_name
 from cloud_ml.errors import Forbidden
 
 _STANDARD_ERROR = 2
@@ -55,7 +55,7 @@ class ProcessHandle:
         except ProcessLookupError:
             return
         except PermissionError as error:
-            owner = _user_name(Path(f"/proc/{self.pid}"))
+            owner = owner_name(Path(f"/proc/{self.pid}"))
             raise Forbidden(
                 f"process {self.pid} belongs to the user {owner}, and this command runs as {own_user_name()}",
                 hint=f"Run this command as {owner} or as root.",
@@ -112,22 +112,11 @@ def has_open(pid: int, file: os.stat_result) -> bool:
 
 def own_user_name() -> str:
     """The name of the user of this process."""
-    return _name_of(os.geteuid())
-
-
-def _user_name(path: Path) -> str:
-    with contextlib.suppress(OSError):
-        return _name_of(path.stat().st_uid)
-    return "another one"
-
-
-def _name_of(uid: int) -> str:
-    try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+    return user_name(os.geteuid())
 
 
 def owner_name(path: Path) -> str:
     """The name of the user who owns a file."""
-    return _user_name(path)
+    with contextlib.suppress(OSError):
+        return user_name(path.stat().st_uid)
+    return "another one"

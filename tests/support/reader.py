@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -66,9 +66,11 @@ def _loose(line: str) -> str:
 class Shell:
     """A shell that keeps its folder and its variables from command to command."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(
+        self, folder: Path, environment: Mapping[str, str], program: Sequence[str] = ("bash", "--norc", "--noprofile")
+    ) -> None:
         self._process = subprocess.Popen(
-            ["bash", "--norc", "--noprofile"], cwd=folder, env=environment, text=True,
+            program, cwd=folder, env=environment, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
         )  # fmt: skip
 

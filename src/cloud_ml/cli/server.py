@@ -25,6 +25,7 @@ COMMANDS = {
     "migrate": Lazy("cloud_ml.cli.maintenance:migrate", "Bring the database to this version's schema."),
     "restore": Lazy("cloud_ml.cli.maintenance:restore", "Replace the database by a backup."),
     "stop": Lazy("cloud_ml.cli.server_stop:stop", "Stop the server, and optionally all that outlives it."),
+    "unit": Lazy("cloud_ml.cli.server_unit:unit", "Print a unit of systemd that runs this server."),
 }
 
 

@@ -178,6 +178,13 @@ def _v2_root(root: Path, *levels: str, controllers: str = "cpu memory pids io") 
         (folder / "cgroup.subtree_control").touch()
 
 
+def test_controllers_that_are_named_and_not_mounted_are_said(tmp_path: Path) -> None:
+    """As in a container of version 1 that does not show the hierarchies."""
+    found, why = cgroups.find("i", root=tmp_path, own="3:memory:/docker\n2:cpu,cpuacct:/docker\n")
+    assert found is None
+    assert "not mounted" in why
+
+
 def test_without_any_mount_the_reason_is_told(tmp_path: Path) -> None:
     found, why = cgroups.find("i", root=tmp_path, own="0::/\n")
     assert found is None

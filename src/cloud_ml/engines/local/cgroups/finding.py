@@ -29,7 +29,7 @@ def find(
     entries = [line.split(":", 2) for line in lines if line.count(":") >= 2]
     places = {name: path for _, controllers, path in entries for name in controllers.split(",")}
     try:
-        if "memory" in places:
+        if "memory" in places and (root / "memory").is_dir():
             return _marked(_find_v1(instance, root, places), owner), ""
         if (root / "cgroup.controllers").exists():
             return _marked(_find_v2(instance, root, places.get("", "/")), owner), ""
