@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import contextlib
 import dataclasses
@@ -12,6 +13,7 @@ from urllib.request import urlopen
 import psutil
 import pytest
 
+from cloud_ml.aio import AsyncCloudMlClient
 from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import CloudMlError
 from cloud_ml.models.train_job import TrainJob
@@ -91,6 +93,18 @@ def test_no_secret_lies_about(server: RealServer, tmp_path: Path) -> None:
         assert path.stat().st_mode & 0o077 == 0, path
 
 
+async def awaited(server: RealServer) -> list[str]:
+    """The other face of the SDK: store a secret, replace and describe it, and list the names."""
+    keys = server.credentials
+    async with AsyncCloudMlClient(keys["access_key"], keys["secret_key"], server.endpoint) as client:
+        await client.secrets.create("second", b"\0")
+        await client.secrets.create("second", b"\0\1", replace=True)
+        assert (await client.secrets.describe("second")).size == 2
+        names = [one.name for one in await client.secrets.list()]
+        await client.secrets.delete("second")
+        return names
+
+
 def test_jobs_get_secrets_and_nobody_is_shown_them(server: RealServer, tmp_path: Path) -> None:
     script = tmp_path / "lengths.py"
     script.write_text(LENGTHS)
@@ -110,6 +124,7 @@ def test_jobs_get_secrets_and_nobody_is_shown_them(server: RealServer, tmp_path:
         True,
         True,
     ]
+    assert asyncio.run(awaited(server)) == ["db-password", "second"]
     client.secrets.delete("db-password")
     with pytest.raises(CloudMlError, match="there is no secret db-password"):
         client.submit_train_job(dataclasses.replace(wish, job_name="lengths-3"))
