@@ -23,6 +23,7 @@ NOT_FUZZED = {
     "sdk.transport": "the twin of aio.transport",
     "api.auth": "a length that the HTTP parser has checked",
     "api.routes.jobs": _THROUGH,
+    "api.routes.pages": "a file of our package",
     "api.tokens": "the address of a connection, from the kernel",
     "api.routes.monitoring": "the address of a connection, from the kernel",
     "api.sse": "digits of a header; `test_watching.py` has the table of them",

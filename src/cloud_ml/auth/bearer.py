@@ -107,8 +107,11 @@ def parse(text: str) -> BearerToken | None:
 
 
 def without_secrets(text: str) -> str:
-    """The text with each token in it cut down to its id: for logs and messages."""
-    return _TEXT.sub(r"\1", text) if "cloudml_" in text else text
+    """The text with each token in it cut down to its id and an ellipsis: for logs and messages.
+
+    The ellipsis keeps what is left on both sides from becoming a token.
+    """
+    return _TEXT.sub("\\1\N{HORIZONTAL ELLIPSIS}", text) if "cloudml_" in text else text
 
 
 def is_in_query(query: bytes) -> bool:
