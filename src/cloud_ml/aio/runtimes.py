@@ -26,7 +26,9 @@ class AsyncRuntimeCalls:
 
     async def prepare(self, framework: str, version: str | None) -> AsyncGenerator[PreparationLine]:
         """What happens while a runtime is installed; asked when the first line is."""
-        request = Request("POST", f"{_PATH}/{segment(framework)}/prepare", query={"version": version})
+        request = Request(
+            "POST", f"{_PATH}/{segment(framework)}/prepare", query={"version": version}, same_twice=True
+        )  # fmt: skip
         async with await self.transport.send(request) as answer:
             rest = b""
             async for chunk in answer:

@@ -30,6 +30,7 @@ from cloud_ml.models.admin import (
     User,
     UserPage,
 )
+from cloud_ml.sdk.failures import CarriedOut
 from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.transport import Transport
 
@@ -61,14 +62,20 @@ class Admin:
     def create_org(self, name: str, *, mail: str = "", default_bucket: str = "") -> Organisation:
         """Make an organisation, with a bucket that is named after it unless ``default_bucket`` says otherwise."""
         document = {"name": name, "mail": mail, "default_bucket": default_bucket}
-        return self._ask(Organisation, "POST", "orgs", document)
+        try:
+            return self._ask(Organisation, "POST", "orgs", document)
+        except CarriedOut:
+            return self.describe_org(name)
 
     def change_org(
         self, name: str, *, enabled: bool | None = None, mail: str | None = None, default_bucket: str | None = None
     ) -> Organisation:
         """Enable or disable an organisation, or change what is known of it."""
         document = {"enabled": enabled, "mail": mail, "default_bucket": default_bucket}
-        return self._ask(Organisation, "PATCH", f"orgs/{segment(name)}", document)
+        try:
+            return self._ask(Organisation, "PATCH", f"orgs/{segment(name)}", document)
+        except CarriedOut:
+            return self.describe_org(name)
 
     def delete_org(self, name: str) -> Organisation:
         """Remove an organisation that is disabled and has neither jobs nor buckets."""
@@ -86,7 +93,10 @@ class Admin:
 
     def create_user(self, name: str, *, role: str = "member", mail: str = "", org: str | None = None) -> User:
         """Make a user, who has no key yet."""
-        return self._ask(User, "POST", "users", {"name": name, "role": role, "mail": mail}, query={"org": org})
+        try:
+            return self._ask(User, "POST", "users", {"name": name, "role": role, "mail": mail}, query={"org": org})
+        except CarriedOut:
+            return self.describe_user(name, org=org)
 
     def change_user(
         self,
@@ -99,7 +109,10 @@ class Admin:
     ) -> User:
         """Give a user another role or mail address, or enable or disable it."""
         document = {"role": role, "enabled": enabled, "mail": mail}
-        return self._ask(User, "PATCH", f"users/{segment(name)}", document, query={"org": org})
+        try:
+            return self._ask(User, "PATCH", f"users/{segment(name)}", document, query={"org": org})
+        except CarriedOut:
+            return self.describe_user(name, org=org)
 
     def delete_user(self, name: str, *, org: str | None = None) -> User:
         """Remove a user and its keys. Its jobs and objects stay."""
@@ -147,7 +160,10 @@ class Admin:
         """Enable or disable a key, or the signatures of the original client or of FDS clients for it."""
         wanted = {"enabled": enabled, "legacy_signatures": legacy_signatures, "fds_signatures": fds_signatures}
         document = {name: value for name, value in wanted.items() if value is not None}
-        return self._ask(AccessKey, "PATCH", f"keys/{segment(access_key)}", document)
+        try:
+            return self._ask(AccessKey, "PATCH", f"keys/{segment(access_key)}", document)
+        except CarriedOut:
+            return self.describe_key(access_key)
 
     def rotate_key(self, access_key: str, *, overlap_s: int | None = None) -> NewAccessKey:
         """Make a key in place of another, which works on for ``overlap_s`` seconds."""
@@ -200,7 +216,10 @@ class Admin:
         query: Mapping[str, Any] | None = None,
         once: bool = False,
     ) -> T:
-        """Ask and read the answer; ``once`` lets it be repeated safely when the answer is lost."""
+        """Ask and read the answer. Every request is repeated safely when the answer is lost.
+
+        With ``once`` the server answers the repeated request as the first. Other changes raise ``CarriedOut`` then.
+        """
         given = None if document is None else {name: value for name, value in document.items() if value is not None}
         request = Request(
             method,
@@ -209,5 +228,6 @@ class Admin:
             body=b"" if given is None else json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode(),
             headers={} if given is None else {"Content-Type": "application/json"},
             idempotency_key=os.urandom(16).hex() if once else None,
+            once=method != "GET",
         )
         return codec.decode(kind, self._transport.json(request), ignore_unknown=True)

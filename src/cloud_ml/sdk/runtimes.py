@@ -27,7 +27,9 @@ class RuntimeCalls:
 
     def prepare(self, framework: str, version: str | None) -> Generator[PreparationLine]:
         """What happens while a runtime is installed; asked when the first line is."""
-        request = Request("POST", f"{_PATH}/{segment(framework)}/prepare", query={"version": version})
+        request = Request(
+            "POST", f"{_PATH}/{segment(framework)}/prepare", query={"version": version}, same_twice=True
+        )  # fmt: skip
         with self.transport.send(request) as answer:
             rest = b""
             for chunk in answer:

@@ -170,12 +170,13 @@ class Quotas:
         record = next((one for one in found if one is not None), None)
         if record is None:
             raise NotFound(f"there is no application {name[:63]}", field="application", value=name[:63])
-        if record.spec.decision is not Decision.OPEN:
-            raise Conflict(f"the application was {record.spec.decision} by {record.spec.decided_by}", field="state")
-        if decision is Decision.APPROVED:
+        if decision is Decision.APPROVED and record.spec.decision is Decision.OPEN:
             self.edit(record.key.org, lambda spec: _granted(spec, record.spec))
 
         def decided(spec: ApplicationSpec) -> ApplicationSpec:
+            # Checked here, where a repeated request is recognised before.
+            if spec.decision is not Decision.OPEN:
+                raise Conflict(f"the application was {spec.decision} by {spec.decided_by}", field="state")
             return replace(spec, decision=decision, decided_by=caller.user, decided_at=self._clock())
 
         return _application(self._store.change_spec(APPLICATION, record.key.uid, decided, now=self._clock(), once=once))
