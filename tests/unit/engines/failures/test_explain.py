@@ -58,6 +58,7 @@ def test_the_table_of_distributions_is_one_to_rely_on() -> None:
             "a library of the system is missing",
         ),
         ("RuntimeError: operator torchvision::nms does not exist", "this torchvision was built for another PyTorch"),
+        ("NameError: name 'get_ipython' is not defined", "only notebooks have it: remove the line"),
         ("FloatingPointError: loss is nan in epoch 1", "lower the learning rate"),
         ("RuntimeError: DataLoader worker (pid 5) is killed by signal: Bus error.", "fewer workers or a larger -M"),
     ],

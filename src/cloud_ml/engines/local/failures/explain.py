@@ -15,6 +15,8 @@ from cloud_ml.environments import python2
 LONGEST = 900
 """Characters of a whole message."""
 _PYTHON_2_NAMES = {**python2.NAMES, "file": "open", "long": "int", "reduce": "functools.reduce"}
+_NOTEBOOK_NAMES = ("get_ipython", "display")
+_OF_NOTEBOOK = "only notebooks have it: remove the line, and install packages with requirements.txt or --install"
 _UNDEFINED = re.compile(r"name '(\w{1,100})' is not defined")
 _PYTHON_2_ATTRIBUTE = re.compile(r"'dict' object has no attribute '(has_key|iteritems|itervalues|iterkeys)'")
 _PYTHON_2_SYNTAX = ("Missing parentheses in call to", "multiple exception types must be parenthesized")
@@ -92,6 +94,8 @@ def _of_file(found: Excerpt, context: FailureContext) -> str:
 
 def _of_name(found: Excerpt, _context: FailureContext) -> str:
     match = _UNDEFINED.match(found.detail)
+    if match and match[1] in _NOTEBOOK_NAMES:
+        return _OF_NOTEBOOK
     replacement = _PYTHON_2_NAMES.get(match[1]) if match else None
     return f"Python 3 has {replacement} instead" if replacement else ""
 
