@@ -31,6 +31,7 @@ NOT_FUZZED = {
     "engines.local.working_directory": "a manifest in a folder that no job can write to",
     "domain.spec_changes": "names of our own fields, to leave secrets out",
     "cli.config": "a file of one document; the harness `user_settings` reads the same with the same errors",
+    "cli.job_table": "one pattern on a message of the server, for a column; `test_job_table.py` has the table of them",
     "cli.server": "a URL of the operator, to blot its password out",
     "cli.submit": "one option as JSON, beside `job_file`",
     "cli.watching": "a pattern of our own on words of our own",
