@@ -215,6 +215,9 @@ async def test_no_token_opens_an_operation_of_the_original_doors(served: Served)
     for name, row in ROWS.items():
         if row.least is not None and name not in MODERN:
             answer = await with_token(served, name, names, scopes)
+            if name == "fds list_buckets":  # without a signature of the storage client, `/` is the open page about us
+                assert answer.body == (await served.client.send("GET", "/")).body
+                continue
             assert answer.status in (401, 404, 405), name
     assert not [line for line in audit(served) if line.key.startswith("tk")]
 
