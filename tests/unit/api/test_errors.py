@@ -75,7 +75,7 @@ def test_a_megabyte_is_not_sent_back() -> None:
 @pytest.mark.parametrize(
     ("method", "target", "status", "code"),
     [
-        ("GET", "/", 404, "not_found"),
+        ("GET", "/nothing", 404, "not_found"),
         ("GET", "/api/v2/jobs", 404, "not_found"),
         ("GET", "/cloud_ml/v1/nothing", 404, "not_found"),
         ("PATCH", "/api/v1/jobs", 405, "method_not_allowed"),
@@ -135,7 +135,7 @@ async def test_a_full_disk_refuses_work_and_answers_reads(served: Served) -> Non
         ("BREW", "/api/v1/jobs/x", 405, "method_not_allowed"),
         ("GET", "/api/v2/jobs", 404, "not_found"),
         ("GET", "/api/v1/jobs/", 404, "not_found"),
-        ("GET", "/", 404, "not_found"),
+        ("GET", "/nothing", 404, "not_found"),
     ],
 )
 async def test_what_is_not_there_is_refused_in_the_one_shape(
