@@ -56,7 +56,7 @@ class _Form(NamedTuple):
     inputs: dict[bytes, _Input]
 
 
-class Given(NamedTuple):
+class InputTensor(NamedTuple):
     """An input of a request: its type, its values, where they are, and how they were read."""
 
     type: TensorType
@@ -69,7 +69,7 @@ class Parts(NamedTuple):
     """A request: the fields that are no inputs, as bytes, and the inputs by name."""
 
     others: bytes
-    inputs: dict[str, Given]
+    inputs: dict[str, InputTensor]
 
 
 class PredictParts:
@@ -85,7 +85,7 @@ class PredictParts:
         data = body if len(body) < WORTH else memoryview(body)
         at, end = 5, len(data)
         others = b""
-        inputs: dict[str, Given] = {}
+        inputs: dict[str, InputTensor] = {}
         try:
             while at < end:
                 tag, size, start = data[at], data[at + 1], at + 2
@@ -106,7 +106,7 @@ class PredictParts:
             return None
         return Parts(others, inputs) if at == end else None
 
-    def _find(self, data: Received | memoryview, start: int, stop: int) -> tuple[str, Given] | None:
+    def _find(self, data: Received | memoryview, start: int, stop: int) -> tuple[str, InputTensor] | None:
         """The input ``data[start:stop]`` and its name."""
         for before, after, inputs in self._forms.get(stop - start, ()):
             first, last = start + before, stop - after
@@ -119,7 +119,9 @@ class PredictParts:
         values: Values | None = data[first:last]
         if found.decode is not None:
             values = found.decode(bytes(data[first:last]))
-        return (found.name, Given(found.type, values, (first, last), found.decode)) if values is not None else None
+        return (
+            (found.name, InputTensor(found.type, values, (first, last), found.decode)) if values is not None else None
+        )
 
     def learn(self, body: Received, protos: Mapping[str, Any], arrays: Mapping[str, Array]) -> None:
         """Know the inputs of a request from now on, which the library read, and what they mean: both by name."""

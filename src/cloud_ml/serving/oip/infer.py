@@ -108,7 +108,7 @@ class Infer:
 
     def __call__(self, call: HttpCall, body: bytes) -> None:
         """See ``rest.service.Answer``."""
-        known = templates.cut(body) if self._length is None and len(body) < templates.LARGEST else None
+        known = templates.split_document(body) if self._length is None and len(body) < templates.LARGEST else None
         if known is not None:
             template = self._templates.find(self._table.generation, self._choice, known.around)
             if template is not None and template.run(call, known):

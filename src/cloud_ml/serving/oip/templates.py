@@ -31,7 +31,7 @@ _DATA, _ID = b'"data"', b'"id"'
 _SPACE = b" \t\r\n"
 
 
-class Cut(NamedTuple):
+class SplitDocument(NamedTuple):
     """A request: the text around its lists and its id, the lists, and the id."""
 
     around: tuple[bytes, ...]
@@ -39,7 +39,7 @@ class Cut(NamedTuple):
     id: str
 
 
-def cut(body: bytes) -> Cut | None:
+def split_document(body: bytes) -> SplitDocument | None:
     """The parts of a document; None where they are not told apart for certain.
 
     Between quotes, a quote has a backslash before it: what looks like a key or a value is one.
@@ -59,10 +59,10 @@ def cut(body: bytes) -> Cut | None:
         at = end
     around.append(body[at:])
     found = body.find(_ID)
-    return Cut(tuple(around), lists, "") if found < 0 else _without_id(around, lists)
+    return SplitDocument(tuple(around), lists, "") if found < 0 else _without_id(around, lists)
 
 
-def _without_id(around: list[bytes], lists: list[bytes]) -> Cut | None:
+def _without_id(around: list[bytes], lists: list[bytes]) -> SplitDocument | None:
     """The same with the first id cut out of the text around the lists."""
     for place, text in enumerate(around):
         found = text.find(_ID)
@@ -76,7 +76,7 @@ def _without_id(around: list[bytes], lists: list[bytes]) -> Cut | None:
         if b"\\" in given or not given.isascii() or not given.decode().isprintable():
             return None
         around[place : place + 1] = [text[:start], text[end:]]
-        return Cut(tuple(around), lists, given.decode())
+        return SplitDocument(tuple(around), lists, given.decode())
     return None
 
 
@@ -111,7 +111,7 @@ class Template:
         self._inputs = inputs
         self._lists = lists
 
-    def run(self, call: HttpCall, given: Cut) -> bool:
+    def run(self, call: HttpCall, given: SplitDocument) -> bool:
         """Run a request; false where its lists have to be looked at closer."""
         if len(given.lists) != self._lists:
             return False
@@ -145,7 +145,9 @@ class Templates:
             self._generation = generation
         return self._known.get((choice, around))
 
-    def learn(self, choice: Any, given: Cut, signature: Signature, shapes: Sequence[Shape], plan: Plan) -> None:
+    def learn(
+        self, choice: Any, given: SplitDocument, signature: Signature, shapes: Sequence[Shape], plan: Plan
+    ) -> None:
         """Know requests like a good one from now on; ``shapes`` are those of its inputs."""
         if sum(map(len, given.around)) > MAX_BYTES:
             return
@@ -157,7 +159,7 @@ class Templates:
         self._known[choice, given.around] = Template(plan, inputs, len(given.lists))
 
 
-def _inputs(given: Cut, signature: Signature, shapes: Sequence[Shape]) -> list[_Input] | None:
+def _inputs(given: SplitDocument, signature: Signature, shapes: Sequence[Shape]) -> list[_Input] | None:
     """The inputs in the order of the signature, found by numbers in the places of their lists that nobody can guess."""
     secret = randbits(48)
     named = len(given.around) == len(given.lists) + 2
@@ -176,7 +178,7 @@ def _inputs(given: Cut, signature: Signature, shapes: Sequence[Shape]) -> list[_
     return made
 
 
-def _filled(given: Cut, secret: int, *, named: bool) -> bytes:
+def _filled(given: SplitDocument, secret: int, *, named: bool) -> bytes:
     """The document with a marker in place of each list, and one as its id."""
     text, lists, has_id = given.around[0], 0, named
     for part in given.around[1:]:

@@ -8,7 +8,7 @@ import pytest
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.codecs.json_documents import document
 from cloud_ml.serving.oip import templates
-from cloud_ml.serving.oip.templates import Cut, Plan, Templates, cut
+from cloud_ml.serving.oip.templates import Plan, SplitDocument, Templates, split_document
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 KEYS, X = TensorSpec("keys", dtypes.INT32, (-1,)), TensorSpec("X", dtypes.FLOAT, (-1,))
@@ -31,8 +31,8 @@ class World:
         self.templates = Templates()
         self.ran: list[tuple[str, list[bytes]]] = []
 
-    def learn(self, body: bytes, signature: Signature = BOTH) -> Cut:
-        given = cut(body)
+    def learn(self, body: bytes, signature: Signature = BOTH) -> SplitDocument:
+        given = split_document(body)
         assert given is not None
         plan = Plan(lambda request, _: self.ran.append((request.form, request.tensors)), str, 1, (), 0.5)
         self.templates.learn("m", given, signature, SHAPES[-len(signature.inputs) :], plan)
@@ -40,7 +40,7 @@ class World:
 
     def asks(self, body: bytes, generation: int = 0) -> bool:
         """Whether a request is answered by what was learnt."""
-        given = cut(body)
+        given = split_document(body)
         found = self.templates.find(generation, "m", given.around) if given is not None else None
         return given is not None and found is not None and found.run(Call(), given)  # type: ignore[arg-type]
 
@@ -96,7 +96,7 @@ def test_lists_and_ids_in_other_places_are_not_learnt(world: World, text: bytes)
 
 def test_a_marker_cannot_be_guessed() -> None:
     assert document(b'{"a":1}') == orjson.loads(b'{"a":1}')
-    given = cut(body())
+    given = split_document(body())
     assert given is not None
     filled = {templates._filled(given, secret, named=True) for secret in (1, 2)}
     assert len(filled) == 2
