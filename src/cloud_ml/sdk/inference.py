@@ -94,14 +94,17 @@ def are_named(outputs: Any) -> bool:
 
 
 def only_output(metadata: Any, signature: str | None) -> str:
-    """The name of the output of a signature that has one, from the metadata that REST tells.
+    """The name of the output of a signature that answers one, from the metadata that REST tells.
+
+    It is the first: outputs that are answered only on request, such as the alias ``output``, are listed after it.
 
     Raises:
         TransportError: They are not of such a model.
     """
     try:
-        (name,) = metadata["metadata"]["signature_def"]["signature_def"][signature or "serving_default"]["outputs"]
-    except (LookupError, TypeError, ValueError):
+        outputs = metadata["metadata"]["signature_def"]["signature_def"][signature or "serving_default"]["outputs"]
+        name = next(iter(outputs.keys()))
+    except (LookupError, TypeError, AttributeError, StopIteration):
         raise errors.TransportError("the model answers one output, and its metadata does not tell of one") from None
     return str(name)
 
