@@ -77,7 +77,7 @@ async def talk(port: int, *pieces: bytes) -> tuple[int, dict[str, Any]]:
         (b"GET / HTTP/1.1\r\nx: " + b"y" * 5000 + b"\r\n\r\n", 431, "too_large"),
         (b"GET /" + b"y" * 5000 + b" HTTP/1.1\r\nhost: x\r\n\r\n", 414, "too_large"),
         (b"nonsense\r\n\r\n", 400, "invalid"),
-        (b"GET / HTTP/1.1\r\nconnection: close\r\n" + HOST + b"\r\n", 404, "not_found"),
+        (b"GET /nowhere HTTP/1.1\r\nconnection: close\r\n" + HOST + b"\r\n", 404, "not_found"),
     ],
 )
 async def test_a_head_is_bounded(served: Served, request_bytes: bytes, status: int, code: str) -> None:

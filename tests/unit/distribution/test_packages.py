@@ -8,6 +8,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import tomllib
 import zipfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -91,9 +92,13 @@ def test_what_is_in_the_wheel(built: tuple[dict[str, bytes], dict[str, bytes]], 
         members = {member.filename: member for member in wheel.infolist()}
         metadata = wheel.read(next(one for one in members if one.endswith("/METADATA"))).decode()
     facts = f"{'-'.join(name.split('-')[:2])}.dist-info"
+    targets = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
+    beside = targets["wheel"]["shared-data"]
+    assert all(place.startswith("share/cloud-ml/") for place in beside.values())
     ours = {one for one in members if one.startswith("cloud_ml/")}
     assert set(members) - ours == {
-        f"{facts}/{one}" for one in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")
+        *(f"{facts}/{one}" for one in ("METADATA", "RECORD", "WHEEL", "entry_points.txt", "licenses/LICENSE")),
+        *(f"{facts.removesuffix('.dist-info')}.data/data/{place}" for place in beside.values()),
     }
     sources = {
         path.relative_to(ROOT / "src").as_posix()
