@@ -59,6 +59,7 @@ COMMANDS: Mapping[str, Mapping[str, str]] = {
         "services": "models",
         "show": "status",
         "submit": "jobs submit",
+        "tokens": "token",
         "top": "jobs top",
     },
     "cloudml jobs": {
