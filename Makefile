@@ -7,8 +7,6 @@ PYTEST := $(BIN)/python -m pytest
 INSTALL := $(UV) pip install -q --compile-bytecode --python $(BIN)/python
 LOCKED := $(INSTALL) --require-hashes
 WORKERS ?= 2
-# Tests of real servers wait for processes as long as they compute: one more than there are cores.
-SERVER_WORKERS ?= $(shell expr $(WORKERS) + 1)
 
 # Programs that start often start from compiled modules, whatever the caller's shell says.
 unexport PYTHONDONTWRITEBYTECODE
@@ -31,7 +29,7 @@ test-fast: $(VENV)/.develop  ## Unit tests, in seconds
 
 test-server: $(VENV)/.develop  ## Contracts, properties, real servers
 	$(PYTEST) tests/contract tests/properties tests/integration tests/acceptance tests/sandbox \
-		tests/compat/test_original_client.py -q -n $(SERVER_WORKERS) --dist loadgroup -m "not runtimes"
+		tests/compat/test_original_client.py -q -n $(WORKERS) --dist loadgroup -m "not runtimes"
 
 test-runtimes: $(VENV)/.develop  ## Train with every framework; downloads gigabytes the first time
 	$(PYTEST) tests/runtimes tests/integration/environments/test_build.py tests/acceptance/test_slides.py \

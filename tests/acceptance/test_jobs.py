@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import subprocess
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -232,6 +232,14 @@ while True:
 """
 
 
+def _until(log: Iterator[bytes], end: bytes) -> bytes:
+    """What comes until it ends so: an unbuffered ``print`` writes a line and its end one after the other."""
+    found = b""
+    while not found.endswith(end):
+        found += next(log)
+    return found
+
+
 def test_a_job_that_ignores_the_stop_is_killed_by_name(
     server: RealServer, client: CloudMlClient, code: Callable[..., str]
 ) -> None:
@@ -239,9 +247,9 @@ def test_a_job_that_ignores_the_stop_is_killed_by_name(
     server.cli("run", "deaf", "trainer.task", code(STUBBORN), *options).good()
     handle = client.get_train_job("deaf")
     log = handle.logs(follow=True)
-    assert any(chunk.endswith(b"up\n") for chunk in log)
+    assert _until(log, b"up\n")
     server.cli("stop", "deaf").good()
-    assert next(log) == b"asked\n"
+    assert _until(log, b"asked\n") == b"asked\n"
     assert handle.refresh().phase == "Stopping"
     assert "its processes have 3000 s to end" in [event.message for event in handle.events()][-1]
     server.cli("kill", "deaf").good()

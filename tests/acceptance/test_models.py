@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from support.server import RealServer, serving, trainer
+from support.server import RealServer, eventually, serving, trainer
 from support.serving import SLIDES_DATA, slides_model
 
 pytestmark = pytest.mark.xdist_group("models")
@@ -264,6 +264,10 @@ shutil.copy(parser.parse_args().start, "outputs/model.onnx")
 """
 
 
+def _printed(line: list[str]) -> str:
+    return subprocess.run(line, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
 def test_from_a_folder_of_ones_own_to_a_call_by_curl(server: RealServer) -> None:
     folder = server.user_home / "own-folder"
     (folder / "data").mkdir(parents=True)
@@ -283,8 +287,9 @@ def test_from_a_folder_of_ones_own_to_a_call_by_curl(server: RealServer) -> None
         (["-H", f"Authorization: Bearer {created['token']}"], '{"outputs":{"keys_out":[[1]],"predict":[[12.0]]}}'),
         ([], "missing bearer token"),
     ):
-        called = subprocess.run([*curl, *headers], capture_output=True, text=True, timeout=30, check=True)
-        assert told in called.stdout
+        line = [*curl, *headers]
+        # The gateway hears of a new token a moment after it was created.
+        eventually(lambda line=line, told=told: told in _printed(line), told)  # type: ignore[misc]
     server.cli("models", "delete", "own", "v1").good()
 
 

@@ -100,6 +100,7 @@ PAGES = [
     Typed(
         "docs/howto/models.md",
         before=(
+            "cloudml models delete --wait linear v1",  # another page may have left it
             "cloudml storage cp export/model.onnx fds://cloudml/linear/1/model.onnx",
             "cloudml storage cp export/model.onnx fds://cloudml/linear-better/1/model.onnx",
         ),
