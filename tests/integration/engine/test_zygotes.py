@@ -366,8 +366,8 @@ if len(sys.argv) > 1 and sys.argv[1].isdigit():
     _offer(Path(findings.config.runtimes_dir), tmp_path / "index", "slow", library, "forging")
     await run(engine, trainer())
     log_file = Path(findings.config.root, "spawner.log")
-    if "loaded" in forged:
-        await _waits(engine)
+    if "loaded" in forged:  # which of its messages is read first decides whether it is believed
+        await _waits_or_failed(engine, log_file)
     else:
         await _until(lambda: "no zygote" in log_file.read_text())
     gang = trainer()
@@ -418,6 +418,12 @@ def _told(log: str) -> dict[str, Any]:
     assert line is not None, log
     told: dict[str, Any] = json.loads(line)
     return told
+
+
+async def _waits_or_failed(engine: LocalEngine, log_file: Path) -> None:
+    async with asyncio.timeout(_LIMIT_S):
+        while not (await engine._request({}))["zygotes"] and "no zygote" not in log_file.read_text():
+            await asyncio.sleep(0.1)  # it is made when nobody asks anything
 
 
 async def _waits(engine: LocalEngine, than: Sequence[int] = ()) -> int:
