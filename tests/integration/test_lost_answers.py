@@ -171,6 +171,15 @@ def test_a_repeated_change_of_a_service_keeps_what_another_set(
     assert (way.lost, told.spec["replicas"]) == (1, 5)
 
 
+def test_a_repeated_secret_keeps_the_value_of_another(
+    client: CloudMlClient, other: CloudMlClient, way: LostAnswers
+) -> None:
+    way.lose("POST", lambda: other.secrets.create("shared", "a longer value", replace=True))
+    assert client.secrets.create("shared", "mine").name == "shared"
+    assert way.lost == 1
+    assert other.secrets.describe("shared").size == len("a longer value")
+
+
 def test_a_repeated_stop_keeps_a_service_that_another_started(
     client: CloudMlClient, other: CloudMlClient, way: LostAnswers
 ) -> None:

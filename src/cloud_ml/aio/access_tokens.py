@@ -9,14 +9,12 @@
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 
 from cloud_ml.aio.transport import AsyncTransport
-from cloud_ml.models import codec
 from cloud_ml.models.access_tokens import AccessToken, AccessTokenPage, CreatedAccessToken
-from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.messages import Request, json_request, segment
 
 T = TypeVar("T")
 _PATH = "/api/v1/tokens"
@@ -41,34 +39,17 @@ class AsyncAccessTokens:
             note: What it is for.
         """
         document = {"scopes": list(scopes), "expires_in_s": expires_in_s, "note": note}
-        return await self._ask(CreatedAccessToken, "POST", _PATH, document)
+        return await self._transport.ask(CreatedAccessToken, json_request("POST", _PATH, document))
 
     async def list_tokens(self, *, user: str | None = None, org: str | None = None) -> list[AccessToken]:
         """Tokens, oldest first: the organisation's for who manages it, else the caller's own."""
-        return (await self._ask(AccessTokenPage, "GET", _PATH, query={"org": org, "user": user})).items
+        request = Request("GET", _PATH, query={"org": org, "user": user})
+        return (await self._transport.ask(AccessTokenPage, request)).items
 
     async def describe(self, token: str) -> AccessToken:
         """One token, by its id."""
-        return await self._ask(AccessToken, "GET", f"{_PATH}/{segment(token)}")
+        return await self._transport.ask(AccessToken, Request("GET", f"{_PATH}/{segment(token)}"))
 
     async def revoke(self, token: str) -> AccessToken:
         """End a token, and the tokens that it created."""
-        return await self._ask(AccessToken, "DELETE", f"{_PATH}/{segment(token)}")
-
-    async def _ask(
-        self,
-        kind: type[T],
-        method: str,
-        path: str,
-        document: Mapping[str, Any] | None = None,
-        *,
-        query: Mapping[str, Any] | None = None,
-    ) -> T:
-        request = Request(
-            method,
-            path,
-            query=query or {},
-            body=b"" if document is None else json.dumps(document, ensure_ascii=False).encode(),
-            headers={} if document is None else {"Content-Type": "application/json"},
-        )
-        return codec.decode(kind, await self._transport.json(request), ignore_unknown=True)
+        return await self._transport.ask(AccessToken, Request("DELETE", f"{_PATH}/{segment(token)}"))

@@ -10,7 +10,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import AsyncGenerator, Mapping
@@ -31,7 +30,7 @@ from cloud_ml.models.admin import (
     UserPage,
 )
 from cloud_ml.sdk.failures import CarriedOut
-from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.messages import json_request, segment
 
 T = TypeVar("T")
 _PATH = "/api/v1/admin"
@@ -223,13 +222,6 @@ class AsyncAdmin:
         With ``once`` the server answers the repeated request as the first. Other changes raise ``CarriedOut`` then.
         """
         given = None if document is None else {name: value for name, value in document.items() if value is not None}
-        request = Request(
-            method,
-            f"{_PATH}/{path}",
-            query=query or {},
-            body=b"" if given is None else json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode(),
-            headers={} if given is None else {"Content-Type": "application/json"},
-            idempotency_key=os.urandom(16).hex() if once else None,
-            once=method != "GET",
-        )
-        return codec.decode(kind, await self._transport.json(request), ignore_unknown=True)
+        key = os.urandom(16).hex() if once else None
+        request = json_request(method, f"{_PATH}/{path}", given, query=query, idempotency_key=key, once=method != "GET")
+        return await self._transport.ask(kind, request)

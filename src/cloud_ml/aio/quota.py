@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -10,7 +9,7 @@ from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.models import codec
 from cloud_ml.models.quota import Application, ApplicationPage, LimitsChange, OrgQuota, QuotaPage
 from cloud_ml.sdk.failures import CarriedOut
-from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.messages import json_request, segment
 
 T = TypeVar("T")
 _PATH = "/api/v1/admin/quota"
@@ -109,12 +108,5 @@ class AsyncQuota:
         *,
         query: Mapping[str, Any] | None = None,
     ) -> T:
-        request = Request(
-            method,
-            _PATH + path,
-            query=query or {},
-            body=b"" if document is None else json.dumps(document, separators=(",", ":")).encode(),
-            headers={} if document is None else {"Content-Type": "application/json"},
-            once=method != "GET",
-        )
-        return codec.decode(kind, await self._transport.json(request), ignore_unknown=True)
+        request = json_request(method, _PATH + path, document, query=query, once=method != "GET")
+        return await self._transport.ask(kind, request)

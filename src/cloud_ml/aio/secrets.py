@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from cloud_ml.aio.transport import AsyncTransport
-from cloud_ml.models import codec
 from cloud_ml.models.secret import Secret, SecretPage
 from cloud_ml.sdk.failures import CarriedOut
-from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.messages import json_request, segment
 
 T = TypeVar("T")
 _PATH = "/api/v1/secrets"
@@ -54,10 +52,5 @@ class AsyncSecrets:
         return await self._ask(Secret, "DELETE", f"/{segment(name)}")
 
     async def _ask(self, kind: type[T], method: str, path: str = "", document: Mapping[str, Any] | None = None) -> T:
-        request = Request(
-            method,
-            _PATH + path,
-            body=b"" if document is None else json.dumps(document, separators=(",", ":")).encode(),
-            headers={} if document is None else {"Content-Type": "application/json"},
-        )
-        return codec.decode(kind, await self._transport.json(request), ignore_unknown=True)
+        request = json_request(method, _PATH + path, document, once=method != "GET")
+        return await self._transport.ask(kind, request)

@@ -11,12 +11,13 @@ import random
 import secrets
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from cloud_ml.aio.answers import AsyncAnswer
 from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.aio.connections import AsyncConnectionPool, exchange
 from cloud_ml.errors import CloudMlError, NotFound, PreconditionFailed, SeenBefore, TransportError
+from cloud_ml.models import codec
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.failures import (
@@ -40,6 +41,7 @@ from cloud_ml.sdk.retries import (
 from cloud_ml.sdk.signing import signed
 
 CONNECT_TIMEOUT_S = 10.0
+T = TypeVar("T")
 
 
 class AsyncTransport:
@@ -88,6 +90,10 @@ class AsyncTransport:
             return json.loads(body)
         except (ValueError, RecursionError):
             raise not_ours(self.endpoint, answer.status, answer.headers, body) from None
+
+    async def ask(self, kind: type[T], request: Request) -> T:
+        """Send and read an answer of this kind; fields of a newer server are dropped. Raises what ``json`` raises."""
+        return codec.decode(kind, await self.json(request), ignore_unknown=True)
 
     async def send(self, request: Request) -> AsyncAnswer:
         """Send and return the answer with its body still to be read.

@@ -11,7 +11,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Generator, Mapping
@@ -31,7 +30,7 @@ from cloud_ml.models.admin import (
     UserPage,
 )
 from cloud_ml.sdk.failures import CarriedOut
-from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.messages import json_request, segment
 from cloud_ml.sdk.transport import Transport
 
 T = TypeVar("T")
@@ -221,13 +220,6 @@ class Admin:
         With ``once`` the server answers the repeated request as the first. Other changes raise ``CarriedOut`` then.
         """
         given = None if document is None else {name: value for name, value in document.items() if value is not None}
-        request = Request(
-            method,
-            f"{_PATH}/{path}",
-            query=query or {},
-            body=b"" if given is None else json.dumps(given, ensure_ascii=False, separators=(",", ":")).encode(),
-            headers={} if given is None else {"Content-Type": "application/json"},
-            idempotency_key=os.urandom(16).hex() if once else None,
-            once=method != "GET",
-        )
-        return codec.decode(kind, self._transport.json(request), ignore_unknown=True)
+        key = os.urandom(16).hex() if once else None
+        request = json_request(method, f"{_PATH}/{path}", given, query=query, idempotency_key=key, once=method != "GET")
+        return self._transport.ask(kind, request)

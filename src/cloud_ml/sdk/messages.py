@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,6 +100,21 @@ class Request:
         if self.same_twice or self.idempotency_key is not None:
             return False
         return self.once or self.method in ("PUT", "DELETE")
+
+
+def json_request(
+    method: str,
+    path: str,
+    document: Mapping[str, Any] | None = None,
+    *,
+    query: Mapping[str, Any] | None = None,
+    idempotency_key: str | None = None,
+    once: bool = False,
+) -> Request:
+    """A request whose body is a JSON document; see ``Request`` for the rest."""
+    body = b"" if document is None else json.dumps(document, ensure_ascii=False, separators=(",", ":")).encode()
+    headers = {} if document is None else {"Content-Type": "application/json"}
+    return Request(method, path, query or {}, body, headers, idempotency_key=idempotency_key, once=once)
 
 
 def watching(path: str, after: int | None) -> Request:

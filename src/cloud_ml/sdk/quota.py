@@ -3,14 +3,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from cloud_ml.models import codec
 from cloud_ml.models.quota import Application, ApplicationPage, LimitsChange, OrgQuota, QuotaPage
 from cloud_ml.sdk.failures import CarriedOut
-from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.messages import json_request, segment
 from cloud_ml.sdk.transport import Transport
 
 T = TypeVar("T")
@@ -110,12 +109,5 @@ class Quota:
         *,
         query: Mapping[str, Any] | None = None,
     ) -> T:
-        request = Request(
-            method,
-            _PATH + path,
-            query=query or {},
-            body=b"" if document is None else json.dumps(document, separators=(",", ":")).encode(),
-            headers={} if document is None else {"Content-Type": "application/json"},
-            once=method != "GET",
-        )
-        return codec.decode(kind, self._transport.json(request), ignore_unknown=True)
+        request = json_request(method, _PATH + path, document, query=query, once=method != "GET")
+        return self._transport.ask(kind, request)

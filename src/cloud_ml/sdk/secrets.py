@@ -4,14 +4,12 @@
 from __future__ import annotations
 
 import base64
-import json
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
-from cloud_ml.models import codec
 from cloud_ml.models.secret import Secret, SecretPage
 from cloud_ml.sdk.failures import CarriedOut
-from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.messages import json_request, segment
 from cloud_ml.sdk.transport import Transport
 
 T = TypeVar("T")
@@ -55,10 +53,5 @@ class Secrets:
         return self._ask(Secret, "DELETE", f"/{segment(name)}")
 
     def _ask(self, kind: type[T], method: str, path: str = "", document: Mapping[str, Any] | None = None) -> T:
-        request = Request(
-            method,
-            _PATH + path,
-            body=b"" if document is None else json.dumps(document, separators=(",", ":")).encode(),
-            headers={} if document is None else {"Content-Type": "application/json"},
-        )
-        return codec.decode(kind, self._transport.json(request), ignore_unknown=True)
+        request = json_request(method, _PATH + path, document, once=method != "GET")
+        return self._transport.ask(kind, request)

@@ -12,9 +12,10 @@ import random
 import secrets
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from cloud_ml.errors import CloudMlError, NotFound, PreconditionFailed, SeenBefore, TransportError
+from cloud_ml.models import codec
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.config import Credentials
@@ -41,6 +42,7 @@ from cloud_ml.sdk.retries import (
 from cloud_ml.sdk.signing import signed
 
 CONNECT_TIMEOUT_S = 10.0
+T = TypeVar("T")
 
 
 class Transport:
@@ -89,6 +91,10 @@ class Transport:
             return json.loads(body)
         except (ValueError, RecursionError):
             raise not_ours(self.endpoint, answer.status, answer.headers, body) from None
+
+    def ask(self, kind: type[T], request: Request) -> T:
+        """Send and read an answer of this kind; fields of a newer server are dropped. Raises what ``json`` raises."""
+        return codec.decode(kind, self.json(request), ignore_unknown=True)
 
     def send(self, request: Request) -> Answer:
         """Send and return the answer with its body still to be read.
