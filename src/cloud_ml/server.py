@@ -28,7 +28,7 @@ from cloud_ml.bootstrap import Server, build, write_credentials
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.sdk import config as client_config
 from cloud_ml.settings import ServerSettings, Settings
-from cloud_ml.settings.themes import is_loopback
+from cloud_ml.settings.server import is_loopback
 
 _BACKLOG = 2048
 _ACCEPTED_AT_ONCE = 64

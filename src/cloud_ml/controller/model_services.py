@@ -30,7 +30,7 @@ from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, USER
 from cloud_ml.engines.base import Doors, Engine
 from cloud_ml.errors import TryAgain
 from cloud_ml.settings import ControllerSettings, GatewaySettings
-from cloud_ml.settings.themes import ports_of
+from cloud_ml.settings.gateway import ports_of
 from cloud_ml.state.base import StateStore
 from cloud_ml.usecases.calling_keys import CallingKeys
 from cloud_ml.usecases.clock import Clock

@@ -9,7 +9,10 @@ import re
 from cloud_ml.models import common
 from cloud_ml.models.quota import limit_of
 from cloud_ml.settings import reachable
-from cloud_ml.settings.themes import MIB, EngineSettings, Settings, ports_of
+from cloud_ml.settings.all_settings import Settings
+from cloud_ml.settings.gateway import ports_of
+from cloud_ml.settings.jobs import EngineSettings
+from cloud_ml.settings.sizes import MIB
 
 _WORDS = {
     "server.log_format": ("auto", "text", "json"),

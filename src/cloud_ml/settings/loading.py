@@ -10,8 +10,8 @@ from typing import Any, cast
 
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models import codec, common
+from cloud_ml.settings.all_settings import Settings
 from cloud_ml.settings.checks import check
-from cloud_ml.settings.themes import Settings
 
 
 def load(

@@ -10,8 +10,7 @@ import pytest
 from cloud_ml.bootstrap import _gateway
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.gateway.config import GatewayConfig
-from cloud_ml.settings import checks
-from cloud_ml.settings.themes import GatewaySettings, Settings
+from cloud_ml.settings import GatewaySettings, Settings, checks
 
 _OTHER_VALUES = {bool: lambda value: not value, int: lambda value: value + 7, float: lambda value: value + 7.0}
 SHARED = sorted(

@@ -22,7 +22,7 @@ from cloud_ml.engines.local.owners import owner_of
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.common import cpu_millis, memory_bytes
 from cloud_ml.settings import EngineSettings
-from cloud_ml.settings.themes import MIB
+from cloud_ml.settings.sizes import MIB
 
 _INSTEAD = "; Landlock replaces it: files, signals and abstract sockets are isolated, shared memory is not"
 _INSTEAD_FILES = "; Landlock replaces it, with this kernel for files only"
