@@ -13,8 +13,8 @@ from cloud_ml.serving.grpc.prediction import Prediction
 from cloud_ml.serving.grpc.service import GrpcService
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.connection import Http1Connection
-from cloud_ml.serving.http1.connection import Limits as Http1Limits
 from cloud_ml.serving.http1.heads import Heads
+from cloud_ml.serving.http1.limits import Limits as Http1Limits
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.stream import Limits
 from cloud_ml.serving.loaded import LoadedVersion

@@ -149,6 +149,7 @@ class JobLifecycle(RuleBasedStateMachine):
         return [summary.key.uid for summary in self.store.list(TRAIN_JOB, limit=1000).items]
 
     def run_pass(self, uid: str, points: Failpoints, frozen: list | None) -> None:
+        self.now += timedelta(milliseconds=1)  # no two jobs are queued at one time: random uids break ties
         store, engine = points.wrap(self.store), points.wrap(self.engine)
         slots = Slots(2, Capacity(4000, 2**33), lambda _: None)
         for other in self.uids():

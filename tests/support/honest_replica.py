@@ -9,8 +9,8 @@ from typing import Any
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.connection import Http1Connection
-from cloud_ml.serving.http1.connection import Limits as Http1Limits
 from cloud_ml.serving.http1.heads import Head, Heads
+from cloud_ml.serving.http1.limits import Limits as Http1Limits
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.service import Answers

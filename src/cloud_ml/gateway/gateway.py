@@ -22,9 +22,9 @@ from cloud_ml.gateway.services import Bounds, Service
 from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.connection import Http1Connection
-from cloud_ml.serving.http1.connection import Limits as Http1Limits
 from cloud_ml.serving.http1.cors import Cors, parse_origins
 from cloud_ml.serving.http1.heads import Heads
+from cloud_ml.serving.http1.limits import Limits as Http1Limits
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.http_requests import HttpOverHttp2
 from cloud_ml.serving.http2.stream import Limits as Http2Limits

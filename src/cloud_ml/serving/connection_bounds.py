@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from cloud_ml.serving.http1.connection import PASSED_OVER
+from cloud_ml.serving.http1.limits import PASSED_OVER
 from cloud_ml.serving.http2.headers import EMPTY_FRAMES, KEPT_BYTES
 from cloud_ml.serving.turns import TURN_UNITS
 

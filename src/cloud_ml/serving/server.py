@@ -15,9 +15,9 @@ from cloud_ml.serving.grpc.methods import all_methods
 from cloud_ml.serving.grpc.service import GrpcService
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.connection import Http1Connection
-from cloud_ml.serving.http1.connection import Limits as Http1Limits
 from cloud_ml.serving.http1.cors import Cors
 from cloud_ml.serving.http1.heads import Heads
+from cloud_ml.serving.http1.limits import Limits as Http1Limits
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.http_requests import HttpOverHttp2

@@ -15,9 +15,9 @@ from cloud_ml.gateway.fronts import GrpcFront, RestFront
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.serving.budget import Budget
-from cloud_ml.serving.http1.connection import Limits
 from cloud_ml.serving.http1.cors import Cors
 from cloud_ml.serving.http1.heads import read_head
+from cloud_ml.serving.http1.limits import Limits
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.headers import malformed
 from cloud_ml.serving.http2.http_requests import HttpOverHttp2

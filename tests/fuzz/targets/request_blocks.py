@@ -7,8 +7,8 @@ from typing import Any, cast
 from hpack import Encoder
 
 from cloud_ml.gateway.fronts import GrpcFront, RestFront
-from cloud_ml.serving.http1.connection import Limits as Http1Limits
 from cloud_ml.serving.http1.cors import Cors
+from cloud_ml.serving.http1.limits import Limits as Http1Limits
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.connection import Http2Connection
 from cloud_ml.serving.http2.headers import Blocks

@@ -11,9 +11,10 @@ import h11
 from cloud_ml.gateway.fronts import RestFront
 from cloud_ml.serving.http1.calls import TEXT, HttpCall
 from cloud_ml.serving.http1.clock import Clock
-from cloud_ml.serving.http1.connection import Http1Connection, Limits
+from cloud_ml.serving.http1.connection import Http1Connection
 from cloud_ml.serving.http1.cors import Cors
 from cloud_ml.serving.http1.heads import Head, Heads, read_head
+from cloud_ml.serving.http1.limits import Limits
 from cloud_ml.serving.turns import Turns
 from fuzz.harness import target
 from fuzz.model_world import Loop, Transport

@@ -3,15 +3,16 @@
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any, Generic, Protocol, TypeVar, cast
 
-from cloud_ml.serving.budget import COUNTED, NO_ROOM, Budget
+from cloud_ml.serving.budget import COUNTED, NO_ROOM
 from cloud_ml.serving.codecs.compression import Inflater, SlicedWork
 from cloud_ml.serving.http1.calls import CONTINUE, HttpCall, rest_of
 from cloud_ml.serving.http1.chunks import Chunks
 from cloud_ml.serving.http1.clock import Clock
-from cloud_ml.serving.http1.heads import CHUNKED, MOST_FIELDS, Head, HeadFault, Heads, HeadTooLarge, read_head
+from cloud_ml.serving.http1.heads import CHUNKED, Head, HeadFault, Heads, HeadTooLarge
+from cloud_ml.serving.http1.limits import Limits
+from cloud_ml.serving.http1.oversized_heads import end_of_oversized, oversized_head
 from cloud_ml.serving.http1.paced_writer import PacedWriter
 from cloud_ml.serving.pieces import Pieces, gathered
 from cloud_ml.serving.turns import Turns
@@ -31,10 +32,6 @@ NEW_HEAD_UNITS = 16
 """Units of a head that is not the same as the one before, beside one for each 16 of its bytes."""
 LINE_UNITS = 2
 """Units of a line between chunks."""
-OVERSIZED = 4
-"""Times the bounds of a head up to which a larger one is read to its end, so that only its own request is refused."""
-PASSED_OVER = 65_536
-"""Bytes of a body that is read and dropped behind such a head."""
 
 
 class Service(Protocol[H]):
@@ -45,36 +42,6 @@ class Service(Protocol[H]):
 
     def serve(self, call: HttpCall, meaning: H, body: Any) -> None:
         """Answer a whole request, now or later. The body is ``bytes``; see ``Limits.in_pieces``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """What a peer may make large or slow, in bytes, numbers and seconds.
-
-    A body may take ``body_s`` and a second more for each ``slowest`` bytes of it that came. A peer that has closed its
-    side of the connection is answered for ``half_closed_s``: most such peers have left. All bodies that are not
-    answered share ``budget``. ``refused`` judges what a head means: the service refuses the request, so that
-    it is served without its body, and the connection ends.
-    ``unread_budget`` counts answers that wait for their peers to read. ``dropped_body_bytes`` of a body are read and
-    dropped behind a head over its bound. With ``in_pieces`` the service takes long bodies as they came.
-    """
-
-    body_bytes: int = 64 << 20
-    head_bytes: int = 16_384
-    pipelined: int = 64
-    compress_bytes: int = 16_384
-    answer_s: float = 30.0
-    head_s: float = 10.0
-    body_s: float = 20.0
-    slowest: int = 16_384
-    idle_s: float = 300.0
-    linger_s: float = 2.0
-    half_closed_s: float = 60.0
-    budget: Budget = field(default_factory=Budget)
-    unread_budget: Budget | None = None
-    refused: Callable[[Any], bool] | None = None
-    dropped_body_bytes: int = PASSED_OVER
-    in_pieces: bool = False
 
 
 class Http1Connection(asyncio.Protocol, Generic[H]):
@@ -267,7 +234,7 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
                         known = self._oversized(text)
                     if len(text) <= REMEMBERED:
                         self._last = text, known
-                elif end - at < limits.head_bytes or not (stop := self._end_of_oversized(data, at)):
+                elif end - at < limits.head_bytes or not (stop := end_of_oversized(data, at, self.limits)):
                     break
                 else:
                     known = self._oversized(data[at:stop])
@@ -290,34 +257,10 @@ class Http1Connection(asyncio.Protocol, Generic[H]):
             self._since = self._clock.now
         self._rest = data[at:] if not self._ended else b""
 
-    def _end_of_oversized(self, data: bytes, at: int) -> int:
-        """Where a head ends that is larger than it may be; 0 where that has not come.
-
-        Raises:
-            HeadFault: it is too large to wait for its end.
-        """
-        bound = OVERSIZED * self.limits.head_bytes
-        stop = data.find(b"\r\n\r\n", at, at + bound) + 4
-        if stop >= 4:
-            return stop
-        if len(data) - at >= bound:
-            raise self._too_large()
-        return 0
-
     def _oversized(self, text: bytes) -> tuple[Head, H, int]:
-        """Such a head, for a request that is refused: it costs no other request where its own end is near and certain.
-
-        Raises:
-            HeadFault: its end is neither, or it breaks another rule.
-        """
-        head = read_head(text, OVERSIZED * MOST_FIELDS)
-        if head.expects or head.length == CHUNKED or head.length > self.limits.dropped_body_bytes:
-            raise self._too_large()
-        head.refusal = self._too_large()
+        """Such a head, for a request that is refused."""
+        head = oversized_head(text, self.limits)
         return head, cast("H", None), head.length
-
-    def _too_large(self) -> HeadFault:
-        return HeadTooLarge(f"a head of more than {self.limits.head_bytes} bytes or {MOST_FIELDS} fields")
 
     def _begin(self, head: Head, meaning: H, length: int) -> None:
         """The head of a request whose body is still to come."""

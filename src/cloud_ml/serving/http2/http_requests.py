@@ -10,8 +10,9 @@ from cloud_ml.serving.budget import NO_ROOM
 from cloud_ml.serving.codecs.compression import Inflater, SlicedWork
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.clock import Clock
-from cloud_ml.serving.http1.connection import Limits, Service
+from cloud_ml.serving.http1.connection import Service
 from cloud_ml.serving.http1.heads import ONCE, Head, HeadFault, negotiate
+from cloud_ml.serving.http1.limits import Limits
 from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.service import Answers
 from cloud_ml.serving.http2.stream import Received

@@ -20,8 +20,9 @@ from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.http1 import connection
 from cloud_ml.serving.http1.calls import TEXT, HttpCall
 from cloud_ml.serving.http1.clock import Clock
-from cloud_ml.serving.http1.connection import Http1Connection, Limits
+from cloud_ml.serving.http1.connection import Http1Connection
 from cloud_ml.serving.http1.heads import Head, Heads
+from cloud_ml.serving.http1.limits import Limits
 
 
 @dataclass
