@@ -108,7 +108,7 @@ def test_a_name_of_a_job_and_of_a_service_gets_the_full_commands(typed: Typed, c
 def test_a_name_of_nothing_gets_the_full_commands_and_near_names(typed: Typed) -> None:
     result = typed("cloudml status trian")
     assert result.exit_code == 2
-    assert "there is no job and no model service trian; did you mean train?" in result.stderr
+    assert "there is no job and no model service trian; did you mean train" in result.stderr
     assert "\n  cloudml jobs describe trian\n  cloudml models describe trian\n" in result.stderr
 
 

@@ -15,6 +15,7 @@ from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.ledger import Ledger, is_alive
 from cloud_ml.engines.local.network import TENANT, tenants
 from cloud_ml.engines.local.network.pins import Pins
+from cloud_ml.process_handles import has_open
 
 _GONE_S = 60.0
 
@@ -48,16 +49,22 @@ def _removed(group: cgroups.Group) -> bool:
 
 def end_gateway(folder: Path) -> None:
     """Kill the gateway of a data folder, by process id."""
-    with contextlib.suppress(OSError, ValueError):
-        _kill(int((folder / "gateway.lock").read_text()))
+    if (pid := _holder(folder / "gateway.lock")) is not None:
+        _kill(pid)
 
 
 def spawner_pid(root: Path) -> int | None:
-    """The process id of the spawner of an engine's folder, if one ever started."""
+    """The process id of the spawner of an engine's folder, if one runs."""
+    return _holder(root / "spawner.lock")
+
+
+def _holder(lock: Path) -> int | None:
+    """The process that a lock file names, if it has the file open: the number of an ended one may be another's now."""
     try:
-        return int((root / "spawner.lock").read_text())
+        pid, status = int(lock.read_text()), lock.stat()
     except (OSError, ValueError):
         return None
+    return pid if has_open(pid, status) else None
 
 
 def _kill(pid: int) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import subprocess
@@ -62,32 +63,48 @@ async def test_a_job_that_writes_as_fast_as_it_can_hardly_passes_its_limit(
         shutil.rmtree(work, ignore_errors=True)
 
 
-def test_a_build_that_fills_the_disk_is_ended(tmp_path: Path) -> None:
-    """It runs before the job and had no limit."""
+def _tools() -> ToolSandbox:
     fence = Fence(bwrap="", init="", seat="", filter=None, user=None)
 
     def watch(folders: Sequence[Path]) -> DiskWatch:
         return DiskWatch(folders, limit=64 * MIB, reserve=0, period_s=5.0)
 
-    words: list[bytes] = []
-    tools = ToolSandbox(fence, Exposure(needed=False), None, "", watch=watch)
-    code = tools.run(
-        [PYTHON, "-c", f"block = b'x' * (8 << 20)\n{FAST['one file']}"],
-        read_only=[], writable=[Bind(str(tmp_path), str(tmp_path))], environment={}, network=False, timeout_s=60,
-        output=words.append,
-    )  # fmt: skip
+    return ToolSandbox(fence, Exposure(needed=False), None, "", watch=watch)
+
+
+def _run_tool(folder: Path, program: str) -> tuple[int, bytes]:
+    """Exit code and output of a tool, run by a process of its own: when it ends, all descendants of its caller end."""
+    said: list[bytes] = []
+
+    def run() -> None:
+        code = _tools().run(
+            [PYTHON, "-c", program],
+            read_only=[], writable=[Bind(str(folder), str(folder))], environment={}, network=False, timeout_s=60,
+            output=said.append,
+        )  # fmt: skip
+        ours.send((code, b"".join(said)))
+
+    theirs, ours = multiprocessing.Pipe(duplex=False)
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    ours.close()
+    with theirs:
+        found: tuple[int, bytes] = theirs.recv()
+    child.join()
+    return found
+
+
+def test_a_build_that_fills_the_disk_is_ended(tmp_path: Path) -> None:
+    """It runs before the job and had no limit."""
+    code, words = _run_tool(tmp_path, f"block = b'x' * (8 << 20)\n{FAST['one file']}")
     assert code == -9
-    assert b"DiskQuotaExceeded: 64M exceeded" in b"".join(words)
+    assert b"DiskQuotaExceeded: 64M exceeded" in words
     assert measured([tmp_path], []) <= 64 * MIB + OVERSHOOT
-    guard = tools.guard([tmp_path])
+    guard = _tools().guard([tmp_path])
     assert eventually(guard, "the guard of a tool of the platform's own objects") == "DiskQuotaExceeded: 64M exceeded"
     (tmp_path / "f").unlink()
-    assert tools.guard([tmp_path])() is None
-    assert tools.run(
-        [PYTHON, "-c", "print('small')"],
-        read_only=[], writable=[Bind(str(tmp_path), str(tmp_path))], environment={}, network=False, timeout_s=60,
-        output=words.append,
-    ) == 0  # fmt: skip
+    assert _tools().guard([tmp_path])() is None
+    assert _run_tool(tmp_path, "print('small')")[0] == 0
 
 
 @pytest.fixture
