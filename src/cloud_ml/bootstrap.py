@@ -246,6 +246,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
         serving=settings.gateway,
         read=platform.read,
     )
+    platform.rights_in_force = model_services.rights_in_force
     controller = ControllerManager(
         [scheduler, train_jobs, model_services],
         store=store,

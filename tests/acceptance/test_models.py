@@ -13,7 +13,7 @@ import onnx
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from support.server import RealServer, eventually, serving, trainer
+from support.server import RealServer, serving, trainer
 from support.serving import SLIDES_DATA, slides_model
 
 pytestmark = pytest.mark.xdist_group("models")
@@ -287,9 +287,7 @@ def test_from_a_folder_of_ones_own_to_a_call_by_curl(server: RealServer) -> None
         (["-H", f"Authorization: Bearer {created['token']}"], '{"outputs":{"keys_out":[[1]],"predict":[[12.0]]}}'),
         ([], "missing bearer token"),
     ):
-        line = [*curl, *headers]
-        # The gateway hears of a new token a moment after it was created.
-        eventually(lambda line=line, told=told: told in _printed(line), told)  # type: ignore[misc]
+        assert told in _printed([*curl, *headers])
     server.cli("models", "delete", "own", "v1").good()
 
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
+from typing import ParamSpec, TypeVar
 
 from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.domain.services.routes import Figures
@@ -50,6 +51,13 @@ from cloud_ml.usecases.train_jobs import TrainJobs
 from cloud_ml.usecases.uploads import Uploads
 from cloud_ml.usecases.users import Users
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+async def _at_once() -> None:
+    """Nothing has to be waited for."""
+
 
 @dataclass
 class Platform:
@@ -77,6 +85,8 @@ class Platform:
     default_limits: DefaultLimits = NO_DEFAULT_LIMITS
     longest_call_s: float = 300.0
     service_figures: Callable[[], Mapping[str, Figures]] = dict
+    rights_in_force: Callable[[], Awaitable[None]] = _at_once
+    """Waits until callers of model services are judged by the keys and tokens that are stored now."""
     offload: Offload = field(default_factory=Offload)
     metrics: Metrics = field(default_factory=Metrics)
     behind_proxy: bool = False
@@ -164,3 +174,9 @@ class Platform:
         self.logs = Logs(self.store, self.engine, self.hub, self.offload)
         self.runtimes = FrameworkRuntimes(self.engine, self.catalog, self.store, self.offload)
         self.health = Health(self.store, self.engine, self.offload, self.clock)
+
+    async def change_rights(self, change: Callable[P, R], *args: P.args, **options: P.kwargs) -> R:
+        """Make a change of who may do what, and answer once model services know it too."""
+        made = await self.offload(change, *args, **options)
+        await self.rights_in_force()
+        return made

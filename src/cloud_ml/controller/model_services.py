@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import Iterator
 
@@ -76,6 +77,7 @@ class ModelServiceController:
         self._gateway = gateway
         self._serving = serving
         self._keys = CallingKeys(store, clock)
+        self._learning: Repeating | None = None
         self._read = read or offload
 
     async def begin(self, term: Term) -> TermWork:
@@ -88,7 +90,7 @@ class ModelServiceController:
         scaling = Scaling(
             self._gateway, services.add, target=self._serving.target_in_flight, down_s=self._serving.scale_down_s
         )
-        keys = Repeating(self._learn, self._settings.poll_s)
+        keys = self._learning = Repeating(self._learn, self._settings.poll_s)
         slots = await self._scheduler.line("model", replicas.add, most=_MOST_REPLICAS)
         await fill(slots, self._store, REPLICA, self._offload)
         of_replica: dict[str, str] = {}
@@ -140,6 +142,10 @@ class ModelServiceController:
             readable = [service for service in found.values() if service is not None]
             loop.call_soon_threadsafe(entrances.begin, readable, list(found))
 
+        def end() -> None:
+            self._learning = None
+            answering.close()
+
         return TermWork(
             followed=[Followed(MODEL_SERVICE, services, _UNFINISHED), Followed(REPLICA, replicas, UNFINISHED)],
             notices={REPLICA.name: replica_changed, **dict.fromkeys(_ABOUT_KEYS, keys.soon)},
@@ -152,8 +158,20 @@ class ModelServiceController:
                 *[service_pool.work] * _WORKERS,
                 *[replica_pool.work] * _WORKERS,
             ],
-            end=answering.close,
+            end=end,
         )
+
+    async def rights_in_force(self) -> None:
+        """Wait until the gateway knows the keys and tokens that are stored now, for a bounded time.
+
+        Returns at once where another server leads: that one tells the gateway, usually within a second.
+        """
+        if self._learning is None:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(self._serving.rights_wait_s):
+                await self._learning.complete_pass()
+                await self._gateway.settled()
 
     def _everything(self) -> Iterator[tuple[str, ServiceRecord | None]]:
         """Every service by its uid; ``None`` for one that cannot be read: its own pass will say what is wrong."""

@@ -87,6 +87,8 @@ class GatewaySettings:
     """How many replicas a call is tried at, where that is safe."""
     token_limit_s: float = 366 * 24 * 3600.0
     """How far ahead the end of a token may be."""
+    rights_wait_s: float = 2.0
+    """How long a request that changes a key, token, user or organisation waits until the gateway knows the change."""
     drain_s: float = 60.0
     """How long a gateway that is replaced by another version goes on to answer what it has begun."""
     cors_origins: str = ""

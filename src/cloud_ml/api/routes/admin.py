@@ -45,13 +45,15 @@ async def describe_org(here: Here, call: Signed, org: str) -> Response:
 async def change_org(here: Here, call: Signed, org: str) -> Response:
     """Enable or disable an organisation, or change its mail address or its default bucket."""
     change = body(admin.OrganisationChange, call)
-    return documents.answer(await here.offload(here.organisations.change, call.caller, org, change, once=call.once))
+    return documents.answer(
+        await here.change_rights(here.organisations.change, call.caller, org, change, once=call.once)
+    )
 
 
 @router.delete("/orgs/{org}", responses=answers(admin.Organisation))
 async def delete_org(here: Here, call: Signed, org: str) -> Response:
     """Remove an organisation that is disabled and has neither jobs nor buckets. Its name is never given again."""
-    return documents.answer(await here.offload(here.organisations.delete, call.caller, org, once=call.once))
+    return documents.answer(await here.change_rights(here.organisations.delete, call.caller, org, once=call.once))
 
 
 @router.get("/users", responses=answers(admin.UserPage))
@@ -77,13 +79,13 @@ async def describe_user(here: Here, call: Signed, user: str, org: str | None = N
 async def change_user(here: Here, call: Signed, user: str, org: str | None = None) -> Response:
     """Give a user another role or mail address, or enable or disable it."""
     change = body(admin.UserChange, call)
-    return documents.answer(await here.offload(here.users.change, call.caller, user, change, org, once=call.once))
+    return documents.answer(await here.change_rights(here.users.change, call.caller, user, change, org, once=call.once))
 
 
 @router.delete("/users/{user}", responses=answers(admin.User))
 async def delete_user(here: Here, call: Signed, user: str, org: str | None = None) -> Response:
     """Remove a user and its keys; its jobs and objects stay."""
-    return documents.answer(await here.offload(here.users.delete, call.caller, user, org, once=call.once))
+    return documents.answer(await here.change_rights(here.users.delete, call.caller, user, org, once=call.once))
 
 
 @router.get("/keys", responses=answers(admin.AccessKeyPage))
@@ -99,7 +101,9 @@ async def create_key(
     """Make a key. Its secret is in this answer and in no other."""
     check_idempotency_key(idempotency_key)
     wish = body(admin.KeyWish, call)
-    made = await here.offload(here.keys.create, call.caller, wish, org, idempotency_key=idempotency_key, once=call.once)
+    made = await here.change_rights(
+        here.keys.create, call.caller, wish, org, idempotency_key=idempotency_key, once=call.once
+    )
     return documents.answer(made, 201, _NEVER_STORED)
 
 
@@ -113,7 +117,7 @@ async def describe_key(here: Here, call: Signed, access_key: str) -> Response:
 async def change_key(here: Here, call: Signed, access_key: str) -> Response:
     """Enable or disable a key, or the signatures of the original clients for it."""
     change = body(admin.KeyChange, call)
-    return documents.answer(await here.offload(here.keys.change, call.caller, access_key, change, once=call.once))
+    return documents.answer(await here.change_rights(here.keys.change, call.caller, access_key, change, once=call.once))
 
 
 @router.post(
@@ -126,7 +130,7 @@ async def rotate_key(here: Here, call: Signed, access_key: str, idempotency_key:
     """Make a key in place of another, which ends after the overlap. The secret is in this answer and in no other."""
     check_idempotency_key(idempotency_key)
     rotation = body(admin.Rotation, call)
-    made = await here.offload(
+    made = await here.change_rights(
         here.keys.rotate, call.caller, access_key, rotation, idempotency_key=idempotency_key, once=call.once
     )
     return documents.answer(made, 201, _NEVER_STORED)
@@ -135,7 +139,7 @@ async def rotate_key(here: Here, call: Signed, access_key: str, idempotency_key:
 @router.delete("/keys/{access_key}", responses=answers(admin.AccessKey))
 async def revoke_key(here: Here, call: Signed, access_key: str) -> Response:
     """Remove a key for good."""
-    return documents.answer(await here.offload(here.keys.revoke, call.caller, access_key, once=call.once))
+    return documents.answer(await here.change_rights(here.keys.revoke, call.caller, access_key, once=call.once))
 
 
 def body(model: type[B], call: Call) -> B:

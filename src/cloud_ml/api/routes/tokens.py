@@ -32,7 +32,7 @@ async def list_tokens(here: Here, call: Signed, org: str | None = None, user: st
 async def create(here: Here, call: Signed) -> Response:
     """Create a token of the caller's key. Its text is in this answer and in no other."""
     wish = codec.decode(access_tokens.NewAccessToken, documents.read_object(call.body))
-    made = await here.offload(here.tokens.create, call.caller, wish, once=call.once)
+    made = await here.change_rights(here.tokens.create, call.caller, wish, once=call.once)
     return documents.answer(made, 201, _NEVER_STORED)
 
 
@@ -45,4 +45,4 @@ async def describe(here: Here, call: Signed, token: str) -> Response:
 @router.delete("/{token}", responses=answers(access_tokens.AccessToken))
 async def revoke(here: Here, call: Signed, token: str) -> Response:
     """End a token, and the tokens that it created."""
-    return documents.answer(await here.offload(here.tokens.revoke, call.caller, token, once=call.once))
+    return documents.answer(await here.change_rights(here.tokens.revoke, call.caller, token, once=call.once))
