@@ -62,6 +62,7 @@ POINTS: Mapping[str, str] = {
     "spawner.tell.after": "it knows; the server was not answered",
     "spawner.bury.before": "a supervisor is gone; nobody has looked after its attempt",
     "spawner.bury.after": "its attempt is over on record; its control groups are there",
+    "standby.leave.before": "an interpreter that waited has ended or has been given up; its supervisor is there",
     "supervisor.claim.before": "an attempt has a supervisor; its gate is open",
     "supervisor.claim.after": "the gate is closed",
     "supervisor.stage.before": "its folders are there",

@@ -23,6 +23,8 @@ WORKING = (
 """Points passed by a day's work. The others have tests of their own in ``test_failpoints_of_a_start``."""
 FIRST = dict.fromkeys(("spawner.bury.before", "spawner.bury.after"), "supervisor.start.after")
 """Points that are only passed when somebody has died before, and where."""
+ELSEWHERE = ("standby",)
+"""Points with a test in ``tests/integration/engine``."""
 STARTING = ("sealing", "state.create", "state.migrate", "state.backup", "state.restore", "start")
 
 
@@ -37,7 +39,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealServer]:
 
 
 def test_every_point_has_a_row_and_every_call_names_a_point() -> None:
-    assert sorted(rows(*WORKING) + rows(*STARTING)) == sorted(failpoints.POINTS)
+    assert sorted(rows(*WORKING, *STARTING, *ELSEWHERE)) == sorted(failpoints.POINTS)
     sources = Path(failpoints.__file__).parent.rglob("*.py")
     named = [name for source in sources for name in re.findall(r'failpoints\.here\("([^"]*)"\)', source.read_text())]
     assert sorted(set(named)) == sorted(failpoints.POINTS)

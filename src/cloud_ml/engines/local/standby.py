@@ -22,6 +22,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from cloud_ml import failpoints
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.engines.base import Gang, GangKey
 from cloud_ml.engines.local import cgroups, launch
@@ -51,8 +52,8 @@ _MOST_GANGS = 200
 class Supervision:
     """The spawner's side of a supervisor. Without ``key`` it waits; ``groups`` are its gang's when it has one.
 
-    ``zygote`` is the key of the order of the interpreter that it keeps, ``ready`` once that has imported; one that
-    is ``leaving`` is not spoken to any more.
+    ``document`` is the gang that it was told last. ``zygote`` is the key of the order of the interpreter that it
+    keeps, ``ready`` once that has imported; one that is ``leaving`` is not spoken to any more.
     """
 
     pid: int
@@ -64,6 +65,7 @@ class Supervision:
     zygote: str = ""
     ready: bool = False
     leaving: bool = False
+    document: dict[str, Any] = field(default_factory=dict)
     _received: bytes = b""
 
     @property
@@ -71,10 +73,11 @@ class Supervision:
         """Whether it has served so long that a fresh one should follow."""
         return self.served >= _MOST_GANGS
 
-    def tell(self, key: GangKey, gang: dict[str, Any]) -> bool:
+    def tell(self, key: GangKey, document: dict[str, Any]) -> bool:
         """Hand over the gang, as JSON values; false if nobody waits there any more."""
-        self.key, self.tenant, self.served = key, gang["tenant"], self.served + 1
-        return self._say({"gang": gang})
+        self.key, self.document = key, document
+        self.tenant, self.served = document["tenant"], self.served + 1
+        return self._say({"gang": document})
 
     def settle(self, groups: list[Group]) -> bool:
         """Have it wait for the next gang with these groups; false if it is gone."""
@@ -115,8 +118,11 @@ class Supervision:
         return True
 
 
-def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) -> None:
-    """In the forked child: get ready, wait for a gang, run it to its end, and wait for another."""
+def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) -> bool:
+    """In the forked child: get ready, wait for a gang, run it to its end, and wait for another.
+
+    False if the interpreter that it was to keep is gone: a gang that it was told since then was never begun.
+    """
     gc.set_threshold(_GARBAGE)
     if not config.cgroups:
         _bound_processes(config.max_processes)
@@ -133,7 +139,8 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
             if "zygote" in message:
                 ahead = _keep(message["zygote"], line, config, groups, ahead)
                 if ahead.zygote is None:
-                    return
+                    failpoints.here("standby.leave.before")
+                    return False
                 continue
             if "groups" in message:
                 groups = [hierarchy.group(name) for name in message["groups"]] if hierarchy is not None else []
@@ -143,16 +150,17 @@ def stand_by(line: socket.socket, config: LocalConfig, groups: Sequence[Group]) 
             if ahead.zygote is not None:
                 ahead.zygote.wake()
             if not Supervisor(gang, config, ledger, groups, ahead).run():
-                return
+                return True
             ahead = fresh
             try:
                 line.sendall(DONE + b"\n")
             except OSError:  # the spawner is gone
-                return
+                return True
     if ahead.zygote is not None:
         ahead.zygote.leave()
     elif ahead.seat is not None:
         ahead.seat.leave()
+    return True
 
 
 def _keep(

@@ -21,10 +21,14 @@ from cloud_ml.engines.local.spawner import burials
 from cloud_ml.engines.local.standby import DONE, READY, Supervision, stand_by
 from cloud_ml.engines.local.zygotes.nursery import Nursery
 from cloud_ml.engines.local.zygotes.order import Order
+from cloud_ml.models import codec
 
 _SPARE = 4
 """So many supervisors without a gang are kept while others come and go, and one when nothing has for long. With as
 many jobs at once some wait here and some still tidy up; fewer, and one is let go and forked anew every few jobs."""
+
+_NOT_BEGUN = 3
+"""The exit code of a supervisor whose interpreter is gone. The gang that it was told in that moment gets another."""
 
 
 class Crew:
@@ -135,17 +139,24 @@ class Crew:
             if pid == 0:
                 return
             child = self._children.pop(pid, None)
-            if child is None:
-                continue
-            if child.key is not None:
-                failpoints.here("spawner.bury.before")
-                if status:  # in order, it has reported and tidied up
-                    burials.look_after(self._ledger, self._config, child.key, pid)
-                failpoints.here("spawner.bury.after")
-            elif child.zygote and not child.leaving:
-                self.nursery.failed(child.zygote)
-            self._let_go(child)
-            child.line.close()
+            if child is not None:
+                self._bury(child, status)
+
+    def _bury(self, child: Supervision, status: int) -> None:
+        not_begun = os.waitstatus_to_exitcode(status) == _NOT_BEGUN
+        if child.key is not None and not not_begun:
+            failpoints.here("spawner.bury.before")
+            if status:  # in order, it has reported and tidied up
+                burials.look_after(self._ledger, self._config, child.key, child.pid)
+            failpoints.here("spawner.bury.after")
+        elif child.zygote and not child.leaving:
+            self.nursery.failed(child.zygote)
+        self._let_go(child)
+        child.line.close()
+        if child.key is not None and not_begun:
+            gang = codec.decode(Gang, child.document, ignore_unknown=True)
+            with contextlib.suppress(OSError):  # the engine asks again for a gang that nobody has claimed
+                self.hand_over(gang, child.document)
 
     def _fork(self, processes: int) -> Supervision:
         """A supervisor that waits for its gang."""
@@ -171,8 +182,7 @@ class Crew:
                     registered.fileobj.close()
             self._selector.close()
             os.setsid()
-            stand_by(line, self._config, groups)
-            code = 0
+            code = 0 if stand_by(line, self._config, groups) else _NOT_BEGUN
         except BaseException:
             traceback.print_exc()
         finally:
