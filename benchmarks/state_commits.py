@@ -16,9 +16,9 @@ from pathlib import Path
 from sqlalchemy import Connection, event
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Event, Record
+from cloud_ml.domain.workloads.phases import JobStatus
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.sql import writer
 from cloud_ml.state.sql.store import SqlStateStore

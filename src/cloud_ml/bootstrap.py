@@ -23,12 +23,12 @@ from cloud_ml.controller.runtime.manager import ControllerManager
 from cloud_ml.controller.scheduler import Scheduler, most_jobs
 from cloud_ml.controller.train_jobs import TrainJobController
 from cloud_ml.controller.trainers import Files, Trainers
-from cloud_ml.domain.jobs.decide import Rules
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
+from cloud_ml.domain.workloads.decide import Rules
+from cloud_ml.domain.workloads.phases import JobStatus
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import probe

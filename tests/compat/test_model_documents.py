@@ -14,12 +14,12 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.records import Key, Record, Summary
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
 from cloud_ml.domain.services.spec import Release, from_wire, replica
 from cloud_ml.domain.services.status import FailedRelease, ServicePhase, ServiceStatus, Wish
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ReplicaMetrics, ServiceMetrics
 from cloud_ml.usecases import service_views

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import WIRE_STATES, JobStatus, Phase
 from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.domain.records import Event, EventType, Key, Record, Summary
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.phases import WIRE_STATES, JobStatus, Phase
 from cloud_ml.models.job import JobTask, JobTasks
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases import views

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, NotFound, TransportError, TryAgain
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.transfers import Transfers

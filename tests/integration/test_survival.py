@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.observed import GangState
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.engines.base import GangKey
 from cloud_ml.engines.local import proctree
 from cloud_ml.engines.local.ledger import is_alive

@@ -17,12 +17,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
 from cloud_ml.controller.slots import Slots
-from cloud_ml.domain.jobs.actions import EnsureGang, Forget, StopGang
-from cloud_ml.domain.jobs.decide import Rules
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.spec import Desired, from_wire
 from cloud_ml.domain.observed import GangState
+from cloud_ml.domain.workloads.actions import EnsureGang, Forget, StopGang
+from cloud_ml.domain.workloads.decide import Rules
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.engines.base import Capacity, Gang, GangKey, ProcessPlan
 from cloud_ml.engines.fake import FakeEngine, Machine
 from cloud_ml.errors import FenceLost

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.local import disk, measuring, proctree
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.kept_disk import KeptDisk

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.settings import EngineSettings
 from support.attacks import PYTHON

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.errors import AlreadyExists, CloudMlError, NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models.train_job import TrainJob
 from support import invariants

@@ -21,13 +21,13 @@ from cloud_ml.controller.runtime.term import ResourceController
 from cloud_ml.controller.scheduler import Scheduler
 from cloud_ml.controller.train_jobs import TrainJobController
 from cloud_ml.controller.trainers import Trainers
-from cloud_ml.domain.jobs.decide import JobRecord, Rules
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.domain.services.routes import CallingKey, Figures, Route
+from cloud_ml.domain.workloads.decide import JobRecord, Rules
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.engines.fake import FakeEngine, Machine
 from cloud_ml.models.train_job import TrainJob

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.engines.base import GangKey
 from cloud_ml.engines.local import cgroups
 from cloud_ml.errors import CloudMlError, NotFound

@@ -5,12 +5,12 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Any
 
-from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import Desired, JobSpec, from_wire
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.records import Key, Record
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.models.train_job import TrainJob
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)

@@ -17,8 +17,8 @@ from cloud_ml.api.app import create_app
 from cloud_ml.api.platform import Platform
 from cloud_ml.auth import legacy, signature
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.tenancy import ACCESS_KEY, SYSTEM
+from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.engines.base import Gang, GangKey, ProcessPlan
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.models.storage import ServerInfo

@@ -1,8 +1,8 @@
-"""The table of moves of a job, from ``cloud_ml.domain.jobs.phases``."""
+"""The table of moves of a job, from ``cloud_ml.domain.workloads.phases``."""
 
 from __future__ import annotations
 
-from cloud_ml.domain.jobs.phases import MOVES, WIRE_STATES, Phase
+from cloud_ml.domain.workloads.phases import MOVES, WIRE_STATES, Phase
 from cloud_ml_docs.markdown import code, table
 
 

@@ -10,10 +10,10 @@ from starlette.responses import Response
 
 from cloud_ml.api import sse, streams
 from cloud_ml.api.platform import Platform
-from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Event, Kind, Record
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
+from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.usecases import views
 
 _POLL_S = 1.0

@@ -9,7 +9,6 @@ from collections.abc import Collection, Iterable
 from cloud_ml.controller.answering import Answering
 from cloud_ml.controller.gateway import Gateway
 from cloud_ml.controller.ports import Ports
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.records import Record
 from cloud_ml.domain.services.kind import ServiceRecord
@@ -17,6 +16,7 @@ from cloud_ml.domain.services.routes import Backend, Route
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.spec import TEMPLATE_LABEL, call_timeout_s
 from cloud_ml.domain.services.status import ServicePhase
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.engines.base import Doors
 
 ReplicaRecord = Record[JobSpec, JobStatus]

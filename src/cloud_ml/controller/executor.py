@@ -10,14 +10,14 @@ from cloud_ml import failpoints
 from cloud_ml.controller.outputs import JobOutputs
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.trainers import Files
-from cloud_ml.domain.jobs.actions import EnsureGang, Forget, JobAction, StopGang
-from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import JobStatus
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
+from cloud_ml.domain.workloads.actions import EnsureGang, Forget, JobAction, StopGang
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import Engine, Gang, GangKey, JobSecret, Mount, Places, TrainerSource
 from cloud_ml.errors import RequestError, Unavailable
 from cloud_ml.recipes.base import PlanContext, Recipe

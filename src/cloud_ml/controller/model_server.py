@@ -13,8 +13,8 @@ from importlib import metadata, resources
 from pathlib import Path, PurePosixPath
 
 import cloud_ml
-from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.errors import NotFound
 from cloud_ml.models.common import ObjectUri, parse_object_uri

@@ -22,12 +22,12 @@ from cloud_ml.controller.scaling import Scaling
 from cloud_ml.controller.scheduler import Scheduler
 from cloud_ml.controller.slots import fill
 from cloud_ml.domain.access_tokens import ACCESS_TOKEN
-from cloud_ml.domain.jobs.decide import Rules
-from cloud_ml.domain.jobs.phases import UNFINISHED
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord
 from cloud_ml.domain.services.spec import SERVICE_LABEL, LoadRetries
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, USER
+from cloud_ml.domain.workloads.decide import Rules
+from cloud_ml.domain.workloads.phases import UNFINISHED
 from cloud_ml.engines.base import Doors, Engine
 from cloud_ml.errors import TryAgain
 from cloud_ml.settings import ControllerSettings, GatewaySettings

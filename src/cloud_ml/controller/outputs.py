@@ -11,11 +11,11 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from cloud_ml import failpoints
-from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import WorkingDirectories
 from cloud_ml.errors import TryAgain
 from cloud_ml.state.base import Fence, StateStore

@@ -9,12 +9,12 @@ from datetime import datetime
 
 from cloud_ml.controller.capacity import shortage
 from cloud_ml.domain import quotas
-from cloud_ml.domain.jobs.decide import JobRecord, WaitsFor
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.quotas import Amounts, QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Kind, Summary
+from cloud_ml.domain.workloads.decide import JobRecord, WaitsFor
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import TryAgain
 from cloud_ml.state.base import StateStore

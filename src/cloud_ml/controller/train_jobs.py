@@ -12,10 +12,10 @@ from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.term import Term, TermWork
 from cloud_ml.controller.scheduler import Scheduler, most_jobs
 from cloud_ml.controller.slots import PLACED, fill
-from cloud_ml.domain.jobs.decide import JobRecord, Rules
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import UNFINISHED, Phase
 from cloud_ml.domain.records import Event
+from cloud_ml.domain.workloads.decide import JobRecord, Rules
+from cloud_ml.domain.workloads.phases import UNFINISHED, Phase
 from cloud_ml.engines.base import Engine
 from cloud_ml.observability.metrics import Metrics, Reading
 from cloud_ml.settings import ControllerSettings

@@ -11,7 +11,7 @@ from typing import Protocol
 from cloud_ml.controller.copies import Copies
 from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.packages import Packages
-from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import ObjectUri

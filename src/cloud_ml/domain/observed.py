@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from enum import StrEnum
 
-from cloud_ml.domain.jobs.phases import Usage
-from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.workloads.phases import Usage
+from cloud_ml.domain.workloads.reasons import Reason
 
 
 class GangState(StrEnum):

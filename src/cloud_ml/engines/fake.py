@@ -12,8 +12,8 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import WHOLE_LOG, Capacity, Engine, Gang, GangKey, LogView, Places
 from cloud_ml.errors import Conflict, Unavailable
 

@@ -9,8 +9,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 
 import pytest
 
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import Engine, EnvironmentPlan, Gang, GangKey, ProcessPlan, TrainerSource
 from cloud_ml.errors import Conflict
 

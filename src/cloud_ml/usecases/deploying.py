@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import exports
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits, JobSpec
 from cloud_ml.domain.quotas import QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType
@@ -12,6 +10,8 @@ from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import MODEL_SERVICE, name_of
 from cloud_ml.domain.services.releases import changed, retried
 from cloud_ml.domain.services.status import ServiceStatus
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.errors import AlreadyExists, CloudMlError, InvalidRequest, NotFound, TryAgain
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.state.base import StateStore

@@ -14,8 +14,8 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from cloud_ml import beats
-from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.errors import CloudMlError, StartAgain
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.epochs import epoch_of

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import CloudMlError
 from cloud_ml.observability.metrics import Family, Reading
 from cloud_ml.state.base import StateStore

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from cloud_ml.domain.jobs.kind import framework_tag, label_tag
-from cloud_ml.domain.jobs.phases import WIRE_STATES, Phase
+from cloud_ml.domain.workloads.phases import WIRE_STATES, Phase
 from cloud_ml.models import codec, common
 from cloud_ml.state.matching import Match
 

@@ -6,9 +6,9 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, export_tag, exports
 from cloud_ml.domain.services.kind import ServiceRecord
+from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.errors import NotFound
 from cloud_ml.models.common import ObjectUri, parse_object_uri
 from cloud_ml.models.model_service import ModelService

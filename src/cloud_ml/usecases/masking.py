@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.records import Event
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.secret import MASK, has_mask, masked, masked_names, store_as_secret
 

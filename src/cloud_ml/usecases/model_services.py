@@ -8,7 +8,6 @@ from datetime import datetime
 
 from cloud_ml.domain import quotas
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits, Desired, JobSpec
 from cloud_ml.domain.quotas import Amounts, Excess, QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType, Summary
@@ -19,6 +18,7 @@ from cloud_ml.domain.services.scale import replicas_of
 from cloud_ml.domain.services.spec import Candidate, ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
 from cloud_ml.domain.tenancy import Operation
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.model_service import ModelService

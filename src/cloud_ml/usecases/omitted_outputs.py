@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from cloud_ml.domain.jobs.outputs import JobFile, Obstacle, OmittedFiles
+from cloud_ml.domain.workloads.outputs import JobFile, Obstacle, OmittedFiles
 from cloud_ml.models import common
 from cloud_ml.settings import OutputSettings
 

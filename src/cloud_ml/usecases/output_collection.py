@@ -11,17 +11,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cloud_ml import failpoints
-from cloud_ml.domain.jobs import outputs as rules
-from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.domain.jobs.outputs import (
+from cloud_ml.domain.records import Event, EventType
+from cloud_ml.domain.workloads import outputs as rules
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.outputs import (
     JobFile,
     OmittedFiles,
     OutputLimits,
     OutputSelection,
     StoredOutputs,
 )
-from cloud_ml.domain.jobs.reasons import Reason
-from cloud_ml.domain.records import Event, EventType
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import WorkingDirectory
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound, OutOfSpace, QuotaExceeded, TryAgain
 from cloud_ml.models import common

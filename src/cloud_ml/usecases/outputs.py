@@ -6,10 +6,10 @@ import contextlib
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from cloud_ml.domain.jobs import outputs as rules
-from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
+from cloud_ml.domain.workloads import outputs as rules
+from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.errors import NotFound, Unavailable
 from cloud_ml.models import common
 from cloud_ml.models.common import ObjectUri, parse_object_uri

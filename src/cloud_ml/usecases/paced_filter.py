@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 
-from cloud_ml.domain.jobs.outputs import OutputFilter
+from cloud_ml.domain.workloads.outputs import OutputFilter
 
 _BURST_S = 0.002
 _PAUSE = 9.0

@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord, name_of
 from cloud_ml.domain.services.releases import redeployed
 from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.identities import Identity

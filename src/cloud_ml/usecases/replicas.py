@@ -9,13 +9,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.routes import Answered, Figures
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.spec import TEMPLATE_LABEL
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.engines.base import Doors, Engine
 from cloud_ml.errors import InvalidRequest, Unavailable
 from cloud_ml.models.common import refuse

@@ -8,10 +8,10 @@ from collections.abc import Sequence
 from difflib import get_close_matches
 from typing import Protocol
 
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.secrets import SECRET, SecretRecord, SecretSpec
 from cloud_ml.domain.tenancy import Operation, StandingStatus
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import JobSecret
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, QuotaExceeded, TooLarge, Unavailable
 from cloud_ml.models import common

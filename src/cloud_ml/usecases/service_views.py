@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.records import Record, Summary
 from cloud_ml.domain.services.failures import served_release
@@ -15,6 +14,7 @@ from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.releases import differing
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.status import WIRE_STATES, CandidateStatus, ServicePhase, ServiceStatus
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.secret import masked
 from cloud_ml.models.service import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.observed import ObservedGang, ObservedProcess
+from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.engines.base import Engine, GangKey, Usage, UsagePoint
 from cloud_ml.models.job import JobTask, JobTasks
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, fields, replace
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import ACTIVE, JobStatus
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
 from cloud_ml.domain.services.status import ServicePhase
+from cloud_ml.domain.workloads.phases import ACTIVE, JobStatus
 from cloud_ml.engines.base import Capacity
 from cloud_ml.state.base import StateStore
 

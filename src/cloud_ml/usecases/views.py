@@ -7,11 +7,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.domain.jobs.outputs import StoredOutputs
-from cloud_ml.domain.jobs.phases import WIRE_STATES, JobStatus, Phase
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.records import Event, Summary
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.outputs import StoredOutputs
+from cloud_ml.domain.workloads.phases import WIRE_STATES, JobStatus, Phase
 from cloud_ml.engines.base import Capacity
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobDetails, JobEvent, JobSummary, JobTasks, JobUsage

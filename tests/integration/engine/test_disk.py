@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.local.disk import DiskWatch, measured
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.exposure import Exposure

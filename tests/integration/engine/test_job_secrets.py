@@ -12,7 +12,7 @@ from typing import Any
 import psutil
 import pytest
 
-from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import GangKey, JobSecret
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.settings import EngineSettings

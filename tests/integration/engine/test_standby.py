@@ -14,8 +14,8 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import EnvironmentPlan, TrainerSource
 from cloud_ml.engines.local import engine as engines
 from cloud_ml.engines.local import proctree

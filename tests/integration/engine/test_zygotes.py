@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from cloud_ml import failpoints
-from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import EnvironmentPlan, Gang, Mount, TrainerSource
 from cloud_ml.engines.local import cgroups, proctree
 from cloud_ml.engines.local.engine import LocalEngine

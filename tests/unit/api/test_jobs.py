@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobEvents, JobPage
 from support.platform import Served

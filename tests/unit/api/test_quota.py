@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.tenancy import Role
+from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import QuotaExceeded
 from support.platform import Caller, Served
 

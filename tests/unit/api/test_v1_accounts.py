@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.api.v1_compat import quotas
-from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.workloads.phases import Phase
 from support.platform import FewFrameworks, Served
 
 pytestmark = pytest.mark.anyio

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.workloads.phases import Phase
 from support.platform import Served
 
 pytestmark = pytest.mark.anyio

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.services.kind import MODEL_SERVICE
+from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.settings import ApiSettings, KeySettings
 from cloud_ml.usecases import feed
 from support.asgi import Exchange

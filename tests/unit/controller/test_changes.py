@@ -14,10 +14,10 @@ from cloud_ml.controller.runtime.changes import ChangeFeed, EngineChanges, Follo
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import UNFINISHED, JobStatus, Phase
 from cloud_ml.domain.jobs.spec import JobSpec, from_wire
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
+from cloud_ml.domain.workloads.phases import UNFINISHED, JobStatus, Phase
 from cloud_ml.engines.base import Capacity
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.models.train_job import TrainJob

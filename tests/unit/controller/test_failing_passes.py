@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
 from cloud_ml.domain.services.status import ServicePhase
+from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.engines.base import GangKey
 from cloud_ml.errors import InvalidRequest, NotFound, Unavailable
 from cloud_ml.models.model_service import ModelService

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.services.kind import MODEL_SERVICE
+from cloud_ml.domain.workloads.phases import Phase
 from support.controller_world import World
 from support.faulty import Faults
 from unit.controller.test_failing_passes import (

@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.domain.tenancy import Role
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.engines.base import GangKey, Places
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.errors import Unavailable

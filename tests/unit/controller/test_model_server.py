@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.controller.model_server import FRAMEWORKS, ModelServerPackage, ModelServers, framework_of, nothing_at
-from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.services.spec import Release, replica
+from cloud_ml.domain.workloads.phases import JobStatus
 from cloud_ml.models.common import parse_object_uri
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.objects.memory import MemoryObjectStore

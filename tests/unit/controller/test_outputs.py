@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from cloud_ml.controller import outputs
-from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.engines.base import GangKey
 from cloud_ml.settings import OutputSettings
 from cloud_ml.state.base import Fence

@@ -8,10 +8,10 @@ from datetime import timedelta
 import pytest
 
 from cloud_ml.controller.slots import Slots
-from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.domain.jobs.phases import ACTIVE, TERMINAL, Phase
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.quotas import Limits, QuotaSpec
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.phases import ACTIVE, TERMINAL, Phase
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import Capacity
 from support.jobs import NOW, job_in
 

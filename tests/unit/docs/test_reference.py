@@ -13,8 +13,8 @@ from cloud_ml_docs import cli, errors, rest, sdk
 from cloud_ml_docs import settings as setting_pages
 
 from cloud_ml import settings
-from cloud_ml.domain.jobs.phases import Phase
-from cloud_ml.domain.jobs.reasons import NEVER_RETRIED, Reason
+from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.domain.workloads.reasons import NEVER_RETRIED, Reason
 from cloud_ml.environments.catalog import Catalog
 from cloud_ml.environments.runtime import Runtime
 from cloud_ml.errors import CloudMlError

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloud_ml.domain.jobs.phases import Phase
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.releases import changed, promoted, rolled_back
 from cloud_ml.domain.services.scale import candidates_of
 from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
+from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.errors import Conflict, InvalidRequest
 from support.service_world import World, running, service_of
 

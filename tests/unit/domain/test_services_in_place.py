@@ -8,10 +8,10 @@ from datetime import timedelta
 
 import pytest
 
-from cloud_ml.domain.jobs.phases import Phase
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.services.decide import decide
 from cloud_ml.domain.services.status import SeenReplica, ServicePhase
+from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.domain.workloads.reasons import Reason
 from support.service_world import World, service_of
 
 FULL = "the quota of memory for model services: 2G of 2G are used, the replica asks for 1G"

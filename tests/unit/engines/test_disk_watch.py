@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.local import disk
 from cloud_ml.engines.local.disk import DiskWatch
 from cloud_ml.engines.local.measuring import Sum

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.domain.jobs.outputs import JobFile, Obstacle
+from cloud_ml.domain.workloads.outputs import JobFile, Obstacle
 from cloud_ml.engines.local import job_files, job_links
 from support.outputs import make
 

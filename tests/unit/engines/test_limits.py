@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import ProcessPlan
 from cloud_ml.engines.local.cgroups import Group, Limits, Sample
 from cloud_ml.engines.local.config import LocalConfig

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.local import job_files
 from cloud_ml.engines.local.working_directory import (
     MAX_DEPTH,

@@ -4,8 +4,8 @@ import asyncio
 
 import pytest
 
-from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.train_job import TrainJob

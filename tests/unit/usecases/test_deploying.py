@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.jobs.decide import JobRecord
 from cloud_ml.domain.quotas import Limits, QuotaSpec
 from cloud_ml.domain.records import EventType
 from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.domain.services.releases import changed
+from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.train_job import TrainJob

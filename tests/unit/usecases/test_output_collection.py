@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.domain.jobs.outputs import JobFile
 from cloud_ml.domain.quotas import QuotaSpec
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.outputs import JobFile
 from cloud_ml.engines.base import Capacity, WorkingDirectory
 from cloud_ml.engines.local import job_files
 from cloud_ml.errors import CloudMlError, NotFound, OutOfSpace, QuotaExceeded, Unavailable

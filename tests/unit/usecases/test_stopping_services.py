@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import REPLICA, ServiceRecord
+from cloud_ml.domain.workloads.phases import JobStatus
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.model_service import ModelService
 from support.platform import Served

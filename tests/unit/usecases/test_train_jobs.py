@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain import quotas
-from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.domain.jobs.phases import Phase
 from cloud_ml.domain.jobs.spec import DefaultLimits, Desired
 from cloud_ml.domain.quotas import Amounts
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import (
     AlreadyExists,

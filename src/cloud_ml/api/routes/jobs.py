@@ -13,7 +13,7 @@ from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import JOB_BODY, answers, bytes_of, known
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.waiting import Wait, check_wait
-from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.engines.base import LogView
 from cloud_ml.models import codec, common
 from cloud_ml.models.job import Job, JobEvents, JobPage, JobTasks

@@ -11,7 +11,7 @@ from cloud_ml.api import content, documents
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import answers, bytes_of
 from cloud_ml.api.routes import CHECKED, Here
-from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.models import common
 from cloud_ml.models.outputs import OutputPage
 

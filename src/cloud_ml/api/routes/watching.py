@@ -14,7 +14,7 @@ from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import events
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.sse import After, LastEventId
-from cloud_ml.domain.jobs.decide import JobRecord
+from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.models.job import JobChange
 from cloud_ml.state.epochs import epoch_of
 from cloud_ml.usecases import views

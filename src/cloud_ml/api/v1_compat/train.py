@@ -13,8 +13,8 @@ from cloud_ml.api import documents, streams
 from cloud_ml.api.auth import Call, Signed, SignedMutation
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import Here
-from cloud_ml.domain.jobs.decide import JobRecord
-from cloud_ml.domain.jobs.phases import Phase
+from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import NotFound
 from cloud_ml.models import codec, common
 from cloud_ml.models.train_job import TrainJob

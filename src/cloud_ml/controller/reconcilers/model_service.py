@@ -12,8 +12,6 @@ from cloud_ml.controller.entrances import Entrances, release_of
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.scaling import Scaling
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits, Desired, JobSpec
 from cloud_ml.domain.records import Event, EventType, Record
 from cloud_ml.domain.services import spec as specs
@@ -27,6 +25,8 @@ from cloud_ml.domain.services.decide import (
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord, service_tag
 from cloud_ml.domain.services.spec import DEFAULT_RETRIES, LoadRetries
 from cloud_ml.domain.services.status import SeenReplica, ServiceStatus, Wish
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.state.matching import Match

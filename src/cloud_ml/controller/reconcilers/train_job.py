@@ -10,13 +10,13 @@ from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.slots import Slots
-from cloud_ml.domain.jobs.decide import JobDecision, JobRecord, Rules, decide
-from cloud_ml.domain.jobs.end import saving_outputs
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.domain.records import Event, Kind
+from cloud_ml.domain.workloads.decide import JobDecision, JobRecord, Rules, decide
+from cloud_ml.domain.workloads.end import saving_outputs
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from cloud_ml.controller.runtime.passes import StepTimeout
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.records import Event, EventType
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.errors import CloudMlError, TryAgain
 from cloud_ml.settings import ControllerSettings
 from cloud_ml.state.base import StateStore

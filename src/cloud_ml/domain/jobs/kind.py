@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from urllib.parse import quote
 
-from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Kind
+from cloud_ml.domain.workloads.phases import JobStatus
 
 _EXPORTING = re.compile(r"model|export|output", re.IGNORECASE)
 _MOST_EXPORTS = 8

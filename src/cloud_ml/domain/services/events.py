@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.status import CandidateStatus, SeenReplica, ServicePhase, ServiceStatus
+from cloud_ml.domain.workloads.reasons import Reason
 
 
 def events_of_change(service: ServiceRecord, before: ServiceStatus, moved: ServiceStatus, now: datetime) -> list[Event]:

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.services.scale import replicas_of
 from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import FailedRelease, SeenReplica, ServiceStatus
+from cloud_ml.domain.workloads.reasons import Reason
 
 
 def releases_of(spec: ServiceSpec, status: ServiceStatus) -> tuple[int, ...]:

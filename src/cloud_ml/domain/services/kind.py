@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, label_tag
-from cloud_ml.domain.jobs.phases import JobStatus
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.services.spec import SERVICE_LABEL, ServiceSpec
 from cloud_ml.domain.services.status import ServiceStatus
+from cloud_ml.domain.workloads.phases import JobStatus
 
 ServiceRecord = Record[ServiceSpec, ServiceStatus]
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 
-from cloud_ml.domain.jobs.phases import Phase
-from cloud_ml.domain.jobs.reasons import CRASHES, NEVER_RETRIED, WAITS
+from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.domain.workloads.reasons import CRASHES, NEVER_RETRIED, WAITS
 
 
 class ServicePhase(StrEnum):

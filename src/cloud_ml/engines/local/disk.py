@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.local.disk_shares import DiskShares, furthest_beyond_share
 from cloud_ml.engines.local.limits import Verdict
 from cloud_ml.engines.local.measuring import Hidden, Sum, count

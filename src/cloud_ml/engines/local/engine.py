@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml import beats
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import ObservedGang
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import (
     WHOLE_LOG,
     Capacity,

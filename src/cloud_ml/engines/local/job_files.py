@@ -14,7 +14,7 @@ import stat
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
-from cloud_ml.domain.jobs.outputs import JobFile, Obstacle
+from cloud_ml.domain.workloads.outputs import JobFile, Obstacle
 from cloud_ml.engines.base import WorkingDirectory
 from cloud_ml.engines.local import working_directory
 from cloud_ml.engines.local.etc import HOME

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 
-from cloud_ml.domain.jobs.outputs import Obstacle
+from cloud_ml.domain.workloads.outputs import Obstacle
 
 MOST_LINKS = 10_000
 """So many links of a job are resolved. Each may cost many system calls."""

@@ -27,8 +27,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from cloud_ml import failpoints
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import GangKey
 from cloud_ml.engines.local.kept_disk import KeptDisk
 from cloud_ml.engines.local.reading import content

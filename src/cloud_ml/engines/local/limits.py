@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cloud_ml.domain.jobs.phases import Usage
-from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.workloads.phases import Usage
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import ProcessPlan
 from cloud_ml.engines.local.cgroups import Group, Limits, Sample
 from cloud_ml.engines.local.config import LocalConfig

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import Gang, ProcessPlan
 from cloud_ml.engines.local import launch, sandbox, working_directory
 from cloud_ml.engines.local.cgroups import Group, Limits

@@ -20,8 +20,8 @@ from datetime import UTC, datetime
 from types import FrameType
 
 from cloud_ml import failpoints
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import Gang, ProcessPlan
 from cloud_ml.engines.local import launch, linux, proctree
 from cloud_ml.engines.local.cgroups import Group

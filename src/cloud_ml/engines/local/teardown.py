@@ -18,8 +18,8 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.observed import GangState, ObservedGang
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import GangKey
 from cloud_ml.engines.local import orphans, owners
 from cloud_ml.engines.local.cgroups import files

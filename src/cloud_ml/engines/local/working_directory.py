@@ -25,7 +25,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cloud_ml.domain.jobs.reasons import Reason
+from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.environments.removing import remove
 from cloud_ml.models.common import format_memory
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from cloud_ml.domain.jobs.outputs import StoredOutputs
+from cloud_ml.domain.workloads.outputs import StoredOutputs
 
 
 class Phase(StrEnum):

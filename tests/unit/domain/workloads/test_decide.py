@@ -8,13 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from cloud_ml.domain.jobs.actions import EnsureGang, Forget, StopGang
-from cloud_ml.domain.jobs.decide import JobDecision, JobRecord, Rules, WaitsFor, decide
-from cloud_ml.domain.jobs.phases import ACTIVE, TERMINAL, Phase
-from cloud_ml.domain.jobs.reasons import NEVER_RETRIED, Reason
 from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.records import Decision, EventType
+from cloud_ml.domain.workloads.actions import EnsureGang, Forget, StopGang
+from cloud_ml.domain.workloads.decide import JobDecision, JobRecord, Rules, WaitsFor, decide
+from cloud_ml.domain.workloads.phases import ACTIVE, TERMINAL, Phase
+from cloud_ml.domain.workloads.reasons import NEVER_RETRIED, Reason
 from support.jobs import NOW, gang_in, job_in
 
 RULES = Rules(stop_grace_s=8.0, start_timeout_s=100.0)

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from cloud_ml.domain.jobs.phases import ACTIVE, MOVES, TERMINAL, WIRE_STATES, JobStatus, Phase
+from cloud_ml.domain.workloads.phases import ACTIVE, MOVES, TERMINAL, WIRE_STATES, JobStatus, Phase
 
 
 def test_every_phase_has_its_moves_and_its_word_on_the_wire() -> None:

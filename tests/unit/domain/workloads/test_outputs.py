@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from cloud_ml.domain.jobs.outputs import JobFile, OutputFilter, OutputLimits, OutputSelection, folder_of
+from cloud_ml.domain.workloads.outputs import JobFile, OutputFilter, OutputLimits, OutputSelection, folder_of
 from support.measuring import growth
 
 

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from cloud_ml.domain.jobs import restart
-from cloud_ml.domain.jobs.actions import EnsureGang, Forget, JobAction, StopGang
-from cloud_ml.domain.jobs.end import finished_at
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
-from cloud_ml.domain.jobs.reasons import WAITS, Reason
 from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.records import Decision, Event, EventType, Record
+from cloud_ml.domain.workloads import restart
+from cloud_ml.domain.workloads.actions import EnsureGang, Forget, JobAction, StopGang
+from cloud_ml.domain.workloads.end import finished_at
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.reasons import WAITS, Reason
 
 _NO_TRACE = "the engine has no trace of the attempt any more"
 

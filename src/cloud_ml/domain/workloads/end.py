@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from cloud_ml.domain.jobs.actions import JobAction
-from cloud_ml.domain.jobs.phases import JobStatus, Phase
-from cloud_ml.domain.jobs.reasons import Reason
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.domain.records import Decision, Event, Record
+from cloud_ml.domain.workloads.actions import JobAction
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.reasons import Reason
 
 
 def finished_at(job: Record[JobSpec, JobStatus], ended: JobStatus, gang: ObservedGang, now: datetime) -> datetime:
