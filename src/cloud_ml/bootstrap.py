@@ -306,7 +306,9 @@ def _gateway(settings: Settings) -> GatewayConfig:
 
 def _retention(settings: Settings) -> rules.Retention:
     days = settings.server.audit_retention_days
-    return rules.Retention(audit=timedelta(days=days) if days else None)
+    return rules.Retention(
+        audit=timedelta(days=days) if days else None, record_events=settings.server.events_per_record
+    )
 
 
 def write_credentials(server: Server, endpoint: str) -> Path:

@@ -36,6 +36,8 @@ def test_switches_in_the_environment(text: str, value: bool) -> None:
         ({"CLOUDML_ENGINE_STOP_GRACE_S": "soon"}, ["stop_grace_s", "soon", "float"]),
         ({"CLOUDML_SERVER_PORT": "http"}, ["port", "http", "int"]),
         ({"CLOUDML_SERVER_PORT": "99999"}, ["server.port", "99999", "65535"]),
+        ({"CLOUDML_SERVER_EVENTS_PER_RECORD": "9"}, ["server.events_per_record", "9", "from 10 to 1000"]),
+        ({"CLOUDML_SERVER_EVENTS_PER_RECORD": "1001"}, ["server.events_per_record", "1001", "from 10 to 1000"]),
         ({"CLOUDML_SERVER_BEHIND_PROXY": "perhaps"}, ["behind_proxy", "perhaps", "bool"]),
         ({"CLOUDML_ENGINE_SANDBOX": "nne"}, ["engine.sandbox", "nne", "auto, require, landlock, none"]),
         ({"CLOUDML_ENGINE_CGROUPS": "v2"}, ["engine.cgroups", "v2", "auto, require, none"]),

@@ -149,6 +149,13 @@ class ObjectStore(abc.ABC):
             Conflict: There are objects in it, and ``force`` is not given.
         """
 
+    def removed(self) -> Sequence[str]:
+        """Buckets that were removed with ``force`` and whose space is not free yet.
+
+        New buckets may have taken their names since.
+        """
+        return ()
+
     def reclaim(self) -> None:
         """Free the space of buckets that were removed with ``force``. May take long; repeating it is harmless."""
 

@@ -26,6 +26,7 @@ _WORDS = {
 _LEAST = {
     "server.database_readers": 1,
     "server.connections": 1,
+    "server.events_per_record": 10,
     "server.header_limit_bytes": 1024,
     "server.header_limit_count": 10,
     "server.header_timeout_s": 0.1,
@@ -79,6 +80,13 @@ _LEAST = {
     "secrets.size_limit_bytes": 1,
 }
 """Numbers that may not be smaller; all others may be 0."""
+_MOST = {
+    "server.port": 65_535,
+    "server.events_per_record": 1000,
+    "gateway.ports_share": 1,
+    "gateway.replica_window_bytes": 2**31 - 1,
+}
+"""Numbers that may not be larger."""
 
 
 _PORTS = "ports and ranges of ports from 1 to 65535, such as 8600-8999"
@@ -98,18 +106,9 @@ def check(settings: Settings) -> None:
             name, value = f"{theme.name}.{setting.name}", getattr(values, setting.name)
             if name in _WORDS and value not in _WORDS[name]:
                 raise common.refuse(name, value, "one of " + ", ".join(_WORDS[name]))
-            least = _LEAST.get(name, 0)
-            if isinstance(value, (int, float)) and not least <= value < float("inf"):
-                raise common.refuse(name, value, f"a number from {least} up")
-    if settings.server.port > 65_535:
-        raise common.refuse("server.port", settings.server.port, "a port from 0 to 65535")
+            if isinstance(value, (int, float)):
+                _check_number(name, value)
     _check_proxies(settings.server.proxy_addresses)
-    if settings.gateway.ports_share > 1:
-        raise common.refuse("gateway.ports_share", settings.gateway.ports_share, "a number from 0 to 1")
-    if settings.gateway.replica_window_bytes >= 2**31:
-        raise common.refuse(
-            "gateway.replica_window_bytes", settings.gateway.replica_window_bytes, "a number up to 2147483647"
-        )
     for version in settings.pythons:
         if not re.fullmatch(r"3\.([89]|[1-9]\d)", version):
             raise common.refuse(
@@ -147,6 +146,13 @@ def check(settings: Settings) -> None:
             raise common.refuse(
                 "gateway.cors_origins", origin, "origins such as https://app.example.com, with commas between, or *"
             )
+
+
+def _check_number(name: str, value: float) -> None:
+    least, most = _LEAST.get(name, 0), _MOST.get(name)
+    if not least <= value < float("inf") or (most is not None and value > most):
+        upwards = "up" if most is None else f"to {most}"
+        raise common.refuse(name, value, f"a number from {least} {upwards}")
 
 
 def _check_proxies(addresses: str) -> None:

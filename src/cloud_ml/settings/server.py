@@ -54,6 +54,9 @@ class ServerSettings:
     """How long open requests may take to end on SIGTERM. Followers of logs are cut off at once."""
     audit_retention_days: int = 365
     """How long the audit log keeps who did what; 0 keeps it for ever."""
+    events_per_record: int = 1000
+    """How many events a job or a model service keeps, 10 to 1000: the newest ones. Without a bound, a service that is
+    updated again and again fills the database."""
     log_format: str = "auto"
     """``json``: every line that the server writes is JSON; ``text``; or ``auto``: a log in text on a terminal and in
     JSON otherwise, and the messages of the start in text."""

@@ -236,7 +236,10 @@ class StateStore(abc.ABC):
 
     @abc.abstractmethod
     def add_event(self, uid: str, event: Event) -> None:
-        """Add one event outside a transition. A record that is gone is no error."""
+        """Add one event outside a transition. A record that is gone is no error.
+
+        However an event is added, a record keeps its newest ones only: ``Retention.record_events`` of them.
+        """
 
     @abc.abstractmethod
     def events(self, uid: str, *, after: int = 0, limit: int = 1000) -> Sequence[Event]:

@@ -376,6 +376,7 @@ class MemoryStateStore(StateStore):
             self._event_id += 1
             reason, message = rules.printable(event.reason), rules.printable(event.message)
             said.append(replace(event, id=self._event_id, reason=reason, message=message))
+        del said[: -self._retention.record_events]
 
     def _check_unseen(self, once: Once | None) -> None:
         if once is not None and once.token in self._tokens:

@@ -32,7 +32,7 @@ LONG_AGO = datetime(1970, 1, 1, tzinfo=UTC)
 
 @dataclass(frozen=True)
 class Retention:
-    """How long marks are kept that outlive their record; ``prune`` drops older ones."""
+    """How long marks are kept that outlive their record; ``prune`` drops older ones. And how many events."""
 
     idempotency_keys: timedelta = timedelta(days=30)
     """So long is a repeated submit recognised by its key."""
@@ -40,6 +40,8 @@ class Retention:
     """So long may a follower of the feed be away and still hear of every deletion."""
     audit: timedelta | None = timedelta(days=365)
     """So long is it known who did what; ``None`` means for ever."""
+    record_events: int = 1000
+    """A record keeps its newest events, this many at most: one page."""
 
 
 RETENTION = Retention()

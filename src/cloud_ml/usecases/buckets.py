@@ -156,10 +156,14 @@ class Buckets:
     def repair(self) -> None:
         """Make what a killed server left whole: at a start, before anybody is served.
 
+        A removal with ``force`` that has begun is ended.
         A record without a place gets an empty one. An empty place without a record goes. One with content stays where
         it is, and is set aside when somebody makes a bucket of its name. An empty place of another organisation's user
         is given to the right one; one with content is named in the log, and by `cloudml doctor`.
         """
+        for name in self._objects.removed():
+            with _logged(name), self._objects.bucket_lock(name):
+                self._end_removal(name)
         self._objects.reclaim()
         there = set(self._objects.buckets())
         owners = {bucket.name: bucket.org for bucket in self.all(None)}
@@ -174,6 +178,17 @@ class Buckets:
             with _logged(name), self._objects.bucket_lock(name):
                 if self._store.find(BUCKET, SYSTEM, name) is None:
                     self._remove_orphan(name)
+
+    def _end_removal(self, name: str) -> None:
+        """Remove the record of a bucket whose content has been moved away for ever.
+
+        Its removal is in the audit log, so nobody should find an empty bucket of its name. If a new bucket of the name
+        has a record and no folder, it was never acknowledged: it goes, too.
+        """
+        record = self._store.find(BUCKET, SYSTEM, name)
+        if record is not None and name not in self._objects.buckets():
+            self._store.delete(BUCKET, record.key.uid, fence=None)
+            logger.warning("the removal of the bucket %s was interrupted; it is complete now", name)
 
     def _repair_record(self, name: str, org: str) -> None:
         organisation = self._store.find(ORGANISATION, SYSTEM, org)

@@ -6,7 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
+from cloud_ml.domain.records import Event
+from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.settings import ApiSettings
+from cloud_ml.state import rules
 from support.platform import Served
 
 pytestmark = pytest.mark.anyio
@@ -41,3 +44,18 @@ async def test_saved_services_without_end(served: Served) -> None:
         (await served.member.call("POST", "/api/v1/models", service(number))).status for number in range(FEW + 1)
     ]
     assert statuses == [201] * FEW + [403]
+
+
+async def test_a_service_that_is_changed_without_end(served: Served) -> None:
+    """Its events do not fill the database, and the newest of them are the ones that are told."""
+    service = {"model_name": "m", "model_version": "v1", "model_uri": "fds://cloudml/m", "save_mode": True}
+    assert (await served.member.call("POST", "/api/v1/models", service)).status == 201
+    (record,) = served.store.list(MODEL_SERVICE).items
+    many = rules.RETENTION.record_events
+    for number in range(many):
+        served.store.add_event(record.key.uid, Event(served.clock(), "Tried", str(number)))
+    changed = await served.member.call("PATCH", "/api/v1/models/m/v1", {"environment": {"EPOCHS": "4"}})
+    assert changed.status == 200, changed.text
+    told = (await served.member.call("GET", "/api/v1/models/m/v1/events")).json()["items"]
+    assert len(told) == many
+    assert "Tried" not in told[-1]["reason"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -30,6 +31,48 @@ def test_a_start_repairs_what_a_killed_server_has_left(tmp_path: Path) -> None:
     assert storage.list(org.name, "with-content").objects == []
     kept = list((tmp_path / ".orphans").rglob("b"))
     assert [path.read_bytes() for path in kept] == [b"kept"]
+
+
+class Killed(BaseException):
+    """The process ends here."""
+
+
+def test_a_start_ends_a_removal_with_force_that_a_killed_server_began(tmp_path: Path) -> None:
+    """The folder is gone, and the record was still there: it became an empty bucket."""
+    store, objects = MemoryStateStore(), LocalObjectStore(tmp_path)
+    storage = Storage(store, objects, system_clock)
+    org = Identities(store, system_clock).create_organisation("mine")
+    for name in ("doomed", "lost", "kept"):
+        storage.create_bucket(org, name)
+        objects.put(name, "a/b", b"content")
+    objects.delete_folder("lost", "a")
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(Killed):
+        patch.setattr(store, "delete", Mock(side_effect=Killed))
+        storage.delete_bucket(org, "doomed", force=True)
+    (tmp_path / "lost").rmdir()
+    storage.repair()
+    assert [bucket.name for bucket in storage.buckets(org.name)] == ["kept", "lost"]
+    assert list(objects.buckets()) == ["kept", "lost"]
+    assert list((tmp_path / ".removed").iterdir()) == []
+    storage.create_bucket(org, "doomed")
+    storage.repair()
+    assert list(objects.buckets()) == ["doomed", "kept", "lost"]
+
+
+def test_a_removal_that_is_killed_again_while_a_start_ends_it(tmp_path: Path) -> None:
+    store, objects = MemoryStateStore(), LocalObjectStore(tmp_path)
+    storage = Storage(store, objects, system_clock)
+    org = Identities(store, system_clock).create_organisation("mine")
+    storage.create_bucket(org, "doomed")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(store, "delete", Mock(side_effect=Killed))
+        with pytest.raises(Killed):
+            storage.delete_bucket(org, "doomed", force=True)
+        with pytest.raises(Killed):
+            storage.repair()
+    storage.repair()
+    assert storage.buckets(org.name) == []
+    assert list(objects.buckets()) == []
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root gives folders to users of organisations")

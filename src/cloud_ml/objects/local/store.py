@@ -32,6 +32,8 @@ from cloud_ml.objects.local.versions import remove_version
 from cloud_ml.objects.multipart import MultipartUploads
 
 _REMOVED = ".removed"
+_BUCKET_MARK = "bucket:"
+"""Begins the name of a removed bucket's folder, beside folders of objects."""
 """The folder of buckets that were removed with their content, until that is gone, too."""
 
 
@@ -149,7 +151,7 @@ class LocalObjectStore(ObjectStore):
             removed = self._root / _REMOVED
             removed.mkdir(mode=0o700, exist_ok=True)
             with contextlib.suppress(FileNotFoundError):  # somebody else was first
-                (self._root / bucket).rename(removed / f"{bucket}-{secrets.token_hex(8)}")
+                (self._root / bucket).rename(removed / f"{_BUCKET_MARK}{bucket}:{secrets.token_hex(8)}")
             for folder in (removed, self._root):
                 tree.sync(folder)
             failpoints.here("objects.remove.after")
@@ -169,6 +171,13 @@ class LocalObjectStore(ObjectStore):
                 os.rename(name, doomed, src_dir_fd=place, dst_dir_fd=target)
                 os.fsync(place)
         remove(removed / doomed)
+
+    def removed(self) -> Sequence[str]:
+        """Buckets that were removed with ``force`` and whose space is not free yet."""
+        with contextlib.suppress(FileNotFoundError), os.scandir(self._root / _REMOVED) as entries:
+            marks = [entry.name.split(":") for entry in entries if entry.name.startswith(_BUCKET_MARK)]
+            return sorted({mark[1] for mark in marks})
+        return ()
 
     def reclaim(self) -> None:
         """Remove what is in buckets that are gone, whatever jobs have left in them."""

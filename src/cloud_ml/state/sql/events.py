@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, bindparam, insert, select
+from sqlalchemy import Connection, bindparam, delete, insert, select
 
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.state.rules import printable
@@ -19,6 +19,15 @@ _OF_RECORD = Statement(
     .order_by(events.c.id)
     .limit(bindparam("rows"))
 )
+_BEYOND = (
+    select(events.c.id)
+    .where(events.c.uid == bindparam("this"))
+    .order_by(events.c.id.desc())
+    .limit(1)
+    .offset(bindparam("most"))
+    .scalar_subquery()
+)
+_DROP_OLD = Statement(delete(events).where(events.c.uid == bindparam("this"), events.c.id <= _BEYOND))
 _IS_THERE = Statement(select(records.c.number).where(records.c.uid == bindparam("this")))
 
 
@@ -27,6 +36,11 @@ def append(connection: Connection, uid: str, said: Sequence[Event], *, last_id: 
     if said:
         first_id = last_id - len(said) + 1
         _INSERT.run_many(connection, [_row(uid, id_, event) for id_, event in enumerate(said, first_id)])
+
+
+def drop_old(connection: Connection, uid: str, *, most: int) -> None:
+    """Keep the newest events of a record, ``most`` of them: a record that is changed without end fills no disk."""
+    _DROP_OLD.run(connection, {"this": uid, "most": most})
 
 
 def has_record(connection: Connection, uid: str) -> bool:

@@ -224,7 +224,7 @@ class SqlStateStore(StateStore):
             if changed == spec:
                 return row
             position = counters.advance(connection, revisions=1, events=len(events))
-            _append(connection, uid, events, position)
+            self._append(connection, uid, events, position)
             text = rules.to_text(kind.decode_spec, changed)
             rules.check_names(kind.spec_tags(changed))
             tags.replace(
@@ -252,7 +252,7 @@ class SqlStateStore(StateStore):
             if row.delete_requested_at is not None:
                 return row
             position = counters.advance(connection, revisions=1, events=len(events))
-            _append(connection, uid, events, position)
+            self._append(connection, uid, events, position)
             return records.mark_for_deletion(connection, kind, uid, revision=position.revision, now=now)
 
         return records.decode(kind, self._writer.run(work))
@@ -287,7 +287,7 @@ class SqlStateStore(StateStore):
             if row is None:
                 raise rules.stale(kind, uid, expected_revision)
             tags.keep(connection, row.number, kind.name, row.org, kind.status_tags(status))
-            _append(connection, uid, events, position)
+            self._append(connection, uid, events, position)
             return row
 
         return records.decode(kind, self._writer.run(work))
@@ -309,7 +309,7 @@ class SqlStateStore(StateStore):
 
         def work(connection: Connection) -> None:
             if event_rows.has_record(connection, uid):
-                _append(connection, uid, (event,), counters.advance(connection, events=1))
+                self._append(connection, uid, (event,), counters.advance(connection, events=1))
 
         self._writer.run(work)
 
@@ -385,6 +385,12 @@ class SqlStateStore(StateStore):
             self._prompt.close()
         self._writer.close()
         self._database.close()
+
+    def _append(self, connection: Connection, uid: str, said: Sequence[Event], position: counters.Position) -> None:
+        """Write events of a record that had some before."""
+        if said:
+            _append(connection, uid, said, position)
+            event_rows.drop_old(connection, uid, most=self._retention.record_events)
 
     @contextmanager
     def _reading(self) -> Iterator[Connection]:

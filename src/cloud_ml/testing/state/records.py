@@ -13,6 +13,7 @@ import pytest
 from cloud_ml.domain.audit import AuditFilter
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.errors import AlreadyExists, InvalidRequest, NotFound, StaleRevision
+from cloud_ml.state import rules
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.matching import Match
 from cloud_ml.testing.state.samples import (
@@ -216,6 +217,21 @@ class RecordContract:
         assert [each.id for each in written] == sorted({each.id for each in written})
         assert replace(written[2], id=0) == Event(NOW - timedelta(days=1), "Late", "3", EventType.WARNING)
         assert store.events(made.key.uid, after=written[1].id, limit=2) == written[2:4]
+        assert said(store, other) == ["another's"]
+
+    def test_a_record_keeps_its_newest_events_only(self, store: StateStore) -> None:
+        """A record that is changed again and again does not fill the database, and its last events can be read."""
+        most = rules.RETENTION.record_events
+        made = make(store, events=[event("first")])
+        other = make(store, "two", events=[event("another's")])
+        made = commit(store, made, events=[event(str(number)) for number in range(most)])
+        assert [said(store, made)[at] for at in (0, -1)] == ["0", str(most - 1)]
+        store.change_spec(WISH, made.key.uid, lambda _: Wish("a boat"), now=LATER, events=[event("changed")])
+        store.add_event(made.key.uid, event("by the way"))
+        store.request_delete(WISH, made.key.uid, now=LATER, events=[event("bye")])
+        kept = said(store, made)
+        assert len(kept) == most
+        assert (kept[0], kept[-3:]) == ("3", ["changed", "by the way", "bye"])
         assert said(store, other) == ["another's"]
 
     def test_an_event_leaves_the_revision_alone(self, store: StateStore) -> None:

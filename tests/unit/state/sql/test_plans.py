@@ -34,6 +34,7 @@ QUERIES = {
     "find": (records._FIND, {"its_kind": "wish", "its_org": "red", "its_name": "n150"}),
     "changes": (changes.FEED, {"after": 100, "rows": LIMIT}),
     "events": (events._OF_RECORD, {"this": "uid150", "after": 0, "rows": LIMIT}),
+    "old events": (events._DROP_OLD, {"this": "uid150", "most": LIMIT}),
 }
 
 
