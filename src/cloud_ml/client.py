@@ -51,15 +51,16 @@ T = TypeVar("T")
 
 
 class CloudMlClient(ModelServices):
-    """Asks a Cloud ML server in the name of one access key. Safe to use from several threads.
+    """Asks a Cloud ML server with an access key or an access token. Safe to use from several threads.
 
-    What is not given is taken from ``CLOUDML_ENDPOINT``, ``CLOUDML_ACCESS_KEY`` and
-    ``CLOUDML_SECRET_KEY``, then from the user's settings (``~/.config/cloudml/config.json``).
+    What is not given is taken from ``CLOUDML_ENDPOINT``, ``CLOUDML_ACCESS_KEY`` and ``CLOUDML_SECRET_KEY``
+    (or ``CLOUDML_TOKEN``), then from the user's settings (``~/.config/cloudml/config.json``).
 
     Args:
         access_key: Names the caller.
         secret_key: Signs for the caller; never leaves this machine.
         endpoint: Such as ``https://cloudml.example.com``.
+        token: An access token in place of a key; see ``cloudml token create``. It is sent over TLS or loopback only.
         context: A context of the settings other than the current one.
 
     Every method that asks the server may raise, besides what it lists:
@@ -69,7 +70,7 @@ class CloudMlClient(ModelServices):
     - ``Unavailable``, ``OutOfSpace``: asking again later may succeed; it was asked a few times already.
 
     Raises:
-        InvalidRequest: There is no key, half of one, or the endpoint is malformed.
+        InvalidRequest: There is no key and no token, half of a key, both, or the endpoint is malformed.
         NotFound: There is no such context.
     """
 
@@ -79,16 +80,17 @@ class CloudMlClient(ModelServices):
         secret_key: str | None = None,
         endpoint: str | None = None,
         *,
+        token: str | None = None,
         context: str | None = None,
     ) -> None:
         from cloud_ml.sdk import config
 
         self._connection: Connection = config.resolve(
-            endpoint=endpoint, access_key=access_key, secret_key=secret_key, context=context
+            endpoint=endpoint, access_key=access_key, secret_key=secret_key, token=token, context=context
         )
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.endpoint!r}, access_key={self._connection.credentials.access_key!r})"
+        return f"{type(self).__name__}({self.endpoint!r}, {self._connection.credentials.shown})"
 
     def __enter__(self) -> Self:
         return self

@@ -53,6 +53,22 @@ def test_from_an_empty_organisation_to_a_key_that_works(server: RealServer, olga
     assert server.cli("whoami", **keys).code == 1
 
 
+def test_a_program_with_a_narrow_token_runs_a_script(server: RealServer, tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text("print('trained')\n")
+    made = server.cli("token", "create", "--scope", "jobs:write,storage:write", "--for", "1h").good()
+    token = {"CLOUDML_ENDPOINT": server.endpoint, "CLOUDML_TOKEN": made.out}
+    home = tmp_path / "home"
+    home.mkdir()
+    ran = server.cli("run", "task.py", "--name", "from-ci", folder=tmp_path, home=home, **token)
+    assert "trained" in ran.good().out
+    refused = server.cli("models", "list", home=home, **token)
+    assert (refused.code, "models:read" in refused.err) == (1, True)
+    server.cli("token", "revoke", made.out.split("_")[1]).good()
+    ended = server.cli("jobs", "list", home=home, **token)
+    assert (ended.code, "was revoked" in ended.err) == (1, True)
+    assert made.out.strip().rpartition("_")[2] not in ran.err + refused.err + ended.err
+
+
 def test_a_rotated_key_and_its_successor_work_until_one_is_revoked(server: RealServer, olga: CloudMlClient) -> None:
     first = olga.admin.create_key()
     old = {"CLOUDML_ACCESS_KEY": first.key.access_key, "CLOUDML_SECRET_KEY": first.secret_key}

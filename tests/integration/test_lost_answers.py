@@ -268,9 +268,24 @@ def test_a_repeated_application_is_one_and_is_decided_once(client: CloudMlClient
         client.quota.approve(asked.id)
 
 
-def test_what_is_not_repeated_says_that_it_may_have_been_carried_out(client: CloudMlClient, way: LostAnswers) -> None:
+def test_a_repeated_creation_of_a_token_makes_one_that_works(
+    client: CloudMlClient, other: CloudMlClient, way: LostAnswers, server: RealServer
+) -> None:
     way.lose("POST", lambda: None)
-    with pytest.raises(TransportError) as told:
-        client.tokens.create(["jobs:read"], expires_in_s=3600, note="lost")
-    assert "may have been carried out" in (told.value.hint or "")
-    assert [each.note for each in client.tokens.list_tokens()] == ["lost"]
+    made = client.tokens.create(["jobs:read"], expires_in_s=3600, note="lost")
+    assert way.lost == 1
+    assert [each.id for each in other.tokens.list_tokens() if each.note == "lost"] == [made.info.id]
+    with CloudMlClient(token=made.token, endpoint=server.endpoint) as holder:
+        assert list(holder.list_train_jobs(limit=1)) is not None
+
+
+def test_a_repeated_delete_with_a_token_keeps_what_another_wrote(
+    other: CloudMlClient, way: LostAnswers, server: RealServer
+) -> None:
+    other.storage.upload(b"old", URI)
+    token = other.tokens.create(["storage:write"], expires_in_s=3600).token
+    way.lose("DELETE", lambda: other.storage.upload(b"new", URI))
+    with CloudMlClient(token=token, endpoint=way.endpoint) as holder:
+        holder.storage.delete(URI)
+    assert (way.lost, content(other)) == (1, b"new")
+    assert len([line for line in way.requests if line.startswith("DELETE")]) == 2

@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from typing import TypeVar
 
@@ -31,7 +32,7 @@ class AsyncAccessTokens:
         self._transport = transport
 
     async def create(self, scopes: Sequence[str], *, expires_in_s: int, note: str = "") -> CreatedAccessToken:
-        """Create a token. Its text is in the answer and nowhere else.
+        """Create a token. Its text is in the answer and nowhere else. It is repeated safely if an answer is lost.
 
         Args:
             scopes: What it may do, such as ``jobs:read`` or ``models:predict:linear``.
@@ -39,7 +40,8 @@ class AsyncAccessTokens:
             note: What it is for.
         """
         document = {"scopes": list(scopes), "expires_in_s": expires_in_s, "note": note}
-        return await self._transport.ask(CreatedAccessToken, json_request("POST", _PATH, document))
+        request = json_request("POST", _PATH, document, idempotency_key=os.urandom(16).hex())
+        return await self._transport.ask(CreatedAccessToken, request)
 
     async def list_tokens(self, *, user: str | None = None, org: str | None = None) -> list[AccessToken]:
         """Tokens, oldest first: the organisation's for who manages it, else the caller's own."""

@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 from weakref import WeakSet
 
-from cloud_ml.sdk.config import Credentials
+from cloud_ml.sdk.config import Credentials, TokenCredentials
 from cloud_ml.sdk.connections import Connection, ConnectionPool
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.progress import Progress
@@ -37,7 +37,12 @@ class FileThreads:
     """Runs transfers in threads of its own, as many at once as the settings say."""
 
     def __init__(
-        self, endpoint: Endpoint, credentials: Credentials, transfers: Transfers, *, retry: RetryPolicy
+        self,
+        endpoint: Endpoint,
+        credentials: Credentials | TokenCredentials,
+        transfers: Transfers,
+        *,
+        retry: RetryPolicy,
     ) -> None:
         self._endpoint = endpoint
         self._credentials = credentials

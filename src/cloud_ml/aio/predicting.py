@@ -1,4 +1,4 @@
-"""Questions to a model, over HTTP or gRPC, with a token made here of the caller's key."""
+"""Questions to a model, over HTTP or gRPC, with a token: made here of the caller's key, or the caller's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from cloud_ml.aio.clock import in_thread
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.errors import CloudMlError
-from cloud_ml.sdk.config import Credentials
+from cloud_ml.sdk.config import Credentials, TokenCredentials
 from cloud_ml.sdk.endpoint import parse_endpoint
 from cloud_ml.sdk.inference import are_named, asking, authorization, only_output, refusal_of
 from cloud_ml.sdk.messages import Request, segment
@@ -26,7 +26,7 @@ class AsyncPredictions:
         name: Of the model.
     """
 
-    def __init__(self, credentials: Credentials, address: str, name: str) -> None:
+    def __init__(self, credentials: Credentials | TokenCredentials, address: str, name: str) -> None:
         self.address = address
         self.name = name
         self._credentials = credentials
@@ -87,7 +87,7 @@ class AsyncPredictions:
         from cloud_ml.sdk import grpc, tensors
 
         message = tensors.predict_request(self.name, inputs, types, signature)
-        headers = {name.lower(): value for name, value in authorization(self._credentials).items()}
+        headers = {name.lower(): value for name, value in authorization(self._credentials, self._endpoint).items()}
         headers |= asking(release)
         answer = await in_thread(
             lambda: grpc.call(self._endpoint, tensors.METHOD, message, headers, timeout_s=timeout)
@@ -109,7 +109,7 @@ class _ServiceTransport(AsyncTransport):
 
     def _signed(self, request: Request, nonce: str | None) -> tuple[dict[str, str], str]:
         del nonce
-        return {**request.headers, **authorization(self.credentials)}, request.path
+        return {**request.headers, **authorization(self.credentials, self.endpoint)}, request.path
 
     def _refusal(self, status: int, headers: Mapping[str, str], body: bytes) -> CloudMlError:
         return refusal_of(status, body) or super()._refusal(status, headers, body)

@@ -18,7 +18,7 @@ from cloud_ml.aio.clock import sleep as pause
 from cloud_ml.aio.connections import AsyncConnectionPool, exchange
 from cloud_ml.errors import CloudMlError, NotFound, PreconditionFailed, SeenBefore, TransportError
 from cloud_ml.models import codec
-from cloud_ml.sdk.config import Credentials
+from cloud_ml.sdk.config import Credentials, TokenCredentials
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.failures import (
     CarriedOut,
@@ -38,18 +38,18 @@ from cloud_ml.sdk.retries import (
     delay_before_retry,
     parse_retry_after,
 )
-from cloud_ml.sdk.signing import signed
+from cloud_ml.sdk.signing import key_of, signed
 
 CONNECT_TIMEOUT_S = 10.0
 T = TypeVar("T")
 
 
 class AsyncTransport:
-    """Talks to one server in the name of one key. Safe to use from several tasks.
+    """Talks to one server in the name of one key or token. Safe to use from several tasks.
 
     Args:
         endpoint: Whom to talk to.
-        credentials: Whose signature to use.
+        credentials: The key that signs, or the token that is sent.
         retry: How stubborn to be.
         connect_timeout_s: Longest wait for a connection.
         sleep: Waits between tries; tests hand in their own.
@@ -59,7 +59,7 @@ class AsyncTransport:
     def __init__(
         self,
         endpoint: Endpoint,
-        credentials: Credentials,
+        credentials: Credentials | TokenCredentials,
         *,
         retry: RetryPolicy | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
@@ -120,11 +120,11 @@ class AsyncTransport:
         """A URL that opens the object at ``path`` for whoever has it, until ``expires`` (seconds since 1970).
 
         Raises:
-            InvalidRequest: The method is neither ``GET`` nor ``PUT``.
+            InvalidRequest: The method is neither ``GET`` nor ``PUT``, or there is a token and no key.
         """
         from cloud_ml.auth import presigned  # noqa: PLC0415 - few need it
 
-        key = self.credentials
+        key = key_of(self.credentials, "a link", "Ask somebody with an access key for the link.")
         target = presigned.sign(
             method, self.endpoint.prefix + path, key=key.access_key, secret=key.secret_key, expires=expires
         )

@@ -6,6 +6,7 @@ import hashlib
 import secrets
 from collections.abc import AsyncGenerator, Callable
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Annotated, Any
 
 from fastapi import Depends, Query
@@ -149,7 +150,7 @@ async def admit(request: Request, *, mutation: bool, read: Reader = claims.read)
         )
     body = await _body(request, platform_of(request).settings.body_limit_bytes)
     claim.check_body(hashlib.new(claim.body_hash, body, usedforsecurity=False).hexdigest())
-    return Call(caller, _once(request, claim) if mutation else None, body)
+    return Call(caller, _once(request, caller, claim) if mutation else None, body)
 
 
 async def admit_upload(request: Request, *, read: Reader = claims.read) -> UploadCall:
@@ -159,7 +160,7 @@ async def admit_upload(request: Request, *, read: Reader = claims.read) -> Uploa
         Unauthenticated: Time or signature do not convince.
     """
     claim, caller = await _convince(request, True, read)
-    return UploadCall(caller, _once(request, claim), claim, request)
+    return UploadCall(caller, _once(request, caller, claim), claim, request)
 
 
 async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Proof, Identity]:
@@ -176,7 +177,7 @@ async def _convince(request: Request, mutation: bool, read: Reader) -> tuple[Pro
         caller = await tokens.authenticate(request, platform, headers)
         _admit_caller(request, platform, caller, mutation)
         permit_scope(caller, scopes.needed_by(request, mutation=mutation))
-        return bearer.Credentials(), caller
+        return bearer.Credentials(bearer.read_nonce(headers)), caller
     claim, caller = await _verify(request, platform, read(headers), mutation)
     _admit_caller(request, platform, caller, mutation)
     return claim, caller
@@ -252,10 +253,13 @@ def _link_reader(request: Request) -> Reader | None:
     return lambda _headers: presigned.Claim.from_query(query, longest_s=longest_s)
 
 
-def _once(request: Request, claim: Proof) -> Once:
+def _once(request: Request, caller: Identity, claim: Proof) -> Once:
+    platform = platform_of(request)
+    window_s = platform.settings.signature_window_s
     if isinstance(claim, bearer.Credentials):
-        return Once(f"{bearer.SCHEME}/{secrets.token_hex()}", platform_of(request).clock(), auditing.entry_of(request))
-    window_s = platform_of(request).settings.signature_window_s
+        now = platform.clock()
+        text = f"{bearer.SCHEME}/{caller.token}/{claim.nonce or secrets.token_hex()}"
+        return Once(text, now + timedelta(seconds=window_s if claim.nonce else 0), auditing.entry_of(request))
     token = claim.once_token(request.method, _target(request))
     return Once(token, claims.forget_at(claim, window_s), auditing.entry_of(request))
 

@@ -24,6 +24,9 @@ _SECRET_LETTERS = string.ascii_letters + string.digits
 _TOKEN = re.compile(r"cloudml_(tk[a-z0-9]{14})_([A-Za-z0-9]{43})")
 _CREDENTIALS = re.compile(r"[Bb][Ee][Aa][Rr][Ee][Rr] +([A-Za-z0-9._~+/-]{1,512}=*)")
 _SIGNATURE_HEADERS = ("x-cloudml-", "x-xiaomi-")
+_NONCE_FORM = re.compile(r"[A-Za-z0-9_-]{16,64}")
+_NONCE = "x-cloudml-nonce"
+"""The one of them that a request with a token may have: all tries of one change have the same nonce."""
 _TEXT = re.compile(r"cloudml_(tk[a-z0-9]{14})_[A-Za-z0-9]{0,43}")
 _ANYWHERE = re.compile(rb"cloudml_tk[a-z0-9]{14}_|cmt[12]\.", re.IGNORECASE)
 _NAMES = re.compile(rb"(?:^|&)(?:access_token|bearer_token|token|authorization)=", re.IGNORECASE)
@@ -39,8 +42,12 @@ class BearerToken:
 
 @dataclass(frozen=True, slots=True)
 class Credentials:
-    """Stands for a token where a signature's claim is looked at: a token says nothing about the body."""
+    """Stands for a token where a signature's claim is looked at: a token says nothing about the body.
 
+    ``nonce`` is empty if the caller sent none.
+    """
+
+    nonce: str = ""
     scheme: ClassVar[str] = SCHEME
     body_hash: ClassVar[str] = "sha256"
     signs_body: ClassVar[bool] = False
@@ -49,12 +56,12 @@ class Credentials:
         """Accept any body."""
 
 
-def new_token() -> tuple[BearerToken, str]:
-    """A token with its text, drawn at random."""
-    drawn = "".join(secrets.choice(_ID_LETTERS) for _ in range(14))
+def new_token(token_id: str = "") -> tuple[BearerToken, str]:
+    """A token with its text, drawn at random. With ``token_id``, a new text of that token."""
+    token_id = token_id or "tk" + "".join(secrets.choice(_ID_LETTERS) for _ in range(14))
     secret = "".join(secrets.choice(_SECRET_LETTERS) for _ in range(43))
-    text = f"cloudml_tk{drawn}_{secret}"
-    return BearerToken(f"tk{drawn}", digest_of(text)), text
+    text = f"cloudml_{token_id}_{secret}"
+    return BearerToken(token_id, digest_of(text)), text
 
 
 def digest_of(text: str) -> str:
@@ -82,7 +89,8 @@ def read(headers: Headers) -> BearerToken:
     sent = [value for name, value in pairs if name.lower() == "authorization"]
     if len(sent) != 1:
         raise _refused("The header Authorization was given twice.")
-    if any(name.lower().startswith(_SIGNATURE_HEADERS) for name, _ in pairs):
+    names = [name.lower() for name, _ in pairs]
+    if any(name.startswith(_SIGNATURE_HEADERS) and name != _NONCE for name in names):
         raise _refused("The request has a bearer token and headers of a signature. Send one of the two.")
     found = _CREDENTIALS.fullmatch(sent[0])
     if found is None:
@@ -98,6 +106,24 @@ def read(headers: Headers) -> BearerToken:
     if token is None:
         raise unknown_token()
     return token
+
+
+def read_nonce(headers: Headers) -> str:
+    """The nonce of a change: the server carries out one request of a token with it. Empty if there is none.
+
+    Raises:
+        Unauthenticated: The header is there twice or malformed.
+    """
+    sent = [value for name, value in headers if name.lower() == _NONCE]
+    if not sent:
+        return ""
+    if len(sent) > 1 or not _NONCE_FORM.fullmatch(sent[0]):
+        raise Unauthenticated(
+            "The header X-Cloudml-Nonce is malformed or was given twice.",
+            field="X-Cloudml-Nonce",
+            allowed="once, 16 to 64 letters, digits, '_' or '-'",
+        )
+    return sent[0]
 
 
 def parse(text: str) -> BearerToken | None:

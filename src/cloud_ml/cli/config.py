@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 import click
 
@@ -20,12 +20,14 @@ if TYPE_CHECKING:
 
 
 _MASK = "******"
-_VARIABLES = ("CLOUDML_CONTEXT", "CLOUDML_ENDPOINT", "CLOUDML_ACCESS_KEY", "CLOUDML_SECRET_KEY")
+_TOKEN_FILE_LIMIT = 4096
+"""Characters of a file that are read as a token: a wrong file shall not fill the memory."""
+_VARIABLES = ("CLOUDML_CONTEXT", "CLOUDML_ENDPOINT", "CLOUDML_ACCESS_KEY", "CLOUDML_SECRET_KEY", "CLOUDML_TOKEN")
 
 
 @click.group(cls=LazyGroup)
 def config() -> None:
-    """Servers and keys, kept in ~/.config/cloudml/config.json (or CLOUDML_CONFIG)."""
+    """Servers, keys and tokens, kept in ~/.config/cloudml/config.json (or CLOUDML_CONFIG)."""
 
 
 @config.command()
@@ -36,7 +38,13 @@ def config() -> None:
 @click.option(
     "--secret-key", metavar="SECRET", help="Its secret. Others may see arguments: leave it out to be asked for it."
 )
-@click.option("--check/--no-check", default=True, help="Check the key with the server (the default).")
+@click.option(
+    "--token-file",
+    type=click.File(encoding="utf-8", lazy=False),
+    metavar="FILE",
+    help="Use the access token in this file instead of a key; - reads standard input.",
+)
+@click.option("--check/--no-check", default=True, help="Check the key or token with the server (the default).")
 @click.option("--use/--no-use", default=True, help="Make this the current context (the default).")
 @pass_session
 def init(
@@ -47,12 +55,14 @@ def init(
     endpoint: str | None,
     access_key: str | None,
     secret_key: str | None,
+    token_file: TextIO | None,
     check: bool,
     use: bool,
 ) -> None:
     """Create or change the context NAME.
 
-    The command asks for what no option and no variable (CLOUDML_ENDPOINT, …) gives.
+    The command asks for what no option and no variable (CLOUDML_ENDPOINT, …) gives. A context has either a key or an
+    access token (CLOUDML_TOKEN).
     """
     from cloud_ml.sdk.config import Context, config_path, read_configuration, write_context
     from cloud_ml.sdk.endpoint import DEFAULT_ENDPOINT, parse_endpoint
@@ -65,15 +75,37 @@ def init(
     endpoint = endpoint or session.endpoint or os.environ.get("CLOUDML_ENDPOINT")
     endpoint = endpoint or _ask("Server", "--endpoint", "CLOUDML_ENDPOINT", default=before.endpoint or DEFAULT_ENDPOINT)
     parse_endpoint(endpoint)  # refused before anything else is asked for
-    access_key = access_key or os.environ.get("CLOUDML_ACCESS_KEY")
-    access_key = access_key or _ask("Access key", "--access-key", "CLOUDML_ACCESS_KEY", default=before.access_key)
-    secret_key = secret_key or os.environ.get("CLOUDML_SECRET_KEY")
-    secret_key = secret_key or _ask("Secret key", "--secret-key", "CLOUDML_SECRET_KEY", hidden=True)
-    context = Context(str(parse_endpoint(endpoint)), access_key, secret_key)
+    address = str(parse_endpoint(endpoint))
+    token = _given_token(token_file, has_key=bool(access_key or secret_key))
+    if token:
+        context = Context(address, token=token)
+    else:
+        context = Context(address, *_ask_for_key(access_key, secret_key, before.access_key))
     if check:
         _check(context)
     path = write_context(name, context, make_current=use)
     echo(f'context "{name}" is in {path}')
+
+
+def _given_token(token_file: TextIO | None, *, has_key: bool) -> str:
+    """The token of a file or of the environment; empty if a key is to be used."""
+    from cloud_ml.sdk.config import read_token
+
+    if token_file is not None and has_key:
+        raise click.UsageError("give either a key or --token-file: a context has one of them")
+    if token_file is None and (has_key or os.environ.get("CLOUDML_ACCESS_KEY")):
+        return ""
+    text = os.environ.get("CLOUDML_TOKEN", "") if token_file is None else token_file.read(_TOKEN_FILE_LIMIT)
+    return read_token(text).token if text or token_file is not None else ""
+
+
+def _ask_for_key(access_key: str | None, secret_key: str | None, before: str) -> tuple[str, str]:
+    """The key and its secret: as given, from the environment, or typed."""
+    access_key = access_key or os.environ.get("CLOUDML_ACCESS_KEY")
+    access_key = access_key or _ask("Access key", "--access-key", "CLOUDML_ACCESS_KEY", default=before)
+    secret_key = secret_key or os.environ.get("CLOUDML_SECRET_KEY")
+    secret_key = secret_key or _ask("Secret key", "--secret-key", "CLOUDML_SECRET_KEY", hidden=True)
+    return access_key, secret_key
 
 
 @config.command()
@@ -131,25 +163,39 @@ def _show(output: str | None) -> None:
 
     path = config_path()
     configuration = read_configuration(path)
-    contexts = {
-        name: {"endpoint": one.endpoint, "access_key": one.access_key, "secret_key": _MASK if one.secret_key else ""}
-        for name, one in sorted(configuration.contexts.items())
-    }
+    contexts = {name: _shown(one) for name, one in sorted(configuration.contexts.items())}
     document = {"file": str(path), "current": configuration.current, "contexts": contexts}
     if echo_as(output, document, contexts):
         return
     note(f"settings: {path}")
     rows = [
-        ("*" if name == configuration.current else "", name, one["endpoint"], one["access_key"], one["secret_key"])
+        (
+            "*" if name == configuration.current else "",
+            name,
+            one["endpoint"],
+            one["access_key"] or one["token"],
+            one["secret_key"],
+        )
         for name, one in contexts.items()
     ]
     if not rows:
         note("There is no context yet: run `cloudml config init`.")
         return
-    echo_table(("", "NAME", "ENDPOINT", "ACCESS KEY", "SECRET"), rows)
+    echo_table(("", "NAME", "ENDPOINT", "ACCESS KEY OR TOKEN", "SECRET"), rows)
     overriding = [name for name in _VARIABLES if os.environ.get(name)]
     if overriding:
         note(f"{', '.join(overriding)} in the environment {'goes' if len(overriding) == 1 else 'go'} before these.")
+
+
+def _shown(context: Context) -> dict[str, str]:
+    """The fields of a context without its secrets. Of a token, its id stays."""
+    head, _, _ = context.token.rpartition("_")
+    return {
+        "endpoint": context.endpoint,
+        "access_key": context.access_key,
+        "secret_key": _MASK if context.secret_key else "",
+        "token": f"{head}_{_MASK}" if context.token else "",
+    }
 
 
 def _use(name: str) -> None:
@@ -195,17 +241,17 @@ def _ask(question: str, option: str, variable: str, *, default: str = "", hidden
 
 
 def _check(context: Context) -> None:
-    """Ask the server whom it takes the key for. A server that is not there is no reason not to save the key.
+    """Ask the server whom it takes the key or token for. A server that is not there is no reason not to save it.
 
     Raises:
-        CloudMlError: The key is refused, or what answers is no server of ours.
+        CloudMlError: The key or token is refused, or what answers is no server of ours.
     """
     from cloud_ml.client import CloudMlClient
     from cloud_ml.errors import NotFound, TransportError, Unauthenticated
     from cloud_ml.sdk.failures import NobodyThere
 
     try:
-        with CloudMlClient(context.access_key, context.secret_key, context.endpoint) as client:
+        with CloudMlClient(context.access_key, context.secret_key, context.endpoint, token=context.token) as client:
             me = client.whoami()
     except NobodyThere as error:
         note(f"not checked: {error.message}\n  If the server is not just down, correct the endpoint: run this again.")

@@ -1,8 +1,9 @@
-"""Endpoint and keys: from arguments, the environment, or the user's file, in this order.
+"""Endpoint and credentials: from arguments, the environment, or the user's file, in this order.
 
-The file holds contexts, each a server and a key for it::
+The file holds contexts, each a server and a key or an access token for it::
 
-    {"current": "default", "contexts": {"default": {"endpoint": "…", "access_key": "…", "secret_key": "…"}}}
+    {"current": "default", "contexts": {"default": {"endpoint": "…", "access_key": "…", "secret_key": "…"},
+                                        "ci": {"endpoint": "…", "token": "…"}}}
 
 It is readable by its owner only and replaced as a whole, so that a crash leaves the old one.
 """
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -22,9 +24,11 @@ from cloud_ml.models.local_paths import local_path
 from cloud_ml.sdk.endpoint import DEFAULT_ENDPOINT, Endpoint, parse_endpoint
 
 _HINT = (
-    "Run `cloudml config init`, or set CLOUDML_ACCESS_KEY and CLOUDML_SECRET_KEY. "
+    "Run `cloudml config init`, or set CLOUDML_ACCESS_KEY and CLOUDML_SECRET_KEY, or CLOUDML_TOKEN. "
     "A server of your own makes a key when it first starts: `cloudml server`."
 )
+_VARIABLES = ("CLOUDML_ENDPOINT", "CLOUDML_ACCESS_KEY", "CLOUDML_SECRET_KEY", "CLOUDML_TOKEN")
+"""What the environment may give, in the order of the fields of ``Context``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +38,33 @@ class Credentials:
     access_key: str
     secret_key: str = field(repr=False)
 
+    @property
+    def shown(self) -> str:
+        """The part that is no secret, for people."""
+        return f"access_key={self.access_key!r}"
+
+
+@dataclass(frozen=True, slots=True)
+class TokenCredentials:
+    """An access token in place of a key. ``token_id`` is the part of it that is no secret."""
+
+    token: str = field(repr=False)
+    token_id: str
+
+    @property
+    def shown(self) -> str:
+        """The part that is no secret, for people."""
+        return f"token={self.token_id!r}"
+
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """A server and a key for it. What is empty is not set."""
+    """A server, and a key or a token for it. An empty value is not set."""
 
     endpoint: str = ""
     access_key: str = ""
     secret_key: str = field(default="", repr=False)
+    token: str = field(default="", repr=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +80,7 @@ class Connection:
     """Whom to talk to and as whom: everything a client needs."""
 
     endpoint: Endpoint
-    credentials: Credentials
+    credentials: Credentials | TokenCredentials
 
 
 def config_path(environment: Mapping[str, str] | None = None) -> Path:
@@ -75,34 +98,83 @@ def resolve(
     endpoint: str | None = None,
     access_key: str | None = None,
     secret_key: str | None = None,
+    token: str | None = None,
     context: str | None = None,
     environment: Mapping[str, str] | None = None,
 ) -> Connection:
     """Find out whom to talk to and as whom.
 
     Each value is taken from the first place that has it: the argument, the environment
-    (``CLOUDML_ENDPOINT``, ``CLOUDML_ACCESS_KEY``, ``CLOUDML_SECRET_KEY``), the context of the file;
+    (``CLOUDML_ENDPOINT``, ``CLOUDML_ACCESS_KEY``, ``CLOUDML_SECRET_KEY``, ``CLOUDML_TOKEN``), the context of the file;
     the endpoint at last from the default. A ``context`` named by the caller goes before the environment;
     ``CLOUDML_CONTEXT`` says which one stands for the file.
 
-    A key and its secret come from the same place: half a pair is refused.
+    A key and its secret come from the same place: half a pair is refused, and so are a key and a token of one place.
 
     Raises:
         NotFound: The context that was named does not exist.
-        InvalidRequest: There is no key, half of one, a bad endpoint, or a file that cannot be read.
+        InvalidRequest: There is no key and no token, half of a key, both, a bad endpoint, one over which a token would
+            travel unencrypted, or a file that cannot be read.
     """
     environment = os.environ if environment is None else environment
-    given = Context(endpoint or "", access_key or "", secret_key or "")
-    variables = Context(*(environment.get(f"CLOUDML_{name}", "") for name in ("ENDPOINT", "ACCESS_KEY", "SECRET_KEY")))
+    given = Context(endpoint or "", access_key or "", secret_key or "", token or "")
+    variables = Context(*(environment.get(name, "") for name in _VARIABLES))
     sources = [given, variables]
-    if context or not (_key_of(sources) and _endpoint_of(sources)):
+    if context or not (_credentials_of(sources) and _endpoint_of(sources)):
         name = context or environment.get("CLOUDML_CONTEXT") or None
         chosen = choose_context(read_configuration(config_path(environment)), name)
         sources.insert(1 if context else 2, chosen)
-    credentials = _key_of(sources)
+    credentials = _credentials_of(sources)
     if credentials is None:
         raise InvalidRequest("there is no access key to sign requests with", field="access_key", hint=_HINT)
-    return Connection(parse_endpoint(_endpoint_of(sources) or DEFAULT_ENDPOINT), credentials)
+    server = parse_endpoint(_endpoint_of(sources) or DEFAULT_ENDPOINT)
+    if isinstance(credentials, TokenCredentials):
+        check_encrypted(server)
+    return Connection(server, credentials)
+
+
+def read_token(text: str) -> TokenCredentials:
+    """The credentials of a token's text. Spaces and line ends around it are ignored. No message repeats it.
+
+    Raises:
+        InvalidRequest: It is not an access token.
+    """
+    from cloud_ml.auth import bearer  # noqa: PLC0415 - few clients have a token
+
+    text = text.strip()
+    if (parsed := bearer.parse(text)) is not None:
+        return TokenCredentials(text, parsed.id)
+    if text.startswith(("cmt1.", "cmt2.")):
+        message = "this token is only for calls of model services; it was made with `cloudml models token`"
+    elif re.fullmatch("tk[a-z0-9]{14}", text):
+        message = f"{text} is the id of a token; the whole token is needed, as `cloudml token create` printed it"
+    elif text.startswith("cloudml_"):
+        message = "the token is incomplete or has further characters"
+    else:
+        message = "the token is not an access token"
+    raise InvalidRequest(
+        message,
+        field="token",
+        allowed="cloudml_ID_SECRET, 68 characters",
+        hint="Copy it again, or create one: cloudml token create --scope jobs:write,storage:write",
+    )
+
+
+def check_encrypted(server: Endpoint) -> None:
+    """Refuse to send an access token where others can read it.
+
+    Raises:
+        InvalidRequest: The connection is neither encrypted nor within this machine.
+    """
+    if server.secure or server.local:
+        return
+    raise InvalidRequest(
+        f"an access token is not sent to {server}: others could read it on the way",
+        field="endpoint",
+        value=str(server),
+        allowed="https, or an address of this machine",
+        hint="Use https:// in the endpoint, or sign requests with an access key.",
+    )
 
 
 def choose_context(configuration: Configuration, name: str | None) -> Context:
@@ -203,8 +275,18 @@ def _endpoint_of(sources: list[Context]) -> str:
     return next((source.endpoint for source in sources if source.endpoint), "")
 
 
-def _key_of(sources: list[Context]) -> Credentials | None:
+def _credentials_of(sources: list[Context]) -> Credentials | TokenCredentials | None:
     for source in sources:
+        if source.token and (source.access_key or source.secret_key):
+            raise InvalidRequest(
+                "an access key and a token are both given; use one of them",
+                field="token",
+                allowed="a key with its secret, or a token",
+                hint="Unset CLOUDML_TOKEN, or CLOUDML_ACCESS_KEY and CLOUDML_SECRET_KEY. In a context of the "
+                "settings file, `cloudml config init` sets one and removes the other.",
+            )
+        if source.token:
+            return read_token(source.token)
         if source.access_key and source.secret_key:
             return Credentials(source.access_key, source.secret_key)
         if source.access_key or source.secret_key:

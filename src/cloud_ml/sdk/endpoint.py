@@ -13,6 +13,7 @@ DEFAULT_ENDPOINT = "http://127.0.0.1:8471"
 
 _ALLOWED = "a URL such as http://127.0.0.1:8471 or https://cloudml.example.com"
 _API = re.compile(r"/(api/v1|cloud_ml/v1)\b.*$")
+_LOOPBACK_V4 = re.compile(r"127(\.\d{1,3}){3}")
 _LOOPBACK = ("localhost", "127.", "[::1]", "::1")
 
 
@@ -29,6 +30,11 @@ class Endpoint:
     def secure(self) -> bool:
         """Whether TLS is spoken."""
         return self.scheme == "https"
+
+    @property
+    def local(self) -> bool:
+        """Whether it is this machine by its loopback address."""
+        return self.host in ("localhost", "::1") or _LOOPBACK_V4.fullmatch(self.host) is not None
 
     @property
     def authority(self) -> str:

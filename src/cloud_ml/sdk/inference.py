@@ -10,7 +10,9 @@ from typing import Any
 from cloud_ml import errors
 from cloud_ml.auth.tokens import make_token
 from cloud_ml.models.service import Service, ServiceSignatures
-from cloud_ml.sdk.config import Credentials
+from cloud_ml.sdk.config import Credentials, TokenCredentials, check_encrypted
+from cloud_ml.sdk.endpoint import Endpoint
+from cloud_ml.sdk.signing import key_of
 from cloud_ml.sdk.tensors import TYPES
 
 TOKEN_S = 900
@@ -29,14 +31,30 @@ _BY_STATUS: Mapping[int, type[errors.CloudMlError]] = {
 }
 
 
-def token_for(credentials: Credentials, seconds: float = TOKEN_S, *, service: str = "") -> str:
-    """A token that opens the organisation's services for so long, or only ``service`` (``name/version``)."""
+def token_for(credentials: Credentials | TokenCredentials, seconds: float = TOKEN_S, *, service: str = "") -> str:
+    """A token that opens the organisation's services for so long, or only ``service`` (``name/version``).
+
+    Raises:
+        InvalidRequest: The caller has an access token and no key to make one with.
+    """
+    key = key_of(
+        credentials,
+        "a token for calls of models",
+        f"Send the access token itself, or create one: cloudml token create --scope models:predict:{service or 'NAME'}",
+    )
     expires = datetime.now(UTC) + timedelta(seconds=seconds)
-    return make_token(credentials.access_key, credentials.secret_key, expires, service=service)
+    return make_token(key.access_key, key.secret_key, expires, service=service)
 
 
-def authorization(credentials: Credentials) -> dict[str, str]:
-    """The header of one call."""
+def authorization(credentials: Credentials | TokenCredentials, endpoint: Endpoint) -> dict[str, str]:
+    """The header of one call. A key makes a token for it; an access token is sent itself.
+
+    Raises:
+        InvalidRequest: The access token would travel unencrypted.
+    """
+    if isinstance(credentials, TokenCredentials):
+        check_encrypted(endpoint)
+        return {"Authorization": f"Bearer {credentials.token}"}
     return {"Authorization": f"Bearer {token_for(credentials)}"}
 
 

@@ -18,7 +18,7 @@ from cloud_ml.errors import CloudMlError, NotFound, PreconditionFailed, SeenBefo
 from cloud_ml.models import codec
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.clock import sleep as pause
-from cloud_ml.sdk.config import Credentials
+from cloud_ml.sdk.config import Credentials, TokenCredentials
 from cloud_ml.sdk.connections import ConnectionPool, exchange
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.failures import (
@@ -39,18 +39,18 @@ from cloud_ml.sdk.retries import (
     delay_before_retry,
     parse_retry_after,
 )
-from cloud_ml.sdk.signing import signed
+from cloud_ml.sdk.signing import key_of, signed
 
 CONNECT_TIMEOUT_S = 10.0
 T = TypeVar("T")
 
 
 class Transport:
-    """Talks to one server in the name of one key. Safe to use from several threads.
+    """Talks to one server in the name of one key or token. Safe to use from several threads.
 
     Args:
         endpoint: Whom to talk to.
-        credentials: Whose signature to use.
+        credentials: The key that signs, or the token that is sent.
         retry: How stubborn to be.
         connect_timeout_s: Longest wait for a connection.
         sleep: Waits between tries; tests hand in their own.
@@ -60,7 +60,7 @@ class Transport:
     def __init__(
         self,
         endpoint: Endpoint,
-        credentials: Credentials,
+        credentials: Credentials | TokenCredentials,
         *,
         retry: RetryPolicy | None = None,
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
@@ -121,11 +121,11 @@ class Transport:
         """A URL that opens the object at ``path`` for whoever has it, until ``expires`` (seconds since 1970).
 
         Raises:
-            InvalidRequest: The method is neither ``GET`` nor ``PUT``.
+            InvalidRequest: The method is neither ``GET`` nor ``PUT``, or there is a token and no key.
         """
         from cloud_ml.auth import presigned  # noqa: PLC0415 - few need it
 
-        key = self.credentials
+        key = key_of(self.credentials, "a link", "Ask somebody with an access key for the link.")
         target = presigned.sign(
             method, self.endpoint.prefix + path, key=key.access_key, secret=key.secret_key, expires=expires
         )

@@ -108,13 +108,18 @@ class AccessTokens:
         caller: Identity,
         wish: wire.NewAccessToken,
         *,
+        idempotency_key: str | None = None,
         once: Once | None = None,
     ) -> wire.CreatedAccessToken:
         """Make a token of the caller's key. A token makes no token that may do more, or lasts longer, than itself.
 
+        With an ``idempotency_key`` that made a token before, this token gets a new text: the first one is stored
+        nowhere, and its answer was lost. The first text no longer works.
+
         Raises:
             Forbidden: The caller may not, or the token would be stronger than the one that makes it.
             Conflict: The user has as many tokens as a user may have.
+                Or the idempotency key made another token.
             InvalidRequest: A scope or the lifetime is wrong.
         """
         permit(caller, Operation.MANAGE_OWN_KEYS)
@@ -136,8 +141,33 @@ class AccessTokens:
         record = self._store.create(
             ACCESS_TOKEN, org=SYSTEM, name=token.id, owner=caller.org, spec=spec, status=StandingStatus(), now=now,
             title=caller.user, once=once,
+            idempotency_key=idempotency_key and f"{caller.access_key}:{caller.token}:{idempotency_key}",
         )  # fmt: skip
+        if record.key.name != token.id:
+            record, text = self._with_new_text(record, spec, now)
         return wire.CreatedAccessToken(info=self._shown(record), token=text)
+
+    def _with_new_text(self, record: TokenRecord, wanted: AccessTokenSpec, now: datetime) -> tuple[TokenRecord, str]:
+        """A token that an earlier try of the same request made, with a text in place of the lost one.
+
+        Raises:
+            Conflict: It was a request for another token, or the token has been revoked since.
+        """
+        found = record.spec
+        if (found.scopes, found.note, found.revoked_at) != (wanted.scopes, wanted.note, None):
+            raise Conflict(
+                f"this idempotency key made token {record.key.name}, which is another one or is revoked",
+                field="Idempotency-Key",
+                allowed="a key of its own for each token",
+            )
+        token, text = bearer.new_token(record.key.name)
+
+        def changed(spec: AccessTokenSpec) -> AccessTokenSpec:
+            return replace(spec, digest=token.digest)
+
+        record = self._store.change_spec(ACCESS_TOKEN, record.key.uid, changed, now=now)
+        self.clear()
+        return record, text
 
     def list_tokens(self, caller: Identity, org: str | None = None, user: str | None = None) -> list[wire.AccessToken]:
         """Tokens, oldest first: those of the organisation for who manages it, else the caller's own.

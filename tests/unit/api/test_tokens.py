@@ -311,3 +311,32 @@ async def test_scopes_of_a_newer_version_open_nothing_and_harm_nobody(served: Se
     )  # fmt: skip
     assert (await ask(served, made["token"])).status == 200
     assert (await ask(served, made["token"], target="/api/v1/models")).status == 403
+
+
+async def test_two_changes_of_a_token_with_one_nonce_are_one(served: Served) -> None:
+    token = (await created(served.member, "jobs:write"))["token"]
+    nonce = {"X-Cloudml-Nonce": "n" * 16}
+    assert (await ask(served, token, "POST", "/api/v1/jobs", served.job(job_name="one"), **nonce)).status == 201
+    again = await ask(served, token, "POST", "/api/v1/jobs", served.job(job_name="two"), **nonce)
+    assert (again.status, again.json()["code"]) == (401, "seen_before")
+    other = (await created(served.member, "jobs:write"))["token"]
+    assert (await ask(served, other, "POST", "/api/v1/jobs", served.job(job_name="two"), **nonce)).status == 201
+
+
+@pytest.mark.parametrize("value", ["short", "n" * 65, "n" * 16 + " ", "ä" * 16])
+async def test_a_nonce_beside_a_token_is_read_strictly(served: Served, value: str) -> None:
+    token = (await created(served.member, "jobs:write"))["token"]
+    refused(await ask(served, token, **{"X-Cloudml-Nonce": value}), "X-Cloudml-Nonce")
+
+
+async def test_a_repeated_creation_gives_the_one_token_a_new_text(served: Served) -> None:
+    wish = {"scopes": ["jobs:read"], "expires_in_s": DAY_S}
+    key = {"Idempotency-Key": "once"}
+    first, second = [(await served.member.call("POST", "/api/v1/tokens", wish, headers=key)).json() for _ in range(2)]
+    assert first["info"]["id"] == second["info"]["id"]
+    assert (await ask(served, second["token"])).status == 200
+    refused(await ask(served, first["token"]), "not valid")
+    other = await served.member.call("POST", "/api/v1/tokens", {**wish, "note": "another"}, headers=key)
+    assert other.status == 409
+    await served.member.call("DELETE", f"/api/v1/tokens/{first['info']['id']}")
+    assert (await served.member.call("POST", "/api/v1/tokens", wish, headers=key)).status == 409

@@ -5,6 +5,7 @@ import stat
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cloud_ml.auth import bearer
 from support.fake_server import ACCESS_KEY, SECRET_KEY, FakeServer, Reply, serving
 
 if TYPE_CHECKING:
@@ -93,3 +94,27 @@ def test_secrets_are_masked_and_variables_that_go_before_are_named(offline: Run,
 def test_whoami(run: Run) -> None:
     assert "default (1)" in run("whoami").stdout
     assert json.loads(run("whoami", "-o", "json").stdout)["user"] == "admin"
+
+
+def test_a_token_is_read_from_a_file_and_not_shown(offline: Run, settings: Path, tmp_path: Path) -> None:
+    held, token = bearer.new_token()
+    (tmp_path / "token.txt").write_text(f"{token}\n")
+    given = ("config", "init", "ci", "--endpoint", "http://127.0.0.1:1", "--token-file", str(tmp_path / "token.txt"))
+    assert offline(*given).exit_code == 0
+    assert json.loads(settings.read_text())["contexts"]["ci"] == {"endpoint": "http://127.0.0.1:1", "token": token}
+    for form in ((), ("-o", "json"), ("-o", "yaml")):
+        shown = offline("config", "show", *form).output
+        assert (held.id in shown, token in shown) == (True, False)
+    _init(offline, "ci", "http://127.0.0.1:1")
+    assert "token" not in json.loads(settings.read_text())["contexts"]["ci"]
+    both = offline(*given, "--access-key", "a")
+    assert (both.exit_code, "either a key or --token-file" in both.stderr) == (2, True)
+    (tmp_path / "token.txt").write_text("")
+    assert "not an access token" in offline(*given).stderr
+
+
+def test_a_token_of_the_environment_becomes_the_context(offline: Run, settings: Path) -> None:
+    _, token = bearer.new_token()
+    result = offline("config", "init", "--endpoint", "http://127.0.0.1:1", "--no-check", env={"CLOUDML_TOKEN": token})
+    assert result.exit_code == 0, result.output
+    assert json.loads(settings.read_text())["contexts"]["default"]["token"] == token

@@ -6,8 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from cloud_ml.auth import bearer
+from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import InvalidRequest, NotFound
-from cloud_ml.sdk.config import Context, config_path, read_configuration, resolve, write_context
+from cloud_ml.sdk.config import (
+    Context,
+    TokenCredentials,
+    config_path,
+    read_configuration,
+    resolve,
+    write_context,
+)
 
 ENVIRONMENT = {"CLOUDML_ENDPOINT": "http://env:1", "CLOUDML_ACCESS_KEY": "env-key", "CLOUDML_SECRET_KEY": "env-secret"}
 
@@ -126,3 +135,78 @@ def test_where_the_file_is() -> None:
 def test_secrets_are_not_shown() -> None:
     assert "hidden" not in repr(Context("e", "k", "hidden"))
     assert "hidden" not in repr(resolve(endpoint="http://a:1", access_key="k", secret_key="hidden", environment={}))
+
+
+HELD, TOKEN = bearer.new_token()
+
+
+def _token_of(**arguments: object) -> str:
+    found = resolve(**arguments).credentials  # type: ignore[arg-type]
+    return found.token_id if isinstance(found, TokenCredentials) else found.access_key
+
+
+def test_a_token_stands_for_a_key_in_each_place(file: Path) -> None:
+    here = {"CLOUDML_CONFIG": str(file)}
+    assert _token_of(environment={**here, "CLOUDML_TOKEN": f" {TOKEN}\r\n"}, endpoint="http://127.0.0.1:1") == HELD.id
+    assert _token_of(environment={**here, **ENVIRONMENT}, token=TOKEN, endpoint="http://localhost:1") == HELD.id
+    write_context("ci", Context("https://ml.example.com", token=TOKEN), path=file)
+    assert _token_of(environment=here) == HELD.id
+    assert _token_of(environment={**here, "CLOUDML_ACCESS_KEY": "k", "CLOUDML_SECRET_KEY": "s"}) == "k"
+    assert _token_of(environment={**here, "CLOUDML_TOKEN": ""}, context="other") == "other-key"
+
+
+@pytest.mark.parametrize("place", ["arguments", "environment", "file"])
+def test_a_key_and_a_token_of_one_place_are_refused(tmp_path: Path, place: str) -> None:
+    path = tmp_path / "config.json"
+    environment = {"CLOUDML_CONFIG": str(path), "CLOUDML_ENDPOINT": "http://127.0.0.1:1"}
+    arguments: dict[str, str] = {}
+    if place == "arguments":
+        arguments = {"access_key": "k", "secret_key": "s", "token": TOKEN}
+    elif place == "environment":
+        environment |= {"CLOUDML_ACCESS_KEY": "k", "CLOUDML_TOKEN": TOKEN}
+    else:
+        write_context("default", Context("http://127.0.0.1:1", "k", "s", TOKEN), path=path)
+    with pytest.raises(InvalidRequest, match="an access key and a token are both given") as caught:
+        resolve(environment=environment, **arguments)
+    assert TOKEN not in str(caught.value.document())
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        (TOKEN[:-1], "incomplete"),
+        (TOKEN + "x", "further characters"),
+        (HELD.id, "is the id of a token"),
+        ("cmt2.key.99.x", "only for calls of model services"),
+        ("secret-of-another-service", "not an access token"),
+    ],
+)
+def test_a_text_that_is_no_token_is_named_and_not_repeated(text: str, words: str) -> None:
+    with pytest.raises(InvalidRequest, match=words) as caught:
+        resolve(environment={"CLOUDML_TOKEN": text}, endpoint="https://ml.example.com")
+    assert text == HELD.id or text not in str(caught.value.document())
+
+
+def test_a_token_is_not_sent_unencrypted() -> None:
+    for endpoint in ("https://ml.example.com", "http://127.0.0.1:1", "http://[::1]:1", "http://localhost"):
+        assert _token_of(token=TOKEN, endpoint=endpoint, environment={}) == HELD.id
+    for endpoint in ("http://ml.example.com", "http://10.0.0.1", "http://127.0.0.1.example.com", "http://127.evil.net"):
+        with pytest.raises(InvalidRequest, match="not sent to"):
+            resolve(token=TOKEN, endpoint=endpoint, environment={})
+
+
+def test_a_token_is_not_shown() -> None:
+    client = CloudMlClient(token=TOKEN, endpoint="https://ml.example.com")
+    for shown in (repr(client), repr(Context("e", token=TOKEN)), repr(client._connection)):
+        assert TOKEN not in shown
+    assert HELD.id in repr(client)
+
+
+def test_what_only_a_key_can_make_says_so() -> None:
+    client = CloudMlClient(token=TOKEN, endpoint="https://ml.example.com")
+    with pytest.raises(InvalidRequest, match="a token for calls of models needs an access key"):
+        client.model_token()
+    with pytest.raises(InvalidRequest, match="a link needs an access key"):
+        client.storage.presign("fds://cloudml/x")
+    with pytest.raises(InvalidRequest, match="not sent to"):
+        client.predictions("10.0.0.1:8600", "linear").over_http({"x": [1]})

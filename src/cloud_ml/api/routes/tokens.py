@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from typing import Annotated
+
+from fastapi import APIRouter, Header
 from starlette.responses import Response
 
 from cloud_ml.api import documents
@@ -10,9 +12,11 @@ from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import answers, body_of
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.models import access_tokens, codec
+from cloud_ml.models.common import check_idempotency_key
 
 router = APIRouter(prefix="/api/v1/tokens", tags=["tokens"], default_response_class=Response, dependencies=CHECKED)
 
+IdempotencyKey = Annotated[str | None, Header(max_length=255)]
 _NEVER_STORED = {"Cache-Control": "no-store"}
 
 
@@ -29,10 +33,17 @@ async def list_tokens(here: Here, call: Signed, org: str | None = None, user: st
     responses=answers(access_tokens.CreatedAccessToken, 201),
     openapi_extra=body_of(access_tokens.NewAccessToken),
 )
-async def create(here: Here, call: Signed) -> Response:
-    """Create a token of the caller's key. Its text is in this answer and in no other."""
+async def create(here: Here, call: Signed, idempotency_key: IdempotencyKey = None) -> Response:
+    """Create a token of the caller's key. Its text is in this answer and in no other.
+
+    A repeated request with the same `Idempotency-Key` creates no second token. It gets a new text for the first one,
+    whose earlier text no longer works.
+    """
+    check_idempotency_key(idempotency_key)
     wish = codec.decode(access_tokens.NewAccessToken, documents.read_object(call.body))
-    made = await here.change_rights(here.tokens.create, call.caller, wish, once=call.once)
+    made = await here.change_rights(
+        here.tokens.create, call.caller, wish, idempotency_key=idempotency_key, once=call.once
+    )
     return documents.answer(made, 201, _NEVER_STORED)
 
 
