@@ -2,7 +2,8 @@
 
 The stream is the store's own feed. What happened a moment ago is kept, so that a change is read once, however
 many watch; whoever is behind that reads for himself. Nobody has a queue of his own: a slow watcher hears of the
-newest state of what changed meanwhile, and costs nothing.
+newest state of what changed meanwhile, and costs nothing. A job's arguments may take a megabyte, so what is kept and
+what is read ahead is bounded by its size as well as its number.
 """
 
 from __future__ import annotations
@@ -10,20 +11,27 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cloud_ml import beats
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.errors import CloudMlError, StartAgain
+from cloud_ml.settings.sizes import MIB
 from cloud_ml.state.base import StateStore
 from cloud_ml.state.epochs import epoch_of
 from cloud_ml.usecases.changes import threadsafe
 from cloud_ml.usecases.offload import Offload
 
 _PAGE = 200
+_PAGE_BYTES = 256 * 1024
+"""What a watcher that is behind reads ahead: one more job at most."""
 _KEPT = 1000
+_KEPT_BYTES = 16 * MIB
+_SMALL_JOB = 4 * 1024
+_ITEM = 64
+"""Bytes of an object beside its text."""
 _NOTHING_KEPT = 2**62
 
 logger = logging.getLogger(__name__)
@@ -41,6 +49,8 @@ class Sighting:
     org: str
     name: str
     job: JobRecord | None
+    size: int = 0
+    """About how many bytes ``job`` takes."""
 
 
 def check_epoch(after: int, newest: int, *, known: int | None = None) -> None:
@@ -73,6 +83,7 @@ class JobFeed:
         self._offload = offload
         self._poll_s = poll_s
         self._recent: deque[Sighting] = deque()
+        self._recent_bytes = 0
         self._complete_from = _NOTHING_KEPT
         self._newest = 0
         self._watchers: set[asyncio.Event] = set()
@@ -82,6 +93,11 @@ class JobFeed:
     def watchers(self) -> int:
         """How many watch at present."""
         return len(self._watchers)
+
+    @property
+    def kept_bytes(self) -> int:
+        """About how much memory the jobs take that all watchers share."""
+        return self._recent_bytes
 
     async def watch(
         self, scope: str | None, *, uid: str | None = None, after: int, heartbeat_s: float
@@ -102,7 +118,7 @@ class JobFeed:
                 self._follower = asyncio.get_running_loop().create_task(self._follow(), name="job-feed")
             while True:
                 woken.clear()
-                seen = await self._since(after)
+                seen = await self._since(after, scope, uid)
                 for one in seen:
                     if one.uid and scope in (None, one.org) and uid in (None, one.uid):
                         yield one
@@ -120,9 +136,9 @@ class JobFeed:
                 self._follower.cancel()
                 self._follower = None
 
-    async def _since(self, after: int) -> Sequence[Sighting]:
+    async def _since(self, after: int, scope: str | None, uid: str | None) -> Sequence[Sighting]:
         if after < self._complete_from:
-            return await self._offload(self._look, after)
+            return await self._offload(self._look, after, scope, uid)
         return [one for one in self._recent if one.revision > after]
 
     async def _follow(self) -> None:
@@ -144,6 +160,7 @@ class JobFeed:
     async def _begin(self) -> None:
         """From here on what happens is kept; who watches already has read what came before, or does so now."""
         self._recent.clear()
+        self._recent_bytes = 0
         self._newest = self._complete_from = await self._offload(self._store.revision)
         for woken in self._watchers:
             woken.set()
@@ -151,21 +168,48 @@ class JobFeed:
     async def _read(self) -> None:
         while seen := await self._offload(self._look, self._newest):
             self._recent.extend(seen)
+            self._recent_bytes += sum(one.size for one in seen)
             self._newest = seen[-1].revision
-            while len(self._recent) > _KEPT:
-                self._complete_from = self._recent.popleft().revision
+            while len(self._recent) > _KEPT or self._recent_bytes > _KEPT_BYTES:
+                oldest = self._recent.popleft()
+                self._recent_bytes -= oldest.size
+                self._complete_from = oldest.revision
             for woken in self._watchers:
                 woken.set()
 
-    def _look(self, after: int) -> Sequence[Sighting]:
-        """What the store tells next. Changes of other kinds count, too: they move whoever reads along."""
-        changes = self._store.changes(after, limit=_PAGE)
-        seen = []
-        for change in changes:
-            ours = change.kind == TRAIN_JOB.name
-            job = self._store.get(TRAIN_JOB, change.uid) if ours and not change.gone else None
-            if ours and (change.gone or job is not None):
-                seen.append(Sighting(change.revision, change.uid, change.org, change.name, job))
-        if changes and (not seen or seen[-1].revision < changes[-1].revision):
-            seen.append(Sighting(changes[-1].revision, "", "", "", None))
+    def _look(self, after: int, scope: str | None = None, uid: str | None = None) -> Sequence[Sighting]:
+        """What the store tells next, of jobs of ``scope`` and ``uid`` if they are named.
+
+        Changes of others count, too: they move whoever reads along.
+        """
+        seen: list[Sighting] = []
+        last, size = after, 0
+        for change in self._store.changes(after, limit=_PAGE):
+            if size >= _PAGE_BYTES:
+                break
+            last = change.revision
+            if change.kind == TRAIN_JOB.name and scope in (None, change.org) and uid in (None, change.uid):
+                job = None if change.gone else self._store.get(TRAIN_JOB, change.uid)
+                if change.gone or job is not None:
+                    seen.append(Sighting(last, change.uid, change.org, change.name, job, _size_of(job)))
+                    size += seen[-1].size
+        if last > after and (not seen or seen[-1].revision < last):
+            seen.append(Sighting(last, "", "", "", None))
         return seen
+
+
+def _size_of(job: JobRecord | None) -> int:
+    """About how many bytes a job takes: its texts, which its spec has twice."""
+    if job is None:
+        return 0
+    return _SMALL_JOB + 2 * sum(map(_length, vars(job.spec.submitted).values()))
+
+
+def _length(value: object) -> int:
+    if isinstance(value, str):
+        return len(value)
+    if isinstance(value, Mapping):
+        return sum(len(str(key)) + len(str(one)) + _ITEM for key, one in value.items())
+    if isinstance(value, Sequence):
+        return sum(len(str(one)) + _ITEM for one in value)
+    return 0
