@@ -9,7 +9,7 @@ from typing import ParamSpec, TypeVar
 
 from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.domain.services.routes import Figures
-from cloud_ml.engines.base import Engine
+from cloud_ml.engines.base import Engine, SecretFiles
 from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.observability.metrics import Metrics
@@ -145,7 +145,8 @@ class Platform:
             self.clock,
             open_applications=self.quota_settings.open_applications,
         )
-        self.secrets = Secrets(self.store, self.sealer, self.clock, self.secret_settings)
+        files_refusal = self.engine.secret_files_refusal if isinstance(self.engine, SecretFiles) else str
+        self.secrets = Secrets(self.store, self.sealer, self.clock, self.secret_settings, files_refusal=files_refusal)
         records = RecordLimits(self.store, self.clock, self.settings.records_per_org)
         self.jobs = TrainJobs(
             self.store,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -116,11 +116,36 @@ def describe(session: Session, name: str, output: str | None) -> None:
 
 @secret.command()
 @click.argument("names", nargs=-1, required=True, metavar="NAME...", shell_complete=secret_names)
+@click.option("-y", "--yes", "--force", is_flag=True, help="Do not ask about secrets that jobs or services use.")
 @pass_session
-def delete(session: Session, names: tuple[str, ...]) -> None:
-    """Delete secrets. Jobs that run keep their copy; attempts that start later fail."""
+def delete(session: Session, names: tuple[str, ...], yes: bool) -> None:
+    """Delete secrets. Jobs that run keep their copy; attempts that start later fail.
+
+    If jobs or model services use a secret, the command names them and asks.
+    """
+    for name in names:
+        if not yes:
+            _ask_about_users(name, session.client.secrets.describe(name).used_by or [])
     for name in names:
         echo(f"the secret {session.client.secrets.delete(name).name} is deleted")
+
+
+def _ask_about_users(name: str, users: Sequence[str]) -> None:
+    """Ask before a secret is deleted that somebody uses.
+
+    Raises:
+        InvalidRequest: It is used, and nobody can be asked.
+    """
+    if not users:
+        return
+    said = f"the secret {name} is used by {', '.join(users)}; attempts and replicas that start later will fail"
+    if not is_person():
+        raise InvalidRequest(
+            said, field="name", value=name, allowed="a secret that is not in use, or --yes",
+            hint="To give it a new value instead: cloudml secret create --replace.",
+        )  # fmt: skip
+    note(said)
+    click.confirm(f"Delete {name}?", abort=True, err=True)
 
 
 def _facts(found: Secret) -> dict[str, str]:
@@ -131,6 +156,7 @@ def _facts(found: Secret) -> dict[str, str]:
         "Owner": found.owner,
         "Created": local_time(found.created_at),
         "Changed": local_time(found.updated_at),
+        "Used by": ", ".join(found.used_by or ()) or "no unfinished job and no model service",
     }
 
 

@@ -236,6 +236,14 @@ class Isolation(Protocol):
 
 
 @runtime_checkable
+class SecretFiles(Protocol):
+    """An engine that can tell whether jobs can get secrets as files."""
+
+    def secret_files_refusal(self) -> str:
+        """Why jobs cannot have them on this machine, and what helps; empty if they can."""
+
+
+@runtime_checkable
 class Doors(Protocol):
     """An engine whose jobs can be called: they listen on sockets in their working folders."""
 

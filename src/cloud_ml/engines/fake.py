@@ -45,8 +45,13 @@ class FakeEngine(Engine):
         self.hold = hold
         self.broken = False
         """While set, ``ensure`` and ``stop`` raise ``Unavailable``."""
+        self.no_secret_files = ""
+        """Why jobs cannot get secrets as files."""
         self._changed = asyncio.Condition()
         self._changes: set[str] = set()
+
+    def secret_files_refusal(self) -> str:
+        return self.no_secret_files
 
     async def ensure(self, gang: Gang) -> None:
         self._check()

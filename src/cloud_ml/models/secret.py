@@ -42,7 +42,11 @@ _MEASURES = re.compile(
 
 @dataclass(frozen=True, kw_only=True)
 class Secret:
-    """A secret without its value. ``state`` is ``Ready``, or ``Unreadable`` where the server lacks its sealing key."""
+    """A secret without its value. ``state`` is ``Ready``, or ``Unreadable`` where the server lacks its sealing key.
+
+    ``used_by`` names unfinished jobs and model services that use it, such as ``job churn``, at most 20. It is ``None``
+    in lists.
+    """
 
     name: str
     org: str
@@ -51,6 +55,7 @@ class Secret:
     state: str
     created_at: datetime
     updated_at: datetime
+    used_by: list[str] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from difflib import get_close_matches
 from typing import Protocol
 
@@ -21,6 +22,7 @@ from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identity, everything
 from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.secret_users import users_of
 
 _MOST_MATCHES = 3
 
@@ -57,8 +59,18 @@ class SecretProblem(Exception):
 class Secrets:
     """Make, list and delete secrets. Those of another organisation are as absent as those that never were."""
 
-    def __init__(self, store: StateStore, sealer: Sealer, clock: Clock, settings: SecretSettings) -> None:
+    def __init__(
+        self,
+        store: StateStore,
+        sealer: Sealer,
+        clock: Clock,
+        settings: SecretSettings,
+        *,
+        files_refusal: Callable[[], str] = str,
+    ) -> None:
+        """``files_refusal`` tells why jobs cannot get secrets as files on this server; empty if they can."""
         self._store = store
+        self._files_refusal = files_refusal
         self._sealer = sealer
         self._clock = clock
         self._settings = settings
@@ -112,7 +124,8 @@ class Secrets:
         Raises:
             NotFound: There is none.
         """
-        return self._shown(self._find(org, name))
+        shown = self._shown(self._find(org, name))
+        return replace(shown, used_by=users_of(self._store, org, name))
 
     def delete(self, caller: Identity, name: str, *, org: str | None = None, once: Once | None = None) -> Secret:
         """Remove a secret. Attempts that run keep what they have; later ones do not start.
@@ -134,7 +147,8 @@ class Secrets:
         """Refuse a job or service that asks for a secret that it could not get.
 
         Raises:
-            InvalidRequest: There is no such secret, it cannot be a variable, or there are too many.
+            InvalidRequest: There is no such secret, it cannot be a variable, or a file on this server, or there are
+                too many.
         """
         uses = uses_of(secrets)
         most = self._settings.per_job
@@ -146,6 +160,11 @@ class Secrets:
             if record is None:
                 raise self._unknown(org, f"secrets[{number}]", use.name)
             size += record.spec.size
+            if not use.variable and (why := self._files_refusal()):
+                raise InvalidRequest(
+                    f"the secret {use.name} cannot be a file here: {why}", field=f"secrets[{number}]", value=use.name,
+                    allowed=f"{use.name}={use.name.upper().replace('-', '_')}, an environment variable",
+                )  # fmt: skip
             if use.variable and (why := _no_variable(record.spec)):
                 raise InvalidRequest(
                     f"the secret {use.name} cannot be the variable {use.variable}: {why}",

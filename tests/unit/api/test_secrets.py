@@ -33,12 +33,12 @@ async def test_a_secret_is_stored_listed_described_and_deleted_without_its_value
     assert made.status == 201, made.text
     assert made.json() | {"created_at": "", "updated_at": ""} == {
         "name": "db", "org": "default", "owner": "mei", "size": len(VALUE), "state": "Ready",
-        "created_at": "", "updated_at": "",
+        "created_at": "", "updated_at": "", "used_by": None,
     }  # fmt: skip
     listed = await served.admin.call("GET", "/api/v1/secrets")
     assert listed.json()["items"] == [made.json()]
     described = await served.admin.call("GET", "/api/v1/secrets/db")
-    assert described.json() == made.json()
+    assert described.json() == made.json() | {"used_by": []}
     gone = await served.member.call("DELETE", "/api/v1/secrets/db")
     assert gone.status == 200
     assert (await served.member.call("GET", "/api/v1/secrets/db")).status == 404
@@ -209,3 +209,39 @@ async def test_a_deletion_that_a_crash_cut_off_is_a_deletion(served: Served) -> 
     assert json.loads((await served.member.call("GET", "/api/v1/secrets")).text) == {"items": []}
     assert (await served.member.call("GET", "/api/v1/secrets/db")).status == 404
     assert (await create(served.member)).status == 201
+
+
+async def test_a_file_is_refused_at_submission_where_the_engine_has_none(served: Served) -> None:
+    await create(served.member)
+    served.engine.no_secret_files = "this machine has no sandbox"
+    wishes = (
+        ("/api/v1/jobs", job("a", secrets=["db"])),
+        ("/cloud_ml/v1/train", job("a", secrets=["db"])),
+        (
+            "/api/v1/models",
+            {"model_name": "m", "model_version": "v1", "model_uri": "fds://cloudml/m", "secrets": ["db"]},
+        ),
+    )
+    for path, document in wishes:
+        ask = served.member.original if "cloud_ml" in path else served.member.call
+        answer = await ask("POST", path, document)
+        assert answer.status == 400, answer.text
+        assert "this machine has no sandbox" in answer.json()["message"]
+        assert "db=DB" in answer.text
+    assert (await served.member.call("POST", "/api/v1/jobs", job("a", secrets=["db=DB"]))).status == 201
+
+
+async def test_a_secret_names_what_uses_it(served: Served) -> None:
+    for name in ("db", "other"):
+        await create(served.member, name)
+    for name, secrets in (("b", ["db=DB"]), ("a", ["db", "other"]), ("c", ["other"])):
+        assert (await served.member.call("POST", "/api/v1/jobs", job(name, secrets=secrets))).status == 201
+    model = {"model_name": "m", "model_version": "v1", "model_uri": "fds://cloudml/m", "save_mode": True}
+    assert (await served.member.call("POST", "/api/v1/models", {**model, "secrets": ["db=KEY"]})).status == 201
+    await create(served.stranger)
+    told = (await served.member.call("GET", "/api/v1/secrets/db")).json()
+    assert (told["used_by"][0], sorted(told["used_by"][1:])) == ("model service m/v1", ["job a", "job b"])
+    assert (await served.stranger.call("GET", "/api/v1/secrets/db")).json()["used_by"] == []
+    await served.member.call("DELETE", "/api/v1/jobs/b")
+    told = (await served.member.call("GET", "/api/v1/secrets/db")).json()
+    assert told["used_by"] == ["model service m/v1", "job a"]

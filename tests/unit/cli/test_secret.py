@@ -25,6 +25,7 @@ class Secrets:
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
+        self.users: dict[str, list[str]] = {}
 
     def create(self, name: str, value: bytes | str, *, replace: bool = False) -> Secret:
         assert replace or name not in self.values
@@ -33,7 +34,10 @@ class Secrets:
 
     def describe(self, name: str) -> Secret:
         size = len(self.values[name])
-        return Secret(name=name, org="default", owner="mei", size=size, state="Ready", created_at=NOW, updated_at=NOW)
+        return Secret(
+            name=name, org="default", owner="mei", size=size, state="Ready", created_at=NOW, updated_at=NOW,
+            used_by=self.users.get(name, []),
+        )  # fmt: skip
 
     def list(self) -> list[Secret]:
         return [self.describe(name) for name in sorted(self.values)]
@@ -128,3 +132,28 @@ def test_lists_and_descriptions(offline: Run, secrets: Secrets) -> None:
     assert f"Size:    {len(VALUE)} bytes" in offline("secret", "describe", "hf-token").stdout
     assert "is never shown again" in offline("secret", "get", "hf-token").stderr
     assert offline("secret", "rm", "hf-token").stdout == "the secret hf-token is deleted\n"
+
+
+def test_a_secret_in_use_is_deleted_only_on_request(run: Run, secrets: Secrets) -> None:
+    for name in ("free", "used", "more"):
+        secrets.create(name, VALUE)
+    secrets.users = {"used": ["model service linear/v1", "job churn"], "more": ["job churn"]}
+    refused = run("secret", "delete", "free", "used")
+    assert refused.exit_code == 1
+    assert "used is used by model service linear/v1, job churn" in str(refused.stderr)
+    assert sorted(secrets.values) == ["free", "more", "used"]
+    assert run("secret", "delete", "free").exit_code == 0
+    assert run("secret", "delete", "used", "--yes").exit_code == 0
+    assert run("secret", "delete", "more", "--force").exit_code == 0
+    assert secrets.values == {}
+
+
+@pytest.mark.parametrize(("answer", "left"), [("n\n", ["used"]), ("y\n", [])])
+def test_a_person_is_asked(
+    run: Run, secrets: Secrets, monkeypatch: pytest.MonkeyPatch, answer: str, left: list[str]
+) -> None:
+    monkeypatch.setattr(commands, "is_person", lambda: True)
+    secrets.create("used", VALUE)
+    secrets.users = {"used": ["job churn"]}
+    run("secret", "delete", "used", text=answer)
+    assert list(secrets.values) == left

@@ -40,6 +40,7 @@ from cloud_ml.engines.local.network import HOST, TENANT
 from cloud_ml.engines.local.network import tenants as networks
 from cloud_ml.engines.local.probe import Findings
 from cloud_ml.engines.local.runtimes import LocalRuntimes
+from cloud_ml.engines.local.secrets import NO_SECRET_FILES
 from cloud_ml.engines.local.spawner.requests import SOCKET_NAME, TOKEN_NAME
 from cloud_ml.environments import evict, kept
 from cloud_ml.environments.files import clear_leftovers
@@ -233,6 +234,10 @@ class LocalEngine(Engine):
     def missing(self) -> Sequence[str]:
         """What the machine lacks, and how to get it."""
         return self._missing
+
+    def secret_files_refusal(self) -> str:
+        """Secrets as files lie in the memory of a sandbox: without bubblewrap there are none."""
+        return "" if self._config.bwrap else NO_SECRET_FILES
 
     async def runtimes(self) -> Sequence[RuntimeState]:
         """Every runtime that is offered, and what of it is there."""

@@ -8,7 +8,8 @@ from cloud_ml.engines.base import Gang
 
 FOLDER = "/run/secrets"
 NO_SECRET_FILES = (
-    f"this machine has no sandbox, so {FOLDER} cannot be made; ask for variables (NAME=VARIABLE), or install bubblewrap"
+    f"this machine has no sandbox, so {FOLDER} cannot be made; use variables (--secret NAME=VARIABLE), "
+    "or have bubblewrap installed"
 )
 
 
