@@ -179,6 +179,16 @@ def give_a_file_capabilities() -> None:
     os.setxattr("capable", "security.capability", capability)
 
 
+@attack("Make control groups, of which the machine has a bounded number", refused=_UNSEEN + " EROFS")
+def make_control_groups() -> None:
+    with open("/proc/self/cgroup") as lines:
+        own = {line.split(":")[1]: line.strip().split(":", 2)[2] for line in lines}
+    above = "/sys/fs/cgroup/memory" + own["memory"] if "memory" in own else "/sys/fs/cgroup" + own[""]
+    made = above.rstrip("/") + "/cloudml-attack-" + str(os.getpid())
+    os.mkdir(made)
+    os.rmdir(made)
+
+
 @attack("Lift one's own limits in control groups", refused=_UNSEEN + " EROFS")
 def lift_ones_limits() -> None:
     with open("/proc/self/cgroup") as lines:
