@@ -149,8 +149,8 @@ class CloudMlClient(ModelServices):
     ) -> JobHandle:
         """Submit a job. A ``trainer_uri`` that is a local file or folder is packed and uploaded first.
 
-        ``progress`` is told how far the upload is. ``resubmit_of`` is the name or uid of a job whose variables the
-        server uses where ``environment`` has a mask (``******``), as in the description of that job.
+        ``progress`` is told how far the upload is. ``resubmit_of`` is the name or uid of a job whose values the
+        server uses where ``environment`` or ``job_args`` has a mask (``******``), as in the description of that job.
         When this returns, the server has the job on disk. The request is repeated safely if an answer is lost.
 
         Raises:

@@ -62,6 +62,7 @@ def rerun(
     """  # fmt: skip
     from cloud_ml.models import codec
     from cloud_ml.models.secret import has_mask
+    from cloud_ml.models.secret_arguments import flags_with_masks
     from cloud_ml.models.train_job import TrainJob
 
     given = given_fields(options)
@@ -86,6 +87,7 @@ def rerun(
         echo_document(_without_defaults(codec.encode(wanted)))
         return 0
     masks = any(has_mask(*pair) for pair in (fields.get("environment") or {}).items())
+    masks = masks or bool(flags_with_masks(fields.get("job_args")))
     return send(
         session, wanted, named="job_name" in given, watch=watch, output=output,
         resubmit_of=found.uid if masks else None,
@@ -103,7 +105,8 @@ def export(session: Session, name: str, output: str) -> None:
 
     Passwords are left out.
     """
-    from cloud_ml.models.secret import has_mask, store_as_secret
+    from cloud_ml.models.secret import MASK, has_mask, store_as_secret
+    from cloud_ml.models.secret_arguments import flags_with_masks
 
     job = session.client.describe_train_job(name)
     fields = submitted_fields(job)
@@ -122,6 +125,8 @@ def export(session: Session, name: str, output: str) -> None:
         note(f"{secret} is left out; give it when you submit: --{secret}")
     for variable in hidden:
         note(f"{variable} is left out; give it when you submit: --env {variable}, or {store_as_secret(variable)}")
+    for flag in flags_with_masks(fields.get("job_args")):
+        note(f"the value of {flag} in job_args is not shown; replace {MASK} before you submit")
 
 
 def submitted_fields(job: Job) -> dict[str, Any]:

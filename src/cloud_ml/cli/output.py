@@ -170,9 +170,12 @@ def local_time(moment: datetime | None) -> str:
 def without_secrets(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a job that are set, secrets masked."""
     from cloud_ml.models.secret import masked
+    from cloud_ml.models.secret_arguments import masked_arguments
 
     if variables := spec.get("environment"):
         spec = {**spec, "environment": masked(variables)}
+    if arguments := spec.get("job_args"):
+        spec = {**spec, "job_args": masked_arguments(arguments)}
     return {
         name: "…" if name in _SECRET_FIELDS else value for name, value in spec.items() if value not in (None, "", {})
     }

@@ -31,6 +31,7 @@ def send(
     handle = _submitted(session, job, named=named, resubmit_of=resubmit_of)
     from cloud_ml.models import codec
     from cloud_ml.models.secret import masked_names, store_as_secret
+    from cloud_ml.models.secret_arguments import masked_flags, variable_of
 
     document = {**codec.encode(handle.job), "spec": without_secrets(handle.job.spec)}
     if not echo_as(output, document, handle.name):
@@ -39,8 +40,8 @@ def send(
         else:
             echo(f"{handle.name} is submitted ({handle.phase})")
             note(next_step(handle.job) if handle.phase == "Saved" else f"Follow it: cloudml jobs logs {handle.name} -f")
-        if names := masked_names(job.environment or {}):
-            note(f"Note: the value of {names[0]} is not shown; better {store_as_secret(names[0])}")
+        if names := [*masked_names(job.environment or {}), *masked_flags(job.job_args)]:
+            note(f"Note: the value of {names[0]} is not shown; better {store_as_secret(variable_of(names[0]))}")
     if not watch or handle.phase == "Saved":
         return 0
     from cloud_ml.cli.watching import watch as follow

@@ -35,7 +35,7 @@ _URL_PASSWORD = re.compile(r"(://[^/?#\s:@]*:)[^/\s]*@")
 _NOT_SECRET = frozenset({"PWD", "OLDPWD"})
 _NOT_SECRET_ENDS = ("_FILE", "_PATH", "_DIR", "_NAME", "_URL", "_TYPE", "_TTL", "_LENGTH", "_LEN", "_SIZE", "_COUNT")
 _MEASURES = re.compile(
-    r"(?:MAX|MIN|NUM|N|PAD|EOS|BOS|MASK|STOP|SPECIAL|TOTAL)_(?:\w+_)?TOKENS?(?:_IDS?)?|\w*TOKENS|TOKENIZERS?_\w+"
+    r"(?:MAX|MIN|NUM|N|PAD|EOS|BOS|CLS|SEP|UNK|MASK|STOP|SPECIAL|TOTAL)_(?:\w+_)?TOKENS?(?:_IDS?)?|\w*TOKENS|TOKENIZERS?_\w+"
 )
 """Tokens of texts, which are no secrets."""
 

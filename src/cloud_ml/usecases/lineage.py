@@ -12,6 +12,7 @@ from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.errors import NotFound
 from cloud_ml.models.common import ObjectUri, parse_object_uri
 from cloud_ml.models.model_service import ModelService
+from cloud_ml.models.secret_arguments import mask_words
 from cloud_ml.models.service import ServiceLineage, ServiceOrigin
 from cloud_ml.objects.base import ObjectStore
 from cloud_ml.objects.info import ObjectInfo
@@ -82,6 +83,6 @@ def _origin(job: JobRecord) -> ServiceOrigin:
         trainer_digest=status.trainer_digest,
         runtime=status.runtime,
         environment_lock=status.environment_lock,
-        job_args=list(job.spec.arguments),
+        job_args=mask_words(job.spec.arguments),
         data=data,
     )

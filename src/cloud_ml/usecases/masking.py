@@ -1,4 +1,4 @@
-"""Variables whose names suggest a secret: their values are not shown, and a mask is never taken for a value. Pure."""
+"""Variables and arguments whose names suggest a secret: values are not shown, and no mask becomes a value. Pure."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from cloud_ml.domain.records import Event
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.secret import MASK, has_mask, masked, masked_names, store_as_secret
+from cloud_ml.models.secret_arguments import Arguments, flags_with_masks, masked_flags, variable_of
 
 _MOST_NAMES = 5
 Environment = Mapping[str, str] | None
@@ -24,12 +25,20 @@ def fill_masks(environment: Environment, stored: Environment) -> dict[str, str] 
     return {**environment, **filled}
 
 
-def refuse_masks(environment: Environment) -> None:
+def refuse_masks(environment: Environment, arguments: Arguments = None) -> None:
     """Refuse a mask in the place of a value: it comes from a view, and the code would take it for the secret.
 
     Raises:
-        InvalidRequest: Names the variable.
+        InvalidRequest: Names the variable or the flag.
     """
+    for flag in flags_with_masks(arguments):
+        raise InvalidRequest(
+            f"job_args: {flag} has {MASK}, which stands for a value that is not shown",
+            field="job_args",
+            value=MASK,
+            allowed="the value itself",
+            hint=f"Give it, or {store_as_secret(variable_of(flag))}. `cloudml jobs rerun` keeps it.",
+        )
     for name, value in (environment or {}).items():
         if has_mask(name, value):
             raise InvalidRequest(
@@ -41,13 +50,13 @@ def refuse_masks(environment: Environment) -> None:
             )
 
 
-def masking_events(environment: Environment, now: datetime) -> Sequence[Event]:
-    """What to say about a job or service whose variables look like secrets."""
-    names = masked_names(environment or {})
+def masking_events(environment: Environment, now: datetime, arguments: Arguments = None) -> Sequence[Event]:
+    """What to say about a job or service whose variables or arguments look like secrets."""
+    names = [*masked_names(environment or {}), *masked_flags(arguments)]
     if not names:
         return []
     shown = ", ".join(names[:_MOST_NAMES]) + (" …" if len(names) > _MOST_NAMES else "")
     what = f"the value of {shown} is not shown, because its name suggests a secret"
     if len(names) > 1:
         what = f"the values of {shown} are not shown, because their names suggest secrets"
-    return [Event(now, Reason.VALUE_MASKED, f"{what}; better {store_as_secret(names[0])}")]
+    return [Event(now, Reason.VALUE_MASKED, f"{what}; better {store_as_secret(variable_of(names[0]))}")]

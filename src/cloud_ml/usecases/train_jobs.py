@@ -18,6 +18,7 @@ from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.job import JobDetails
+from cloud_ml.models.secret_arguments import fill_masked_arguments
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.state.base import Once, Page, StateStore
@@ -93,7 +94,7 @@ class TrainJobs:
             capacity: What the engine has in all.
             notes: Sentences that the user should see as warnings on the job.
             add_arguments: Pass ``output_path`` also as an argument, to code that has a flag of that name.
-            resubmit_of: A job of the organisation, whose values take the place of masks in ``environment``.
+            resubmit_of: A job of the organisation, whose values take the place of masks in variables and arguments.
             refuse_uris: Refuse a URI in a bucket that does not exist; otherwise the job gets an event about it.
             idempotency_key: Chosen by the client; the same one makes one job.
             once: The request's mark against replay.
@@ -115,7 +116,7 @@ class TrainJobs:
         reason = Reason.SAVED if saved else Reason.SUBMITTED
         first = Event(now, reason, f"{'saved' if saved else 'submitted'} by {caller.user}")
         warnings = [Event(now, Reason.FIELD_IGNORED, n, EventType.WARNING) for n in (*notes, *admitted.notes)]
-        warnings += masking_events(job.environment, now)
+        warnings += masking_events(job.environment, now, job.job_args)
         if unknown is not None:
             warnings.append(Event(now, Reason.UNKNOWN_BUCKET, unknown.message, EventType.WARNING))
         try:
@@ -155,7 +156,7 @@ class TrainJobs:
         self._records.check(TRAIN_JOB, caller.org, "jobs")
 
     def _filled(self, caller: Identity, job: TrainJob, resubmit_of: str | None) -> TrainJob:
-        """The job with the variables of ``resubmit_of`` in the place of masks.
+        """The job with the variables and arguments of ``resubmit_of`` in the place of masks.
 
         Raises:
             Forbidden: The caller's role may not submit.
@@ -164,15 +165,19 @@ class TrainJobs:
         if resubmit_of is None:
             return job
         permit(caller, Operation.RUN_JOBS)
-        stored = self.find(caller.org, resubmit_of).spec.submitted.environment
-        return replace(job, environment=fill_masks(job.environment, stored))
+        stored = self.find(caller.org, resubmit_of).spec.submitted
+        return replace(
+            job,
+            environment=fill_masks(job.environment, stored.environment),
+            job_args=fill_masked_arguments(job.job_args, stored.job_args),
+        )
 
     def _admit(
         self, caller: Identity, job: TrainJob, capacity: Capacity, *, refuse_uris: bool
     ) -> tuple[admission.Admitted, InvalidRequest | None]:
         """The job as it can run here, and what there is to say about a URI in an unknown bucket."""
         permit(caller, Operation.RUN_JOBS)
-        refuse_masks(job.environment)
+        refuse_masks(job.environment, job.job_args)
         admission.check_offered(job, self._catalog, self._trainers)
         grace_seconds("grace_time", job.grace_time, self._grace_limit_s)
         spec = job_specs.from_wire(job).with_defaults(capacity.defaults)

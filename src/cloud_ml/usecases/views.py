@@ -17,6 +17,7 @@ from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobDetails, JobEvent, JobSummary, JobTasks, JobUsage
 from cloud_ml.models.outputs import JobOutputs
 from cloud_ml.models.secret import MASK, masked
+from cloud_ml.models.secret_arguments import mask_words, masked_arguments
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases.identities import Organisation
 
@@ -97,7 +98,7 @@ def details(spec: Mapping[str, Any], status: JobStatus) -> JobDetails:
         exit_code=status.exit_code,
         signal=status.signal,
         runtime=status.runtime,
-        arguments=_shortened(spec.get("arguments") or ()),
+        arguments=_shortened(mask_words(spec.get("arguments") or ())),
     )
 
 
@@ -139,6 +140,8 @@ def submitted(wire: TrainJob) -> Mapping[str, Any]:
     shown = {name: value for name, value in codec.encode(wire).items() if value is not None}
     if wire.environment:
         shown["environment"] = masked(wire.environment)
+    if wire.job_args:
+        shown["job_args"] = masked_arguments(wire.job_args)
     return {name: MASK if name in _SECRET else value for name, value in shown.items()}
 
 
@@ -150,12 +153,13 @@ def wire_state(phase: Phase, *, deleting: bool) -> str:
 def train_document(record: JobRecord, organisation: Organisation) -> dict[str, Any]:
     """A job as the original wire answers submit, describe and start. Every key that its clients read is there."""
     wire, status = record.spec.submitted, record.status
+    arguments = masked_arguments(wire.job_args)
     document: dict[str, Any] = {}
     if status.phase.terminal or status.message:
         document["message"] = ": ".join(part for part in (status.reason, status.message) if part)
     document |= {name: getattr(wire, name) for name in _SUBMITTED}
     document |= {
-        "job_args": shlex.join(wire.job_args) if isinstance(wire.job_args, list) else wire.job_args,
+        "job_args": shlex.join(arguments) if isinstance(arguments, list) else arguments,
         "org_id": str(organisation.number),
         "org_name": organisation.name,
         "state": _train_state(record),

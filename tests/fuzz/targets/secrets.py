@@ -9,6 +9,7 @@ from pathlib import Path
 
 from cloud_ml.errors import InvalidRequest, Unavailable
 from cloud_ml.models import secret
+from cloud_ml.models import secret_arguments as secret_arguments_module
 from cloud_ml.sealing import KeyFile
 from fuzz.harness import target, text
 
@@ -32,6 +33,29 @@ def asked_secrets(data: bytes) -> None:
         assert re.fullmatch(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?", use.name)
         assert not use.variable or re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]*", use.variable)
         assert not use.variable.startswith(("LD_", "CLOUDML_"))
+
+
+@target(
+    "models.secret_arguments",
+    seeds=[
+        "--password x",
+        "--token=a --token b",
+        "-k 'a b' c",
+        "a://b:c@d --api-key",
+        "db.password=x",
+        "--secret ******",
+    ],
+    words=["--", "=", "'", "password", "--token ", "://a:b@", "******", " ", "\n"],
+)
+def secret_arguments(data: bytes) -> None:
+    """What is shown leads back to what was given, and is shown as it is."""
+    given = text(data)
+    words = given.split("\n")
+    shown = secret_arguments_module.mask_words(words)
+    assert secret_arguments_module.mask_words(shown) == shown
+    if not secret_arguments_module.flags_with_masks(words):
+        assert secret_arguments_module.fill_masked_arguments(shown, words) == words
+    secret_arguments_module.masked_arguments(given)
 
 
 @target(

@@ -101,6 +101,48 @@ async def test_a_service_keeps_its_value_over_updates_and_no_view_shows_it(serve
     assert VALUE not in seen + changed.text + repr(served.store.audit(AuditFilter()))
 
 
+URL = "postgres://me:{}@db/x"
+ARGUMENTS = ["--epochs", "3", "--password", VALUE, f"--api-key={VALUE}", URL.format(VALUE), "--max-tokens", "5"]
+ARGUMENTS_SHOWN = ["--epochs", "3", "--password", MASK, f"--api-key={MASK}", URL.format(MASK), "--max-tokens", "5"]
+
+
+def arguments(served: Served, name: str) -> list[str]:
+    record = served.store.find(TRAIN_JOB, "default", name)
+    assert record is not None
+    return list(record.spec.arguments)
+
+
+@pytest.mark.parametrize("join", [list, " ".join])
+async def test_no_view_of_a_job_shows_a_secret_argument(served: Served, join: Any) -> None:
+    made = await served.member.call("POST", "/api/v1/jobs", job("a", job_args=join(ARGUMENTS)))
+    assert made.json()["spec"]["job_args"] == join(ARGUMENTS_SHOWN)
+    seen = await told(
+        served.admin, "/api/v1/jobs/a", "/api/v1/jobs?details=true", "/api/v1/jobs/a/events", "/cloud_ml/v1/train/a",
+        "/cloud_ml/v1/train/a/events",
+    )  # fmt: skip
+    assert "--secret password=PASSWORD" in seen
+    assert VALUE not in seen + made.text + repr(served.store.audit(AuditFilter()))
+    assert arguments(served, "a") == ARGUMENTS
+
+
+async def test_a_job_is_resubmitted_with_the_stored_arguments(served: Served) -> None:
+    await served.member.call("POST", "/api/v1/jobs", job("a", job_args=ARGUMENTS))
+    changed = ["--epochs", "4", *ARGUMENTS_SHOWN[2:]]
+    again = await served.member.call("POST", "/api/v1/jobs?resubmit_of=a", job("b", job_args=changed))
+    assert again.status == 201, again.text
+    assert VALUE not in again.text
+    assert arguments(served, "b") == ["--epochs", "4", *ARGUMENTS[2:]]
+    elsewhere = "postgres://me:******@elsewhere/x"
+    wishes = [("/api/v1/jobs", changed), ("/cloud_ml/v1/train", changed)]
+    wishes += [
+        ("/api/v1/jobs?resubmit_of=a", words) for words in (["--token", MASK], [f"--api_key={MASK}"], [elsewhere])
+    ]
+    for path, words in wishes:
+        ask = served.member.original if "cloud_ml" in path else served.member.call
+        refused = await ask("POST", path, job("c", job_args=words))
+        assert (refused.status, refused.json()["field"]) == (400, "job_args"), refused.text
+
+
 async def test_a_refused_value_is_not_repeated(served: Served) -> None:
     answer = await served.member.call("POST", "/api/v1/jobs", job("a", environment={"DB_PASSWORD": VALUE + "\0"}))
     assert (answer.status, answer.json()["field"]) == (400, "environment.DB_PASSWORD")

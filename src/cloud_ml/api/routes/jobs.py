@@ -42,7 +42,7 @@ async def submit(
 ) -> Response:
     """Take a job. The same ``Idempotency-Key`` makes one job and always answers with it.
 
-    ``resubmit_of`` names a job whose variables are used where ``environment`` has a mask (``******``).
+    ``resubmit_of`` names a job whose values are used where ``environment`` or ``job_args`` has a mask (``******``).
     """
     common.check_idempotency_key(idempotency_key)
     job = codec.decode(TrainJob, documents.read_object(call.body))
