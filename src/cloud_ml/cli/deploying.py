@@ -6,6 +6,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -22,11 +23,9 @@ from cloud_ml.cli.progress import bar, spinner
 from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.cli.terminal import is_live
 from cloud_ml.cli.words import environment_options, given_pairs
-from cloud_ml.errors import AlreadyExists
+from cloud_ml.errors import AlreadyExists, InvalidRequest
 
 if TYPE_CHECKING:
-    from pathlib import Path
-
     from cloud_ml.sdk.progress import Progress
     from cloud_ml.sdk.service_handles import ServiceHandle
 
@@ -141,7 +140,23 @@ def _create(
             error.hint or f"Change it: cloudml models update {what} … · remove it: cloudml models delete {what}"
         )
         raise
+    if (name := _new_name(service.model_uri)) is not None:
+        note(f"Note: {Path(service.model_uri).name} is stored as {name}; messages name it so")
     return told(handle, "is created", watch=watch, output=output)
+
+
+def _new_name(source: str) -> str | None:
+    """The name under which a single file is stored, if it is another one. Files of the server keep theirs."""
+    from cloud_ml.sdk.model_folders import name_of_model_file
+
+    path = Path(source)
+    if "://" in source or path.is_dir():
+        return None
+    try:
+        name = name_of_model_file(path, source)
+    except InvalidRequest:  # a folder with a dot in its name
+        return None
+    return None if name == path.name else name
 
 
 def told(handle: ServiceHandle, what: str, *, watch: bool, output: str | None) -> int:

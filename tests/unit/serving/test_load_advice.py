@@ -20,6 +20,7 @@ from cloud_ml.serving.loading import load
 from cloud_ml.serving.runtimes.base import LoadOptions
 from cloud_ml.serving.runtimes.load_advice import keras_refusal, keras_version
 from cloud_ml.serving.runtimes.onnx import session
+from cloud_ml.serving.versions.single_model import base_of
 
 RUN_CODE = LoadOptions(allow_code=True)
 X = {"name": "x", "dtype": "float32", "shape": [-1, 3]}
@@ -219,3 +220,11 @@ def test_a_model_whose_outputs_cannot_be_found_out(tmp_path: Path, predict: str,
     (tmp_path / "model.py").write_text(code)
     (tmp_path / "signature.json").write_text(json.dumps({"serving_default": {"inputs": [X]}}))
     assert told in _refusal(tmp_path)
+
+
+def test_a_single_file_is_named_as_its_owner_named_it(tmp_path: Path, saved: dict[str, bytes]) -> None:
+    for name, what in (("weights.pt", "state_dict"), ("net.pth", "module")):
+        (tmp_path / name).write_bytes(saved[what])
+        assert _refusal(base_of(tmp_path / name)).startswith(f"{name} ")
+    (tmp_path / "churn.onnx").write_bytes(b"<html>")
+    assert _refusal(base_of(tmp_path / "churn.onnx")).startswith("churn.onnx is not a valid model")

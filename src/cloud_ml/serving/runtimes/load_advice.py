@@ -18,34 +18,44 @@ def check_torch_script(file: Path) -> None:
     Raises:
         ModelFailed: It holds weights, or a pickled module, or is no file of PyTorch.
     """
-    found = torch_file(file)
+    found, name = torch_file(file), user_name(file)
     if found.kind == "weights":
         raise ModelFailed(
-            f"{file.name} holds only weights (a state_dict), not a model: load them into your model and export that "
+            f"{name} holds only weights (a state_dict), not a model: load them into your model and export that "
             f"with {_EXPORT}"
         )
     if found.kind == "module":
-        own = [name for name in found.classes if not name.startswith("torch.")]
+        own = [each for each in found.classes if not each.startswith("torch.")]
         needs = f" that needs its Python classes ({', '.join(own[:3])})" if own else ""
         raise ModelFailed(
-            f"{file.name} is a pickled module{needs}: load it with torch.load(…, weights_only=False) and export it "
+            f"{name} is a pickled module{needs}: load it with torch.load(…, weights_only=False) and export it "
             f"with {_EXPORT}"
         )
     if found.kind == "unknown":
-        raise ModelFailed(f"{file.name} is not a TorchScript file{_really(file)}: export the model with {_EXPORT}")
+        raise ModelFailed(f"{name} is not a TorchScript file{_really(file)}: export the model with {_EXPORT}")
 
 
 def cannot_load(file: Path, loader: str, error: BaseException | str) -> ModelFailed:
     """A loader's refusal of a file, with what the file is where its bytes tell."""
     words = error if isinstance(error, str) else f"{type(error).__name__}: {error}"
+    name = user_name(file)
     if what := strange_content(file):
-        return ModelFailed(f"{file.name} is not a valid model: it is {what} ({loader}: {words})"[:2000])
+        return ModelFailed(f"{name} is not a valid model: it is {what} ({loader}: {words})"[:2000])
     if _NO_PROTOBUF in words:
         return ModelFailed(
-            f"{file.name} is not a valid ONNX file: export the model again, or upload the whole file ({loader}: "
-            f"{words})"[:2000]
+            f"{name} is not a valid ONNX file: export the model again, or upload the whole file ({loader}: {words})"[
+                :2000
+            ]
         )
-    return ModelFailed(f"{file.name} cannot be loaded ({loader}: {words})"[:2000])
+    return ModelFailed(f"{name} cannot be loaded ({loader}: {words})"[:2000])
+
+
+def user_name(file: Path) -> str:
+    """The name that its owner gave a model's file. A single file is served by a link with another name."""
+    try:
+        return file.readlink().name
+    except OSError:
+        return file.name
 
 
 def _really(file: Path) -> str:
@@ -55,11 +65,11 @@ def _really(file: Path) -> str:
 
 def keras_refusal(file: Path, installed: str, error: BaseException) -> ModelFailed:
     """Keras's refusal of a file, with the versions of Keras where they differ."""
-    words = f"{type(error).__name__}: {error}"
+    words, name = f"{type(error).__name__}: {error}", user_name(file)
     saved_by = keras_version(file)
     if saved_by and saved_by != installed:
         return ModelFailed(
-            f"{file.name} was saved by Keras {saved_by} and this replica runs Keras {installed}: save it with Keras "
+            f"{name} was saved by Keras {saved_by} and this replica runs Keras {installed}: save it with Keras "
             f"{installed}, or export it with model.export('saved') and deploy the folder saved ({words})"[:2000]
         )
     if not saved_by:

@@ -12,7 +12,7 @@ from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.runtimes.imports import import_framework, import_lock
-from cloud_ml.serving.runtimes.load_advice import cannot_load, check_torch_script
+from cloud_ml.serving.runtimes.load_advice import cannot_load, check_torch_script, user_name
 from cloud_ml.serving.runtimes.output_discovery import complete_outputs
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
@@ -80,7 +80,7 @@ class TorchScriptRuntime:
 
     def load(self, folder: Path, options: LoadOptions) -> TorchModel:
         check_torch_script(folder / "model.pt")
-        signatures = told.needed(folder, "TorchScript", "model.pt")
+        signatures = told.needed(folder, "TorchScript", user_name(folder / "model.pt"))
         try:
             torch = import_framework("torch")
             torch.set_num_threads(1)

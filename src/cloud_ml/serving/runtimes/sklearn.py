@@ -14,6 +14,7 @@ from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.runtimes.imports import import_framework, import_lock
+from cloud_ml.serving.runtimes.load_advice import user_name
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _PICKLES = ("model.joblib", "model.pkl")
@@ -93,7 +94,7 @@ class PickledRuntime:
             with import_lock():
                 estimator = joblib.load(file)
         except Exception as error:
-            raise ModelFailed(f"{file.name} cannot be loaded: {type(error).__name__}: {error}"[:2000]) from error
+            raise ModelFailed(f"{user_name(file)} cannot be loaded: {type(error).__name__}: {error}"[:2000]) from error
         return SklearnModel(estimator, told.read(folder) or described(estimator))
 
 
