@@ -16,7 +16,7 @@ from pathlib import Path
 from sqlalchemy import Connection, event
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.jobs.spec import JobSpec, from_wire
 from cloud_ml.domain.records import Event, Record
 from cloud_ml.domain.workloads.phases import JobStatus
 from cloud_ml.models.train_job import TrainJob
@@ -30,7 +30,7 @@ COMMITS = 2400
 
 
 def make(store: SqlStateStore, name: str) -> Record[JobSpec, JobStatus]:
-    spec = JobSpec(TrainJob(name, "trainer.task", f"fds://bucket/{name}.tar.gz"), roles=())
+    spec = from_wire(TrainJob(name, "trainer.task", f"fds://bucket/{name}.tar.gz"))
     return store.create(TRAIN_JOB, org="red", name=name, owner="ann", spec=spec, status=JobStatus(), now=NOW)
 
 

@@ -14,7 +14,7 @@ import cloud_ml
 from cloud_ml import data_folder, failpoints
 from cloud_ml.api.platform import Platform
 from cloud_ml.controller.downloads import Downloads
-from cloud_ml.controller.executor import Executor
+from cloud_ml.controller.executor import Executor, Outputs
 from cloud_ml.controller.model_server import ModelServerPackage, ModelServers
 from cloud_ml.controller.model_services import ModelServiceController
 from cloud_ml.controller.outputs import JobOutputs
@@ -24,11 +24,11 @@ from cloud_ml.controller.scheduler import Scheduler, most_jobs
 from cloud_ml.controller.train_jobs import TrainJobController
 from cloud_ml.controller.trainers import Files, Trainers
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.spec import W
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.probe import probe
@@ -168,7 +168,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
     packages.clear_leftovers()
     life = Rules(settings.engine.stop_grace_s, settings.engine.start_timeout_s)
 
-    def executor(files: Files, kind: Kind[JobSpec, JobStatus], outputs: JobOutputs | None = None) -> Executor:
+    def executor(files: Files[W], kind: Kind[W, JobStatus], outputs: Outputs[W] | None = None) -> Executor[W]:
         return Executor(
             store=store,
             storage=platform.storage,

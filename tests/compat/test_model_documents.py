@@ -15,10 +15,9 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain.records import Key, Record, Summary
-from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
+from cloud_ml.domain.services.kind import MODEL_SERVICE, ReplicaRecord, ServiceRecord
 from cloud_ml.domain.services.spec import Release, from_wire, replica
 from cloud_ml.domain.services.status import FailedRelease, ServicePhase, ServiceStatus, Wish
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ReplicaMetrics, ServiceMetrics
@@ -133,9 +132,9 @@ def test_a_failed_service_that_was_changed_is_starting() -> None:
     assert service_views.model_document(changed, VISION, HOST)["state"] == "creating"
 
 
-def replica_of(number: int, phase: Phase) -> JobRecord:
-    spec = replica(f"{'0' * 32}-{number}", "0" * 32, Release(1, RECORDS["running"].spec.submitted))
-    key = Key("replica", "vision", spec.submitted.job_name, f"{number:032}")
+def replica_of(number: int, phase: Phase) -> ReplicaRecord:
+    spec = replica("0" * 32, Release(1, RECORDS["running"].spec.submitted))
+    key = Key("replica", "vision", f"{'0' * 32}-{number}", f"{number:032}")
     return Record(key, "mei", 1, 42, NOW, NOW, spec, JobStatus(phase))
 
 

@@ -14,10 +14,9 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.domain.records import Event, EventType, Key, Record, Summary
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.domain.workloads.phases import WIRE_STATES, JobStatus, Phase
 from cloud_ml.models.job import JobTask, JobTasks
 from cloud_ml.models.train_job import TrainJob
@@ -39,7 +38,7 @@ READ_BY_LIST = ["org_id", "org_name", "job_name", "state", "create_time", "updat
 KNOWN_STATES = {"running", "completed", "enqueued", "creating", "deleting", "failed", "initial"}
 
 
-def record(status: JobStatus, **fields: Any) -> JobRecord:
+def record(status: JobStatus, **fields: Any) -> TrainJobRecord:
     wire = TrainJob("linear", "trainer.task", "fds://cloudml/linear-1.0.tar.gz", **fields)
     key = Key(TRAIN_JOB.name, "vision", "linear", "0" * 32)
     return Record(key, "mei", 1, 42, NOW, NOW + timedelta(minutes=1), from_wire(wire), status)

@@ -15,14 +15,15 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
+from cloud_ml.controller.reconcilers.workload import WorkloadReconciler
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.spec import Desired, from_wire
+from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.domain.observed import GangState
 from cloud_ml.domain.workloads.actions import EnsureGang, Forget, StopGang
 from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import Capacity, Gang, GangKey, ProcessPlan
 from cloud_ml.engines.fake import FakeEngine, Machine
 from cloud_ml.errors import FenceLost
@@ -30,6 +31,7 @@ from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.base import Fence
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.output_collection import CollectedOutputs
+from support.jobs import wanted
 
 MAX_RETRIES = 2
 RULES = Rules(stop_grace_s=0.0, start_timeout_s=60.0)
@@ -154,9 +156,9 @@ class JobLifecycle(RuleBasedStateMachine):
         slots = Slots(2, Capacity(4000, 2**33), lambda _: None)
         for other in self.uids():
             slots.sync(self.store.get(TRAIN_JOB, other))
-        reconciler = TrainJobReconciler(
+        reconciler = WorkloadReconciler(
             store=store, engine=engine, executor=Acting(store, engine, frozen), slots=slots, rules=RULES,
-            clock=lambda: self.now, offload=inline, fence=self.fence,
+            clock=lambda: self.now, offload=inline, fence=self.fence, kind=TRAIN_JOB,
         )  # fmt: skip
         try:
             self.loop.run_until_complete(reconciler.reconcile(uid))
@@ -215,9 +217,9 @@ class JobLifecycle(RuleBasedStateMachine):
         if wish == "delete":
             self.store.request_delete(TRAIN_JOB, uid, now=self.now)
         elif wish == "stop":
-            self.store.change_spec(TRAIN_JOB, uid, lambda spec: spec.with_desired(Desired.STOPPED), now=self.now)
-        elif self.store.get(TRAIN_JOB, uid).spec.desired is Desired.SAVED:
-            self.store.change_spec(TRAIN_JOB, uid, lambda spec: spec.with_desired(Desired.RUN), now=self.now)
+            self.store.change_spec(TRAIN_JOB, uid, wanted(Desired.STOPPED), now=self.now)
+        elif self.store.get(TRAIN_JOB, uid).spec.workload.desired is Desired.SAVED:
+            self.store.change_spec(TRAIN_JOB, uid, wanted(Desired.RUN), now=self.now)
 
     @rule(seconds=st.integers(1, 30))
     def time_passes(self, seconds: int) -> None:
@@ -248,7 +250,7 @@ class JobLifecycle(RuleBasedStateMachine):
     def settle(self) -> None:
         """Left alone with a healthy controller and an impatient user, everything comes to rest."""
         for uid in self.uids():
-            self.store.change_spec(TRAIN_JOB, uid, lambda spec: spec.with_desired(Desired.STOPPED), now=self.now)
+            self.store.change_spec(TRAIN_JOB, uid, wanted(Desired.STOPPED), now=self.now)
         for _ in range(12):
             self.now += timedelta(seconds=10)
             for uid in self.uids():

@@ -21,12 +21,11 @@ from cloud_ml.controller.runtime.term import ResourceController
 from cloud_ml.controller.scheduler import Scheduler
 from cloud_ml.controller.train_jobs import TrainJobController
 from cloud_ml.controller.trainers import Trainers
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.domain.services.routes import CallingKey, Figures, Route
-from cloud_ml.domain.workloads.decide import JobRecord, Rules
+from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.engines.fake import FakeEngine, Machine
@@ -61,7 +60,7 @@ TRAINER = "fds://cloudml/t.tar.gz"
 class Model:
     """What replicas run: nothing is fetched for it."""
 
-    async def provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource]:
+    async def provide(self, job: TrainJobRecord) -> tuple[TrainJobRecord, TrainerSource]:
         return job, TrainerSource("/model-server.whl", "model-server.whl")
 
     def forget(self, uid: str) -> None:
@@ -161,7 +160,7 @@ class World:
         store, engine = wrap("store", self.store), wrap("engine", self.engine)
         storage, recipe = wrap("storage", self.storage), wrap("recipe", SingleProcess())
 
-        def executor(files: object, kind: Kind[JobSpec, JobStatus], outputs: JobOutputs | None = None) -> Executor:
+        def executor(files: object, kind: Kind[Any, JobStatus], outputs: JobOutputs | None = None) -> Executor[Any]:
             return Executor(
                 store=store, storage=storage, engine=engine, recipe=recipe, files=wrap("files", files),
                 offload=self.offload, network="none", kind=kind, outputs=outputs,
@@ -221,16 +220,16 @@ class World:
         record = await self.offload(self.jobs.submit, caller or self.admin, job, await self.engine.capacity())
         return record.key.uid
 
-    def record(self, uid: str) -> JobRecord | None:
+    def record(self, uid: str) -> TrainJobRecord | None:
         return self.store.get(TRAIN_JOB, uid)
 
-    async def until(self, uid: str, holds: Callable[[JobRecord | None], bool]) -> JobRecord | None:
+    async def until(self, uid: str, holds: Callable[[TrainJobRecord | None], bool]) -> TrainJobRecord | None:
         async with asyncio.timeout(60):
             while not holds(record := self.record(uid)):
                 await asyncio.sleep(0.002)
         return record
 
-    async def until_phase(self, uid: str, phase: Phase, attempt: int = 1) -> JobRecord:
+    async def until_phase(self, uid: str, phase: Phase, attempt: int = 1) -> TrainJobRecord:
         record = await self.until(
             uid, lambda r: r is not None and (r.status.phase, r.status.attempt) == (phase, attempt)
         )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Any
 
-from cloud_ml.domain.jobs.spec import Desired, JobSpec, from_wire
+from cloud_ml.domain.jobs.kind import TrainJobRecord
+from cloud_ml.domain.jobs.spec import JobSpec, from_wire
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.records import Key, Record
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.spec import Desired, change_workload
 from cloud_ml.models.train_job import TrainJob
 
 NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
@@ -18,7 +20,12 @@ NOW = datetime(2026, 11, 20, 12, tzinfo=UTC)
 
 def spec_of(name: str = "linear", *, desired: Desired = Desired.RUN, **fields: Any) -> JobSpec:
     """A job that is wanted in some way."""
-    return from_wire(TrainJob(name, "trainer.task", "fds://cloudml/t.tar.gz", **fields)).with_desired(desired)
+    return wanted(desired)(from_wire(TrainJob(name, "trainer.task", "fds://cloudml/t.tar.gz", **fields)))
+
+
+def wanted(desired: Desired) -> Callable[[JobSpec], JobSpec]:
+    """A change of a spec, after which the job is wanted like this."""
+    return lambda spec: change_workload(spec, lambda workload: workload.with_desired(desired))
 
 
 def job_in(
@@ -31,7 +38,7 @@ def job_in(
     created_at: datetime = NOW,
     fields: dict[str, Any] | None = None,
     **status: Any,
-) -> JobRecord:
+) -> TrainJobRecord:
     """The record of a job in ``phase``."""
     return Record(
         key=Key("train_job", "default", f"job-{uid}", uid),

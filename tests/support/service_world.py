@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.decide import DropReplica, ForgetService, MakeReplica, StopReplica, decide
 from cloud_ml.domain.services.releases import changed
 from cloud_ml.domain.services.status import SeenReplica, ServicePhase, ServiceStatus
 from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models.model_service import ModelService
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

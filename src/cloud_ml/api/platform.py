@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
-from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.domain.services.routes import Figures
+from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.engines.base import Engine, SecretFiles
 from cloud_ml.models.storage import ServerInfo
 from cloud_ml.objects.base import ObjectStore

@@ -10,10 +10,9 @@ from starlette.responses import Response
 
 from cloud_ml.api import sse, streams
 from cloud_ml.api.platform import Platform
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.records import Event, Kind, Record
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.usecases import views
 
 _POLL_S = 1.0
@@ -21,7 +20,7 @@ _POLL_S = 1.0
 _END = b"event: end\ndata: {}\n\n"
 
 
-def of_job(here: Platform, record: JobRecord, after: int) -> Response:
+def of_job(here: Platform, record: TrainJobRecord, after: int) -> Response:
     """What is said about a job behind the event ``after``, until it has ended."""
     return streams.events(_told(here, TRAIN_JOB, record.key.uid, after))
 

@@ -9,17 +9,15 @@ from collections.abc import Collection, Iterable
 from cloud_ml.controller.answering import Answering
 from cloud_ml.controller.gateway import Gateway
 from cloud_ml.controller.ports import Ports
-from cloud_ml.domain.jobs.spec import Desired, JobSpec
-from cloud_ml.domain.records import Record
-from cloud_ml.domain.services.kind import ServiceRecord
+from cloud_ml.domain.services.kind import ReplicaRecord, ServiceRecord
 from cloud_ml.domain.services.routes import Backend, Route
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
-from cloud_ml.domain.services.spec import TEMPLATE_LABEL, call_timeout_s
+from cloud_ml.domain.services.spec import call_timeout_s
 from cloud_ml.domain.services.status import ServicePhase
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import Doors
 
-ReplicaRecord = Record[JobSpec, JobStatus]
 _TRIES = 200
 logger = logging.getLogger(__name__)
 
@@ -103,7 +101,7 @@ class Entrances:
 
 def release_of(replica: ReplicaRecord) -> int:
     """The number of what a replica was made of."""
-    return int((replica.spec.submitted.labels or {})[TEMPLATE_LABEL])
+    return replica.spec.template
 
 
 def route(service: ServiceRecord, backends: Collection[Backend] = (), *, port: int = 0) -> Route:

@@ -5,19 +5,17 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from pathlib import Path
+from typing import Generic, Protocol
 
 from cloud_ml import failpoints
-from cloud_ml.controller.outputs import JobOutputs
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.trainers import Files
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.spec import JobSpec
-from cloud_ml.domain.records import Kind
+from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.domain.workloads.actions import EnsureGang, Forget, JobAction, StopGang
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.domain.workloads.phases import JobStatus
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.spec import W, W_contra
 from cloud_ml.engines.base import Engine, Gang, GangKey, JobSecret, Mount, Places, TrainerSource
 from cloud_ml.errors import RequestError, Unavailable
 from cloud_ml.recipes.base import PlanContext, Recipe
@@ -31,7 +29,20 @@ _SHOWN = 5
 logger = logging.getLogger(__name__)
 
 
-class Executor:
+class Outputs(Protocol[W_contra]):
+    """Keeps what workloads of a kind leave."""
+
+    async def collect(self, job: Record[W_contra, JobStatus]) -> CollectedOutputs | None:
+        """Store it, before the end is committed; ``None`` while that goes on."""
+
+    async def delete(self, job: Record[W_contra, JobStatus]) -> bool:
+        """Remove it; false while that goes on."""
+
+    async def expire(self, fence: Fence) -> None:
+        """Remove what is too old."""
+
+
+class Executor(Generic[W]):
     """Every action is idempotent and carries the attempt it belongs to."""
 
     def __init__(
@@ -41,11 +52,11 @@ class Executor:
         storage: Storage,
         engine: Engine,
         recipe: Recipe,
-        files: Files,
+        files: Files[W],
         offload: Offload,
         network: str,
-        kind: Kind[JobSpec, JobStatus] = TRAIN_JOB,
-        outputs: JobOutputs | None = None,
+        kind: Kind[W, JobStatus],
+        outputs: Outputs[W] | None = None,
         secrets: Secrets | None = None,
     ) -> None:
         self._store = store
@@ -59,7 +70,7 @@ class Executor:
         self._outputs = outputs
         self._secrets = secrets
 
-    async def collect_outputs(self, job: JobRecord) -> CollectedOutputs | None:
+    async def collect_outputs(self, job: Record[W, JobStatus]) -> CollectedOutputs | None:
         """Store what a job left, before its end is committed; ``None`` while that goes on: look again soon.
 
         Raises:
@@ -67,7 +78,7 @@ class Executor:
         """
         return CollectedOutputs() if self._outputs is None else await self._outputs.collect(job)
 
-    async def perform(self, job: JobRecord, action: JobAction, fence: Fence) -> bool:
+    async def perform(self, job: Record[W, JobStatus], action: JobAction, fence: Fence) -> bool:
         """Do what was decided; ``False`` when something is on its way that it needs: look again soon.
 
         Raises:
@@ -112,14 +123,14 @@ class Executor:
         if self._outputs is not None:
             await self._outputs.expire(fence)
 
-    async def _provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource] | None:
+    async def _provide(self, job: Record[W, JobStatus]) -> tuple[Record[W, JobStatus], TrainerSource] | None:
         """What the job runs. A refusal that a later pass would only meet again fails the attempt with its words."""
         try:
             return await self._files.provide(job)
         except RequestError as error:
             return job, TrainerSource("", "trainer", error.message, Reason.START_FAILED)
 
-    def _plan(self, job: JobRecord, attempt: int, places: Places, trainer: TrainerSource) -> Gang:
+    def _plan(self, job: Record[W, JobStatus], attempt: int, places: Places, trainer: TrainerSource) -> Gang:
         organisation = self._store.find(ORGANISATION, SYSTEM, job.key.org)
         if organisation is None:
             raise Unavailable(f"the organisation {job.key.org} of job {job.key.name} is gone")
@@ -129,7 +140,7 @@ class Executor:
         secrets: tuple[JobSecret, ...] = ()
         if self._secrets is not None and not trainer.problem:
             try:
-                secrets = self._secrets.values(job.key.org, job.spec.submitted.secrets)
+                secrets = self._secrets.values(job.key.org, job.spec.workload.secrets)
             except SecretProblem as missing:
                 trainer = TrainerSource("", trainer.name, str(missing), missing.reason)
         context = PlanContext(
@@ -142,9 +153,9 @@ class Executor:
             trainer=trainer,
             network=self._network,
         )
-        return replace(self._recipe.plan(job.spec, context), secrets=secrets)
+        return replace(self._recipe.plan(job.spec.workload, context), secrets=secrets)
 
-    def _mounts(self, job: JobRecord, places: Places) -> tuple[tuple[Mount, ...], str]:
+    def _mounts(self, job: Record[W, JobStatus], places: Places) -> tuple[tuple[Mount, ...], str]:
         """Every bucket of the tenant under its name, and the job's own at a fixed place; and what is wrong with them.
 
         A bucket without its folder has lost its content, so no job may take it for an empty one.
@@ -153,7 +164,7 @@ class Executor:
         mounts = [
             Mount(str(folder), str(Path(places.storage) / name), writable=True) for name, folder in folders.items()
         ]
-        own = job.spec.submitted.fds_bucket
+        own = job.spec.workload.bucket
         if own is not None and own in folders:
             mounts.append(Mount(str(folders[own]), places.fds, writable=True))
         names = ", ".join(missing[:_SHOWN])

@@ -13,7 +13,7 @@ from importlib import metadata, resources
 from pathlib import Path, PurePosixPath
 
 import cloud_ml
-from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.services.kind import ReplicaRecord
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.errors import NotFound
@@ -111,7 +111,7 @@ class ModelServers:
         self._package = package
         self._offload = offload
 
-    async def provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource] | None:
+    async def provide(self, job: ReplicaRecord) -> tuple[ReplicaRecord, TrainerSource] | None:
         """The package, and the job with its framework; a ``problem`` where there is no model."""
         return await self._offload.long(job.key.org, self._provide, job)
 
@@ -121,9 +121,9 @@ class ModelServers:
     async def tidy(self) -> None:
         """Packages are few and small."""
 
-    def _provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource]:
-        submitted = job.spec.submitted
-        uri = parse_object_uri("model_uri", submitted.model_input_path)
+    def _provide(self, job: ReplicaRecord) -> tuple[ReplicaRecord, TrainerSource]:
+        spec = job.spec
+        uri = parse_object_uri("model_uri", spec.model_uri)
         found, problem = None, f"{uri} has no model: there is no bucket {uri.bucket!r}"
         if self._storage.owns(job.key.org, uri.bucket):  # names in the bucket of another are not told
             with contextlib.suppress(NotFound):
@@ -131,9 +131,10 @@ class ModelServers:
                 problem = "" if found else nothing_at(self._objects, uri)
         if found is None:
             return job, TrainerSource("", _NAME, problem, Reason.MODEL_NOT_FOUND)
-        framework = submitted.framework or found
-        told = replace(job.spec, submitted=replace(submitted, framework=framework))
-        return replace(job, spec=told), self._package.source(framework)
+        program = spec.workload.program
+        framework = program.framework or found
+        workload = replace(spec.workload, program=replace(program, framework=framework))
+        return replace(job, spec=spec.with_workload(workload)), self._package.source(framework)
 
 
 class ModelServerPackage:

@@ -13,7 +13,7 @@ from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.gateway import Gateway
 from cloud_ml.controller.ports import Ports
 from cloud_ml.controller.reconcilers.model_service import ModelServiceReconciler
-from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
+from cloud_ml.controller.reconcilers.workload import WorkloadReconciler
 from cloud_ml.controller.runtime.changes import Followed
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.repeating import Repeating
@@ -23,7 +23,7 @@ from cloud_ml.controller.scheduler import Scheduler
 from cloud_ml.controller.slots import fill
 from cloud_ml.domain.access_tokens import ACCESS_TOKEN
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord
-from cloud_ml.domain.services.spec import SERVICE_LABEL, LoadRetries
+from cloud_ml.domain.services.spec import LoadRetries, ReplicaSpec
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, USER
 from cloud_ml.domain.workloads.decide import Rules
@@ -56,7 +56,7 @@ class ModelServiceController:
         store: StateStore,
         engine: Engine,
         doors: Doors,
-        executor: Executor,
+        executor: Executor[ReplicaSpec],
         rules: Rules,
         settings: ControllerSettings,
         clock: Clock,
@@ -99,7 +99,7 @@ class ModelServiceController:
             """A replica wakes its service, also with its end."""
             record = await self._read(self._store.get, REPLICA, uid)
             if record is not None:
-                of_replica[uid] = (record.spec.submitted.labels or {})[SERVICE_LABEL]
+                of_replica[uid] = record.spec.service
             service = of_replica.get(uid) if record is not None else of_replica.pop(uid, None)
             if service is not None:
                 services.add(service)
@@ -122,7 +122,7 @@ class ModelServiceController:
         )
         replica_pool = term.pool(
             replicas,
-            TrainJobReconciler(
+            WorkloadReconciler(
                 store=self._store,
                 engine=self._engine,
                 executor=self._executor,

@@ -11,10 +11,9 @@ from datetime import timedelta
 from typing import Generic, TypeVar
 
 from cloud_ml import failpoints
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import WorkingDirectories
 from cloud_ml.errors import TryAgain
@@ -62,7 +61,7 @@ class JobOutputs:
         self._collecting: dict[str, _Work[CollectedOutputs]] = {}
         self._deleting: dict[str, _Work[bool]] = {}
 
-    async def collect(self, job: JobRecord) -> CollectedOutputs | None:
+    async def collect(self, job: TrainJobRecord) -> CollectedOutputs | None:
         """Store what a job left; ``None`` while that goes on. A job that is to be deleted keeps nothing.
 
         Raises:
@@ -84,7 +83,7 @@ class JobOutputs:
                 events=[Event(self._clock(), Reason.OUTPUTS_NOT_SAVED, sentence, EventType.WARNING)]
             )
 
-    async def delete(self, job: JobRecord) -> bool:
+    async def delete(self, job: TrainJobRecord) -> bool:
         """Remove what a job left; ``False`` while that goes on.
 
         Raises:
@@ -127,7 +126,7 @@ class JobOutputs:
             )
 
     async def _result(
-        self, running: dict[str, _Work[T]], job: JobRecord, call: Callable[[JobRecord, Callable[[], bool]], T]
+        self, running: dict[str, _Work[T]], job: TrainJobRecord, call: Callable[[TrainJobRecord, Callable[[], bool]], T]
     ) -> T | None:
         """What ``call`` returns; it is begun once, and goes on between passes."""
         work = running.get(job.key.uid)
@@ -146,14 +145,14 @@ class JobOutputs:
         running.pop(job.key.uid, None)
         return work.task.result()
 
-    def _collect(self, job: JobRecord, stop: Callable[[], bool]) -> CollectedOutputs:
+    def _collect(self, job: TrainJobRecord, stop: Callable[[], bool]) -> CollectedOutputs:
         organisation = self._store.find(ORGANISATION, SYSTEM, job.key.org)
         if organisation is None:
             return CollectedOutputs()
         with self._engine.working_directory(job.key.uid, organisation.spec.number) as directory:
             return CollectedOutputs() if directory is None else self._collection.collect(job, directory, stop=stop)
 
-    def _delete(self, job: JobRecord, stop: Callable[[], bool]) -> bool:
+    def _delete(self, job: TrainJobRecord, stop: Callable[[], bool]) -> bool:
         self._outputs.delete(job, stop=stop)
         return True
 

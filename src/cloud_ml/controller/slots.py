@@ -9,12 +9,12 @@ from datetime import datetime
 
 from cloud_ml.controller.capacity import shortage
 from cloud_ml.domain import quotas
-from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.quotas import Amounts, QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Kind, Summary
-from cloud_ml.domain.workloads.decide import JobRecord, WaitsFor
+from cloud_ml.domain.workloads.decide import WaitsFor, WorkloadRecord
 from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.spec import W
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import TryAgain
 from cloud_ml.state.base import StateStore
@@ -85,17 +85,17 @@ class Slots:
         if places < before:
             self._wake_first()
 
-    def sync(self, job: JobRecord) -> None:
+    def sync(self, job: WorkloadRecord) -> None:
         """Take note of where a job stands."""
         uid, phase = job.key.uid, job.status.phase
         if phase.active:
             self._waiting.pop(uid, None)
             if uid not in self._held:
-                self._hold(uid, job.key.org, quotas.asked(job.spec))
+                self._hold(uid, job.key.org, quotas.asked(job.spec.workload))
         elif phase is Phase.QUEUED:
             if uid not in self._held and uid not in self._waiting:
-                self._waiting[uid] = quotas.asked(job.spec)
-                turn = (-job.spec.priority, job.status.queued_at or job.created_at, uid)
+                self._waiting[uid] = quotas.asked(job.spec.workload)
+                turn = (-job.spec.workload.priority, job.status.queued_at or job.created_at, uid)
                 heapq.heappush(self._lines.setdefault(job.key.org, []), turn)
         else:
             self.forget(uid)
@@ -104,7 +104,7 @@ class Slots:
         """Whether the job has a place."""
         return uid in self._held
 
-    def take(self, job: JobRecord) -> bool:
+    def take(self, job: WorkloadRecord) -> bool:
         """Whether the queued job may start now; it then holds a place until a later ``sync`` says otherwise."""
         uid = job.key.uid
         if uid in self._held:
@@ -116,10 +116,10 @@ class Slots:
         self._wake_first()
         return True
 
-    def waits_for(self, job: JobRecord) -> WaitsFor | None:
+    def waits_for(self, job: WorkloadRecord) -> WaitsFor | None:
         """What a queued job waits for although it is its turn, or the turn of its organisation."""
         org, uid = job.key.org, job.key.uid
-        wanted = quotas.asked(job.spec)
+        wanted = quotas.asked(job.spec.workload)
         if excess := self._excess(org, wanted):
             return WaitsFor(Reason.QUOTA_EXCEEDED, "; ".join(one.sentence() for one in excess))
         head = self._head(org)
@@ -223,7 +223,7 @@ class Slots:
 async def fill(
     slots: Slots,
     store: StateStore,
-    kind: Kind[JobSpec, JobStatus],
+    kind: Kind[W, JobStatus],
     offload: Offload,
     phases: Sequence[Phase] = (*PLACED, Phase.QUEUED),
 ) -> list[str]:
@@ -245,9 +245,9 @@ async def fill(
     return [uid for _, uid in sorted(found)]
 
 
-def _readable(store: StateStore, kind: Kind[JobSpec, JobStatus], lines: Sequence[Summary]) -> list[JobRecord]:
+def _readable(store: StateStore, kind: Kind[W, JobStatus], lines: Sequence[Summary]) -> list[WorkloadRecord]:
     """The records of a page. One that cannot be read holds up no other: its own pass will say what is wrong."""
-    found: list[JobRecord] = []
+    found: list[WorkloadRecord] = []
     for line in lines:
         try:
             record = store.get(kind, line.key.uid)

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from cloud_ml.controller.executor import Executor
-from cloud_ml.controller.reconcilers.train_job import TrainJobReconciler
+from cloud_ml.controller.reconcilers.workload import WorkloadReconciler
 from cloud_ml.controller.runtime.changes import Followed
+from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.term import Term, TermWork
 from cloud_ml.controller.scheduler import Scheduler, most_jobs
 from cloud_ml.controller.slots import PLACED, fill
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
+from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Event
-from cloud_ml.domain.workloads.decide import JobRecord, Rules
+from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.phases import UNFINISHED, Phase
 from cloud_ml.engines.base import Engine
 from cloud_ml.observability.metrics import Metrics, Reading
@@ -48,13 +50,13 @@ class TrainJobController:
         scheduler: Scheduler,
         store: StateStore,
         engine: Engine,
-        executor: Executor,
+        executor: Executor[JobSpec],
         settings: ControllerSettings,
         rules: Rules,
         clock: Clock,
         offload: Offload,
         read: Reads | None = None,
-        deploy: Callable[[JobRecord], Event | None] | None = None,
+        deploy: Callable[[TrainJobRecord], Event | None] | None = None,
         metrics: Metrics | None = None,
     ) -> None:
         self._scheduler = scheduler
@@ -71,6 +73,14 @@ class TrainJobController:
         if metrics is not None:
             metrics.add([Reading("cloudml_queue_depth", "Jobs that wait to be looked at.", (), self._depth)])
 
+    async def _deploy_model(self, job: TrainJobRecord) -> Sequence[Event]:
+        """Serve the model of a job that asked for it; once, however often it is repeated."""
+        if self._deploy is None or not job.spec.submitted.model_name:
+            return ()
+        begin_step("export the model")
+        said = await self._offload(self._deploy, job)
+        return [said] if said is not None else ()
+
     async def begin(self, term: Term) -> TermWork:
         """See ``ResourceController``."""
         queue = self._queue = KeyedQueue()
@@ -86,7 +96,7 @@ class TrainJobController:
             await fill(slots, self._store, TRAIN_JOB, self._offload, [Phase.QUEUED])
             slots.open()
 
-        reconciler = TrainJobReconciler(
+        reconciler = WorkloadReconciler(
             store=self._store,
             engine=self._engine,
             executor=self._executor,
@@ -96,7 +106,8 @@ class TrainJobController:
             offload=self._offload,
             fence=term.fence,
             read=self._read,
-            deploy=self._deploy,
+            kind=TRAIN_JOB,
+            after_success=self._deploy_model,
         )
         pool = term.pool(queue, reconciler)
         return TermWork(

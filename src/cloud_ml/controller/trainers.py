@@ -11,7 +11,10 @@ from typing import Protocol
 from cloud_ml.controller.copies import Copies
 from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.packages import Packages
-from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TrainJobRecord
+from cloud_ml.domain.records import Record
+from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.spec import W
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import ObjectUri
@@ -22,10 +25,10 @@ from cloud_ml.usecases.trainer_uris import FileTrainer, WebTrainer, parse_traine
 from cloud_ml.usecases.uploads import Uploads
 
 
-class Files(Protocol):
-    """Where what a kind of job runs comes from."""
+class Files(Protocol[W]):
+    """Where what a kind of workload runs comes from."""
 
-    async def provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource] | None:
+    async def provide(self, job: Record[W, JobStatus]) -> tuple[Record[W, JobStatus], TrainerSource] | None:
         """The file, and the job with what was found out on the way; ``None`` while it is on its way."""
 
     def forget(self, uid: str) -> None:
@@ -57,7 +60,7 @@ class Trainers:
         self._offload = offload
         self._copies = Copies(slow_s=slow_copy_s)
 
-    async def provide(self, job: JobRecord) -> tuple[JobRecord, TrainerSource] | None:
+    async def provide(self, job: TrainJobRecord) -> tuple[TrainJobRecord, TrainerSource] | None:
         """The trainer's file. The rules are those of today, not of the submit."""
         source = await self._source(job)
         return None if source is None else (job, source)
@@ -72,8 +75,8 @@ class Trainers:
         await self._offload(self._packages.prune)
         await self._offload(self._uploads.sweep)
 
-    async def _source(self, job: JobRecord) -> TrainerSource | None:
-        text = job.spec.submitted.trainer_uri
+    async def _source(self, job: TrainJobRecord) -> TrainerSource | None:
+        text = job.spec.workload.program.source
         try:
             uri = parse_trainer_uri(text, self._settings)
         except InvalidRequest as error:
@@ -86,7 +89,7 @@ class Trainers:
             copy = functools.partial(self._stored, job, text, uri)
         return await self._copies.get(job.key.uid, lambda: self._offload.long(job.key.org, copy))
 
-    def _stored(self, job: JobRecord, text: str, uri: ObjectUri) -> TrainerSource:
+    def _stored(self, job: TrainJobRecord, text: str, uri: ObjectUri) -> TrainerSource:
         """Read with the tenant's eyes: another's bucket is as absent as none."""
         if not self._storage.owns(job.key.org, uri.bucket):
             return TrainerSource("", "trainer", f"the trainer {text} does not exist")

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 
-from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.tenancy import StandingStatus
+from cloud_ml.domain.workloads.spec import WorkloadSpec
 from cloud_ml.models.common import format_memory
 
 UNLIMITED = -1
@@ -100,8 +100,8 @@ class Excess:
         return f"{what}: {used} of {limit} are used, the {self.who} asks for {asked}"
 
 
-def asked(spec: JobSpec) -> Amounts:
-    """What a job asks for, over all its tasks."""
+def asked(spec: WorkloadSpec) -> Amounts:
+    """What a workload asks for, over all its tasks."""
 
     def total(amounts: Sequence[tuple[int, int | None]]) -> int | None:
         if any(amount is None for _, amount in amounts):

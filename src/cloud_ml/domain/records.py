@@ -13,10 +13,16 @@ from cloud_ml.models import codec
 SpecT = TypeVar("SpecT")
 StatusT = TypeVar("StatusT")
 ActionT = TypeVar("ActionT")
+SpecT_co = TypeVar("SpecT_co", covariant=True)
+StatusT_co = TypeVar("StatusT_co", covariant=True)
 
 
 def _no_tags(_: object) -> Collection[str]:
     return ()
+
+
+def _as_stored(document: Any) -> Any:
+    return document
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +31,8 @@ class Kind(Generic[SpecT, StatusT]):
 
     ``indexed`` names the field of the status by which records are listed (``phase`` for most).
     ``spec_tags`` and ``status_tags`` say under which further words a record is found: those of the spec
-    follow it, those of a status stay once it was committed.
+    follow it, those of a status stay once it was committed. ``upgrade`` brings a spec that an earlier version stored
+    into today's form.
     """
 
     name: str
@@ -34,10 +41,11 @@ class Kind(Generic[SpecT, StatusT]):
     indexed: str = "phase"
     spec_tags: Callable[[SpecT], Collection[str]] = _no_tags
     status_tags: Callable[[StatusT], Collection[str]] = _no_tags
+    upgrade: Callable[[Any], Any] = _as_stored
 
     def decode_spec(self, document: Any) -> SpecT:
         """Read a stored spec; fields of a newer version are dropped."""
-        return codec.decode(self.spec_type, document, ignore_unknown=True)
+        return codec.decode(self.spec_type, self.upgrade(document), ignore_unknown=True)
 
     def decode_status(self, document: Any) -> StatusT:
         """Read a stored status; fields of a newer version are dropped."""
@@ -59,7 +67,7 @@ class Key:
 
 
 @dataclass(frozen=True, slots=True)
-class Record(Generic[SpecT, StatusT]):
+class Record(Generic[SpecT_co, StatusT_co]):
     """A spec and a status under one key.
 
     ``generation`` counts changes of the spec; ``revision`` is taken anew at any change, from one
@@ -72,8 +80,8 @@ class Record(Generic[SpecT, StatusT]):
     revision: int
     created_at: datetime
     updated_at: datetime
-    spec: SpecT
-    status: StatusT
+    spec: SpecT_co
+    status: StatusT_co
     delete_requested_at: datetime | None = None
 
 

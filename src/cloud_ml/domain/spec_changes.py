@@ -15,6 +15,8 @@ _SECRET = re.compile(r"secret|password|token|keytab|sealed|cipher|content|hash|e
 """Fields whose values are never told."""
 _UNTOLD = frozenset({"earlier", "newest"})
 """Histories, which every change of a service moves on."""
+_TRANSPARENT = frozenset({"submitted", "workload"})
+"""Parts of a spec that its users do not see as such."""
 _LONGEST_VALUE = 100
 _UNLIMITED = -1
 
@@ -30,7 +32,7 @@ def _differences(path: str, before: object, after: object) -> Iterator[str]:
     if is_dataclass(before) and type(before) is type(after):
         for field in fields(before):
             if field.name not in _UNTOLD:
-                inner = path if field.name == "submitted" else _joined(path, field.name)
+                inner = path if field.name in _TRANSPARENT else _joined(path, field.name)
                 yield from _differences(inner, getattr(before, field.name), getattr(after, field.name))
     elif isinstance(before, Mapping) and isinstance(after, Mapping):
         for name in sorted({*before, *after}, key=str):

@@ -28,10 +28,10 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol, runtime_checkable
 
-from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.domain.workloads.outputs import JobFile
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import abc
 from dataclasses import dataclass
 
-from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.workloads.spec import WorkloadSpec
 from cloud_ml.engines.base import Gang, GangKey, Mount, Places, TrainerSource
 
 
@@ -29,7 +29,7 @@ class Recipe(abc.ABC):
     name: str
 
     @abc.abstractmethod
-    def check(self, spec: JobSpec) -> None:
+    def check(self, spec: WorkloadSpec) -> None:
         """Refuse at submit what would fail at start.
 
         Raises:
@@ -37,5 +37,5 @@ class Recipe(abc.ABC):
         """
 
     @abc.abstractmethod
-    def plan(self, spec: JobSpec, context: PlanContext) -> Gang:
+    def plan(self, spec: WorkloadSpec, context: PlanContext) -> Gang:
         """The gang for one attempt."""

@@ -1,14 +1,11 @@
-"""The recipe of jobs with one process, in any framework: ``python -m module arguments``."""
+"""The recipe of workloads with one process, in any framework: ``python -m module arguments``."""
 
 from __future__ import annotations
 
-from cloud_ml.domain.jobs.spec import JobSpec
-from cloud_ml.domain.services.spec import SERVICE_LABEL
+from cloud_ml.domain.workloads.spec import Program, WorkloadSpec
 from cloud_ml.engines.base import EnvironmentPlan, Gang, Places, ProcessPlan
 from cloud_ml.recipes import paths
 from cloud_ml.recipes.base import PlanContext, Recipe
-
-_OUTPUT_PATH_FLAGS = ("--output_path", "--output-path", "-output_path")
 
 
 class SingleProcess(Recipe):
@@ -16,20 +13,20 @@ class SingleProcess(Recipe):
 
     name = "single"
 
-    def check(self, spec: JobSpec) -> None:
+    def check(self, spec: WorkloadSpec) -> None:
         """Any spec of one role and one replica will do."""
 
-    def plan(self, spec: JobSpec, context: PlanContext) -> Gang:
-        job, role = spec.submitted, spec.roles[0]
+    def plan(self, spec: WorkloadSpec, context: PlanContext) -> Gang:
+        program, role = spec.program, spec.roles[0]
         process = ProcessPlan(
             role=role.name,
             index=0,
-            command=("python", "-m", job.module_name, *_arguments(spec, context.places)),
-            environment=_variables(spec, context),
+            command=("python", "-m", program.module, *_arguments(program, context.places)),
+            environment=_variables(program, context),
             cpu_millis=role.resources.cpu_millis,
             memory_bytes=role.resources.memory_bytes,
             cpu_request_millis=role.resources.cpu_request_millis,
-            output_path=_output_path(spec, context.places),
+            output_path=_output_path(program, context.places),
         )
         return Gang(
             key=context.key,
@@ -37,15 +34,15 @@ class SingleProcess(Recipe):
             processes=(process,),
             environment=EnvironmentPlan(
                 context.trainer,
-                job.framework,
-                job.framework_version,
-                job.module_name,
-                tuple(job.requirements or ()),
+                program.framework,
+                program.framework_version,
+                program.module,
+                program.requirements,
             ),
             mounts=context.mounts,
-            prepare_command=job.prepare_command or None,
-            finish_command=job.finish_command or None,
-            serves=SERVICE_LABEL in (job.labels or {}),
+            prepare_command=spec.prepare_command,
+            finish_command=spec.finish_command,
+            serves=spec.serves,
             wall_time_s=spec.wall_time_s,
             disk_bytes=spec.disk_bytes,
             grace_s=spec.grace_s,
@@ -54,34 +51,21 @@ class SingleProcess(Recipe):
         )
 
 
-def _arguments(spec: JobSpec, places: Places) -> tuple[str, ...]:
-    return paths.rewrite_all(spec.arguments, places) if spec.submitted.rewrite_uris else spec.arguments
+def _arguments(program: Program, places: Places) -> tuple[str, ...]:
+    return paths.rewrite_all(program.arguments, places) if program.paths_for_uris else program.arguments
 
 
-def _output_path(spec: JobSpec, places: Places) -> str:
-    """What to pass with the flag ``--output_path``; nothing where the user's arguments have the flag."""
-    job = spec.submitted
-    if not spec.may_add_arguments or not job.output_path:
-        return ""
-    if any(argument.partition("=")[0] in _OUTPUT_PATH_FLAGS for argument in spec.arguments):
-        return ""
-    return paths.rewrite(job.output_path, places) if job.rewrite_uris else job.output_path
+def _output_path(program: Program, places: Places) -> str:
+    return paths.rewrite(program.output_path, places) if program.paths_for_uris else program.output_path
 
 
-def _variables(spec: JobSpec, context: PlanContext) -> dict[str, str]:
+def _variables(program: Program, context: PlanContext) -> dict[str, str]:
     """What the platform tells the code, then what the user set, with URIs as paths."""
-    job = spec.submitted
     told = {
         "CLOUDML_JOB_NAME": context.job_name,
         "CLOUDML_JOB_ID": context.key.job_uid,
         "CLOUDML_ATTEMPT": str(context.key.attempt),
         "CLOUDML_STORAGE": context.places.storage,
-        "CLOUDML_OUTPUT_PATH": job.output_path or "",
-        "CLOUDML_MODEL_EXPORT_PATH": job.model_export_path or "",
-        "CLOUDML_MODEL_INPUT_PATH": job.model_input_path or "",
-        "CLOUDML_DATA_INPUT_PATH": job.data_input_path or "",
-        "CLOUDML_DATA_OUTPUT_PATH": job.data_output_path or "",
-        "CLOUDML_TENSORBOARD_LOGDIR": job.tensorboard_logdir or "",
     }
-    variables = {name: value for name, value in told.items() if value} | (job.environment or {})
-    return paths.rewrite_values(variables, context.places) if job.rewrite_uris else variables
+    variables = {name: value for name, value in told.items() if value} | dict(program.variables)
+    return paths.rewrite_values(variables, context.places) if program.paths_for_uris else variables

@@ -8,9 +8,11 @@ from dataclasses import dataclass, replace
 from cloud_ml.domain import quotas
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.quotas import QuotaSpec
+from cloud_ml.domain.services.spec import ReplicaSpec
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest, QuotaExceeded
 from cloud_ml.models import common
+from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.train_job import RoleSpec, TrainJob
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.usecases.catalog import Catalog
@@ -100,15 +102,15 @@ def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
     Raises:
         InvalidRequest: Names the field, its value and what is allowed.
     """
-    submitted = spec.submitted
-    cpu = sum(role.replicas * (role.resources.cpu_millis or 0) for role in spec.roles)
+    submitted, workload = spec.submitted, spec.workload
+    cpu = sum(role.replicas * (role.resources.cpu_millis or 0) for role in workload.roles)
     if cpu > capacity.cpu_millis:
         raise _too_much("cpu_limit", submitted.cpu_limit, f"at most {capacity.cpu_millis / 1000:g} cores")
-    memory = sum(role.replicas * (role.resources.memory_bytes or 0) for role in spec.roles)
+    memory = sum(role.replicas * (role.resources.memory_bytes or 0) for role in workload.roles)
     if memory > capacity.memory_bytes:
         most = common.format_memory(capacity.memory_bytes)
         raise _too_much("memory_limit", submitted.memory_limit, f"at most {most}")
-    gpus = sum(role.replicas * role.resources.gpus for role in spec.roles)
+    gpus = sum(role.replicas * role.resources.gpus for role in workload.roles)
     if gpus <= capacity.gpus:
         return Admitted(spec)
     if capacity.gpus:
@@ -121,9 +123,9 @@ def fit(spec: JobSpec, capacity: Capacity, *, gpu_missing: str) -> Admitted:
             allowed="0, or leave it out",
             hint="the operator may set gpu_missing = ignore to run such jobs without one",
         )
-    roles = tuple(replace(role, resources=replace(role.resources, gpus=0)) for role in spec.roles)
+    roles = tuple(replace(role, resources=replace(role.resources, gpus=0)) for role in workload.roles)
     note = f"gpu_limit {submitted.gpu_limit} was ignored: there is no GPU on this server"
-    return Admitted(replace(spec, roles=roles), (note,))
+    return Admitted(spec.with_workload(replace(workload, roles=roles)), (note,))
 
 
 def check_quota(spec: JobSpec, quota: QuotaSpec) -> None:
@@ -132,7 +134,7 @@ def check_quota(spec: JobSpec, quota: QuotaSpec) -> None:
     Raises:
         QuotaExceeded: Names the field, its value and what is allowed.
     """
-    if not (found := quotas.excess(quota, quotas.asked(spec))):
+    if not (found := quotas.excess(quota, quotas.asked(spec.workload))):
         return
     first = found[0]
     raise QuotaExceeded(
@@ -144,11 +146,12 @@ def check_quota(spec: JobSpec, quota: QuotaSpec) -> None:
     )
 
 
-def check_service_quota(replica: JobSpec, quota: QuotaSpec, services: int) -> None:
+def check_service_quota(replica: ReplicaSpec, submitted: ModelService, quota: QuotaSpec, services: int) -> None:
     """Refuse a service of which no replica could ever start, or one that is one too many.
 
     Args:
         replica: A replica of it.
+        submitted: Its wire form, for the error.
         quota: The organisation's.
         services: How many others it has that are to answer.
 
@@ -156,11 +159,11 @@ def check_service_quota(replica: JobSpec, quota: QuotaSpec, services: int) -> No
         QuotaExceeded: Names the field, its value and what is allowed.
     """
     hint = "see 'cloudml quota list'; an owner may apply for more with 'cloudml quota update -t models'"
-    if found := quotas.excess(quota, quotas.asked(replica), kind="model"):
+    if found := quotas.excess(quota, quotas.asked(replica.workload), kind="model"):
         first = found[0]
         raise QuotaExceeded(
             "no replica can ever start: " + "; ".join(one.sentence() for one in found),
-            field=first.field, value=getattr(replica.submitted, first.field), allowed=first.allowed, hint=hint,
+            field=first.field, value=getattr(submitted, first.field), allowed=first.allowed, hint=hint,
         )  # fmt: skip
     most = quota.model.count
     if most not in (None, quotas.UNLIMITED) and services >= (most or 0):

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from cloud_ml.domain.jobs.kind import exports
-from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits, JobSpec
+from cloud_ml.domain.jobs.kind import TrainJobRecord, exports
+from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.quotas import QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import MODEL_SERVICE, name_of
 from cloud_ml.domain.services.releases import changed, retried
 from cloud_ml.domain.services.status import ServiceStatus
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.errors import AlreadyExists, CloudMlError, InvalidRequest, NotFound, TryAgain
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.state.base import StateStore
@@ -66,7 +66,7 @@ class Deployments:
         self._keep = keep
         self._clock = clock
 
-    def deploy(self, job: JobRecord) -> Event | None:
+    def deploy(self, job: TrainJobRecord) -> Event | None:
         """Serve what a job exported; returns what is to be said on the job, ``None`` where it asked for no service.
 
         Where a service of that name and version is there already, it has its model from the job's folder from now on.
@@ -86,7 +86,7 @@ class Deployments:
         what = f"{service.model_name} {service.model_version}"
         return Event(self._clock(), DEPLOYED, f"{what} serves {service.model_uri}")
 
-    def _create_or_change(self, job: JobRecord, service: ModelService) -> None:
+    def _create_or_change(self, job: TrainJobRecord, service: ModelService) -> None:
         now, name = self._clock(), name_of(service.model_name, service.model_version)
         spec = specs.from_wire(service)
         self._check_quota(job.key.org, name, spec)
@@ -130,5 +130,7 @@ class Deployments:
         """
         standing = self._store.find(MODEL_SERVICE, org, name)
         if standing is None or has_failed(standing) is not None:  # one that failed is not counted
-            replica = specs.replica("replica", "", spec.made_of(spec.template)).with_defaults(self._defaults)
-            admission.check_service_quota(replica, self._quota_of(org), len(usage.services(self._store, org)))
+            replica = specs.replica("", spec.made_of(spec.template)).with_defaults(self._defaults)
+            admission.check_service_quota(
+                replica, spec.submitted, self._quota_of(org), len(usage.services(self._store, org))
+            )

@@ -15,8 +15,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 
 from cloud_ml import beats
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.errors import CloudMlError, StartAgain
 from cloud_ml.settings.sizes import MIB
 from cloud_ml.state.base import StateStore
@@ -48,7 +47,7 @@ class Sighting:
     uid: str
     org: str
     name: str
-    job: JobRecord | None
+    job: TrainJobRecord | None
     size: int = 0
     """About how many bytes ``job`` takes."""
 
@@ -198,7 +197,7 @@ class JobFeed:
         return seen
 
 
-def _size_of(job: JobRecord | None) -> int:
+def _size_of(job: TrainJobRecord | None) -> int:
     """About how many bytes a job takes: its texts, which its spec has twice."""
     if job is None:
         return 0

@@ -6,9 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from pathlib import PurePosixPath
 
-from cloud_ml.domain.jobs.kind import TRAIN_JOB, export_tag, exports
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord, export_tag, exports
 from cloud_ml.domain.services.kind import ServiceRecord
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.errors import NotFound
 from cloud_ml.models.common import ObjectUri, parse_object_uri
 from cloud_ml.models.model_service import ModelService
@@ -60,16 +59,16 @@ class Lineage:
         except NotFound:  # the bucket is gone
             return None, ()
 
-    def _jobs(self, org: str, uri: ObjectUri) -> list[JobRecord]:
+    def _jobs(self, org: str, uri: ObjectUri) -> list[TrainJobRecord]:
         match = Match(tags=(export_tag(str(uri)),))
         page = self._store.list(TRAIN_JOB, org=org, match=match, limit=_MOST_JOBS)
         return [record for line in page.items if (record := self._store.get(TRAIN_JOB, line.key.uid)) is not None]
 
 
-def _origin(job: JobRecord) -> ServiceOrigin:
+def _origin(job: TrainJobRecord) -> ServiceOrigin:
     spec, status = job.spec.submitted, job.status
     made = {str(one) for one in exports(job.spec)}
-    named = [word.rpartition("=")[2] for word in job.spec.arguments]
+    named = [word.rpartition("=")[2] for word in job.spec.workload.program.arguments]
     named += [given for given in (spec.data_input_path, spec.model_input_path) if given]
     data = [one for one in dict.fromkeys(named) if one.startswith("fds://") and one.rstrip("/") not in made]
     return ServiceOrigin(
@@ -83,6 +82,6 @@ def _origin(job: JobRecord) -> ServiceOrigin:
         trainer_digest=status.trainer_digest,
         runtime=status.runtime,
         environment_lock=status.environment_lock,
-        job_args=mask_words(job.spec.arguments),
+        job_args=mask_words(job.spec.workload.program.arguments),
         data=data,
     )

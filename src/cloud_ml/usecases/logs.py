@@ -6,11 +6,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from typing import Any
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
-from cloud_ml.domain.workloads.decide import JobRecord
-from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.domain.workloads.decide import WorkloadRecord
+from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.engines.base import WHOLE_LOG, Engine, GangKey, LogTimes, LogView
 from cloud_ml.models import common
 from cloud_ml.state.base import StateStore
@@ -55,7 +57,7 @@ class Logs:
         self._hub = hub
         self._offload = offload
 
-    def read(self, record: JobRecord, selection: Selection) -> AsyncGenerator[bytes]:
+    def read(self, record: WorkloadRecord, selection: Selection) -> AsyncGenerator[bytes]:
         """The selected output in chunks, exactly as it was written.
 
         Between two attempts stands a line feed if the first one's output does not end in one.
@@ -65,7 +67,7 @@ class Logs:
         """
         task = _checked_task(record, selection.task)
         if selection.attempt is not None:
-            common.check_count("attempt", selection.attempt, most=record.spec.retry.max_retries + 1)
+            common.check_count("attempt", selection.attempt, most=record.spec.workload.retry.max_retries + 1)
         if selection.lines is not None:
             common.check_count("lines", selection.lines, least=0, most=MOST_LINES)
             if selection.offset:
@@ -73,7 +75,7 @@ class Logs:
         chunks = self._follow(record, task, selection) if selection.follow else self._now(record, task, selection)
         return _without(_with_line_breaks(chunks), selection.offset)
 
-    async def written_before(self, record: JobRecord, selection: Selection, moment: datetime) -> int:
+    async def written_before(self, record: WorkloadRecord, selection: Selection, moment: datetime) -> int:
         """How many bytes of what ``read`` gives are older than ``moment``, as exactly as the engine knows.
 
         Raises:
@@ -104,7 +106,7 @@ class Logs:
                 last = chunk[-1:] or last
         return size, last == b"\n"
 
-    async def _now(self, record: JobRecord, task: str, selection: Selection) -> AsyncGenerator[tuple[int, bytes]]:
+    async def _now(self, record: WorkloadRecord, task: str, selection: Selection) -> AsyncGenerator[tuple[int, bytes]]:
         attempts = await self._attempts(record.key.uid, task, selection.attempt)
         for attempt, lines in await self._tails(record.key.uid, task, attempts, selection.lines, selection.view):
             output = self._output(record.key.uid, attempt, task, lines, selection.view, follow=False)
@@ -112,9 +114,11 @@ class Logs:
                 async for chunk in chunks:
                     yield attempt, chunk
 
-    async def _follow(self, record: JobRecord, task: str, selection: Selection) -> AsyncGenerator[tuple[int, bytes]]:
+    async def _follow(
+        self, record: WorkloadRecord, task: str, selection: Selection
+    ) -> AsyncGenerator[tuple[int, bytes]]:
         uid, lines = record.key.uid, selection.lines
-        kind = REPLICA if record.key.kind == REPLICA.name else TRAIN_JOB
+        kind: Kind[Any, JobStatus] = REPLICA if record.key.kind == REPLICA.name else TRAIN_JOB
         given: set[int] = set()
         pauses = _Pauses()
         with self._hub.watch(uid) as watch:
@@ -183,7 +187,7 @@ class _Pauses:
         self._phase: tuple[int, Phase] | None = None
         self._pause = _FIRST_PAUSE_S
 
-    def next(self, record: JobRecord) -> float:
+    def next(self, record: WorkloadRecord) -> float:
         phase = (record.status.attempt, record.status.phase)
         if phase != self._phase:
             self._phase, self._pause = phase, _FIRST_PAUSE_S
@@ -193,7 +197,7 @@ class _Pauses:
         return pause
 
 
-def _over(record: JobRecord, attempt: int | None) -> bool:
+def _over(record: WorkloadRecord, attempt: int | None) -> bool:
     """Whether no more output can come."""
     phase = record.status.phase
     if phase.terminal or phase is Phase.SAVED:
@@ -201,8 +205,8 @@ def _over(record: JobRecord, attempt: int | None) -> bool:
     return attempt is not None and record.status.attempt > attempt
 
 
-def _checked_task(record: JobRecord, task: str | None) -> str:
-    tasks = [f"{role.name}-{index}" for role in record.spec.roles for index in range(role.replicas)]
+def _checked_task(record: WorkloadRecord, task: str | None) -> str:
+    tasks = [f"{role.name}-{index}" for role in record.spec.workload.roles for index in range(role.replicas)]
     if task is None:
         return tasks[0]
     if task not in tasks:

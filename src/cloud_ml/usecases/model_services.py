@@ -8,7 +8,6 @@ from datetime import datetime
 
 from cloud_ml.domain import quotas
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits, Desired, JobSpec
 from cloud_ml.domain.quotas import Amounts, Excess, QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType, Summary
 from cloud_ml.domain.services import spec as specs
@@ -19,6 +18,7 @@ from cloud_ml.domain.services.spec import Candidate, ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits, Desired, WorkloadSpec, change_workload
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.model_service import ModelService
@@ -247,10 +247,10 @@ class ModelServices:
         """What the quota lacks for one more replica of a release; nothing where it has no limits."""
         org = record.key.org
         quota = self._quota_of(org)
-        wanted = quotas.asked(self._replica(after, after.template))
+        wanted = quotas.asked(self._replica(after, after.template).workload)
         if not quotas.excess(quota, wanted, _EVERYTHING, kind="model"):
             return ()
-        there, elsewhere = (usage.used(self._store, org, kind) for kind in (REPLICA, TRAIN_JOB))
+        there, elsewhere = usage.used(self._store, org, REPLICA), usage.used(self._store, org, TRAIN_JOB)
         return quotas.excess(quota, wanted, _amounts(there), elsewhere=_amounts(elsewhere), kind="model")
 
     def want(
@@ -299,13 +299,15 @@ class ModelServices:
     def _shorten(self, record: ServiceRecord, grace_s: float) -> None:
         """Have replicas that are being stopped end sooner."""
 
-        def change(spec: JobSpec) -> JobSpec:
-            longer = spec.grace_s is None or spec.grace_s > grace_s
-            return spec.stopped(grace_s) if spec.desired is Desired.STOPPED and longer else spec
+        def change(workload: WorkloadSpec) -> WorkloadSpec:
+            longer = workload.grace_s is None or workload.grace_s > grace_s
+            return workload.stopped(grace_s) if workload.desired is Desired.STOPPED and longer else workload
 
         for replica in self.replicas(record).items:
             if not replica.status.phase.terminal:
-                self._store.change_spec(REPLICA, replica.key.uid, change, now=self._clock())
+                self._store.change_spec(
+                    REPLICA, replica.key.uid, lambda spec: change_workload(spec, change), now=self._clock()
+                )
 
     def delete(
         self, scope: str | None, name: tuple[str, str], caller: Identity, *, once: Once | None = None
@@ -330,11 +332,13 @@ class ModelServices:
         quota = self._quota_of(org)
         quota = quota if counted else replace(quota, model=replace(quota.model, count=None))
         for template in {spec.template, spec.candidate.template if spec.candidate is not None else spec.template}:
-            admission.check_service_quota(self._replica(spec, template), quota, len(others))
+            admission.check_service_quota(
+                self._replica(spec, template), spec.made_of(template).submitted, quota, len(others)
+            )
 
-    def _replica(self, spec: ServiceSpec, template: int) -> JobSpec:
+    def _replica(self, spec: ServiceSpec, template: int) -> specs.ReplicaSpec:
         """A replica of a release, as it will be made."""
-        return specs.replica("replica", "", spec.made_of(template)).with_defaults(self._defaults)
+        return specs.replica("", spec.made_of(template)).with_defaults(self._defaults)
 
     def _check(self, org: str, service: ModelService) -> None:
         for field, feature in NOT_OFFERED.items():

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cloud_ml import failpoints
+from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.workloads import outputs as rules
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.domain.workloads.outputs import (
     JobFile,
     OmittedFiles,
@@ -65,7 +65,9 @@ class OutputCollection:
         size = common.memory_bytes(settings.max_bytes) if settings.max_bytes else None
         self._bounds = OutputLimits(size, settings.max_files or None)
 
-    def collect(self, job: JobRecord, directory: WorkingDirectory, *, stop: Callable[[], bool]) -> CollectedOutputs:
+    def collect(
+        self, job: TrainJobRecord, directory: WorkingDirectory, *, stop: Callable[[], bool]
+    ) -> CollectedOutputs:
         """Store the outputs of a job that has ended. A file that is not stored is named in an event.
 
         Args:
@@ -105,7 +107,7 @@ class OutputCollection:
     # ---- what is kept
 
     def _select(
-        self, job: JobRecord, directory: WorkingDirectory, omitted: OmittedOutputs, stop: Callable[[], bool]
+        self, job: TrainJobRecord, directory: WorkingDirectory, omitted: OmittedOutputs, stop: Callable[[], bool]
     ) -> OutputSelection:
         selection = OutputSelection(self._bounds)
         wanted = self._filter(job, directory)
@@ -134,7 +136,7 @@ class OutputCollection:
                 selection.add(file)
         return selection
 
-    def _filter(self, job: JobRecord, directory: WorkingDirectory) -> PacedFilter | None:
+    def _filter(self, job: TrainJobRecord, directory: WorkingDirectory) -> PacedFilter | None:
         """Which files are outputs; ``None`` for none at all."""
         limit_s = self._settings.matching_s
         patterns = job.spec.submitted.outputs

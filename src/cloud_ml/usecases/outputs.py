@@ -6,10 +6,9 @@ import contextlib
 from collections.abc import Callable, Iterator
 from datetime import datetime
 
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
 from cloud_ml.domain.workloads import outputs as rules
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.errors import NotFound, Unavailable
 from cloud_ml.models import common
 from cloud_ml.models.common import ObjectUri, parse_object_uri
@@ -30,7 +29,7 @@ class Outputs:
         self._storage = storage
         self._objects = objects
 
-    def page(self, job: JobRecord, *, after: str = "", limit: int = _PAGE) -> OutputPage:
+    def page(self, job: TrainJobRecord, *, after: str = "", limit: int = _PAGE) -> OutputPage:
         """The outputs of a job in byte order of their paths."""
         folder = folder_of(job)
         if folder is None:
@@ -45,7 +44,7 @@ class Outputs:
         items = [_output(info, prefix) for info in listing.objects]
         return OutputPage(uri=str(folder), items=items, next=listing.next and listing.next.removeprefix(prefix))
 
-    def uri_of(self, job: JobRecord, path: str) -> ObjectUri:
+    def uri_of(self, job: TrainJobRecord, path: str) -> ObjectUri:
         """Where one output of a job is stored.
 
         Raises:
@@ -59,7 +58,7 @@ class Outputs:
             raise NotFound(f"the job {job.key.name} has no output {path[:200]}: {why}", field="path", value=path[:200])
         return ObjectUri(folder.bucket, f"{folder.key}/{path}")
 
-    def delete(self, job: JobRecord, *, stop: Callable[[], bool]) -> None:
+    def delete(self, job: TrainJobRecord, *, stop: Callable[[], bool]) -> None:
         """Remove what the job left, a collection that a killed server began included. Repeating it is harmless.
 
         Raises:
@@ -74,7 +73,7 @@ class Outputs:
                 with contextlib.suppress(NotFound):  # the bucket went just now
                     self._objects.delete_folder(bucket, rules.folder_of(job.key.name, job.key.uid).rstrip("/"))
 
-    def ended_before(self, moment: datetime) -> Iterator[JobRecord]:
+    def ended_before(self, moment: datetime) -> Iterator[TrainJobRecord]:
         """Jobs with outputs that ended before a time."""
         after: int | None = None
         while True:
@@ -107,7 +106,7 @@ class Outputs:
         return "" if record is None else record.spec.default_bucket
 
 
-def folder_of(job: JobRecord) -> ObjectUri | None:
+def folder_of(job: TrainJobRecord) -> ObjectUri | None:
     """The folder of a job's outputs; ``None`` if it has none."""
     return parse_object_uri("uri", job.status.outputs.uri) if job.status.outputs else None
 

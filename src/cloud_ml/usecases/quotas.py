@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.quotas import (
     APPLICATION,
     QUOTA,
@@ -200,7 +201,7 @@ class Quotas:
             )
 
     def _shown(self, organisation: Organisation, *, counted: bool = True) -> quota.OrgQuota:
-        spec, used = self._limits(organisation.name), usage.used(self._store, organisation.name)
+        spec, used = self._limits(organisation.name), usage.used(self._store, organisation.name, TRAIN_JOB)
         models = usage.used_by_services(self._store, organisation.name)
         taken = {"train": used, "model": models, "total": usage.together(used, models)}
         limits = {"train": spec.train, "model": spec.model, "dev": spec.dev, "total": spec.total}

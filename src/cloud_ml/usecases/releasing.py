@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import NoReturn
 
-from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
 from cloud_ml.domain.services.releases import promoted, rolled_back
 from cloud_ml.domain.services.spec import Release, ServiceSpec
 from cloud_ml.domain.tenancy import Operation
+from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.errors import Conflict
 from cloud_ml.models.common import refuse
 from cloud_ml.state.base import Once, StateStore

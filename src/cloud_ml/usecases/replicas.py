@@ -9,13 +9,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cloud_ml.domain.jobs.spec import Desired
-from cloud_ml.domain.services.kind import ServiceRecord
+from cloud_ml.domain.services.kind import ReplicaRecord, ServiceRecord
 from cloud_ml.domain.services.routes import Answered, Figures
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
-from cloud_ml.domain.services.spec import TEMPLATE_LABEL
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import Doors, Engine
 from cloud_ml.errors import InvalidRequest, Unavailable
 from cloud_ml.models.common import refuse
@@ -48,19 +46,19 @@ NOT_TOLD = (ValueError, LookupError, TypeError, AttributeError, RecursionError)
 class Replicas:
     """The replicas of a service: those there are, the oldest first, and those that have ended, the latest last."""
 
-    items: Sequence[JobRecord] = ()
-    ended: Sequence[JobRecord] = ()
+    items: Sequence[ReplicaRecord] = ()
+    ended: Sequence[ReplicaRecord] = ()
 
     @property
-    def heard(self) -> Sequence[JobRecord]:
+    def heard(self) -> Sequence[ReplicaRecord]:
         """Those whose output is meant where none is named: those there are, else the one that ended last."""
         return self.items or self.ended[-1:]
 
 
-def sorted_out(records: Iterable[JobRecord]) -> Replicas:
+def sorted_out(records: Iterable[ReplicaRecord]) -> Replicas:
     """Replicas of a service, told apart by whether they have ended as they were asked to."""
-    items: list[JobRecord] = []
-    ended: list[JobRecord] = []
+    items: list[ReplicaRecord] = []
+    ended: list[ReplicaRecord] = []
     for one in records:
         (ended if one.status.phase.terminal and _asked_to_end(one) else items).append(one)
     items.sort(key=lambda one: one.created_at)
@@ -68,23 +66,23 @@ def sorted_out(records: Iterable[JobRecord]) -> Replicas:
     return Replicas(items, ended)
 
 
-def _asked_to_end(replica: JobRecord) -> bool:
-    return replica.spec.desired is Desired.STOPPED or replica.delete_requested_at is not None
+def _asked_to_end(replica: ReplicaRecord) -> bool:
+    return replica.spec.workload.desired is Desired.STOPPED or replica.delete_requested_at is not None
 
 
-def number_of(replica: JobRecord) -> int:
+def number_of(replica: ReplicaRecord) -> int:
     """The number of a replica, which no other of its service ever has."""
     return int(replica.key.name.rpartition("-")[2])
 
 
-def release_of(replica: JobRecord) -> int:
+def release_of(replica: ReplicaRecord) -> int:
     """The number of what a replica was made of."""
-    return int((replica.spec.submitted.labels or {}).get(TEMPLATE_LABEL, "0"))
+    return replica.spec.template
 
 
 def chosen(
     service: ServiceRecord, replicas: Replicas, number: int | None = None, *, previous: bool = False
-) -> JobRecord:
+) -> ReplicaRecord:
     """The replica of that number, or with ``previous`` the one that ended last.
 
     Of neither, one that is not about to be replaced, and runs if one does; where there is none, the one that ended
@@ -115,7 +113,7 @@ def _numbers(replicas: Replicas) -> str:
 
 
 async def metrics_of(
-    service: ServiceRecord, replicas: Sequence[JobRecord], engine: Engine, figures: Figures | None = None
+    service: ServiceRecord, replicas: Sequence[ReplicaRecord], engine: Engine, figures: Figures | None = None
 ) -> ServiceMetrics:
     """What replicas use and were asked; ``figures`` are those of the gateway, where they are known."""
     return ServiceMetrics(
@@ -151,7 +149,7 @@ def _release(number: int, counted: Mapping[str, Answered], figures: Figures | No
 
 
 async def signatures_of(
-    service: ServiceRecord, replicas: Sequence[JobRecord], engine: Engine, release: int | None = None
+    service: ServiceRecord, replicas: Sequence[ReplicaRecord], engine: Engine, release: int | None = None
 ) -> ServiceSignatures:
     """What the model can be asked, as one of the replicas tells; only of that ``release`` where one is given.
 
@@ -175,11 +173,11 @@ async def signatures_of(
     )  # fmt: skip
 
 
-def _is_current(service: ServiceRecord, replica: JobRecord) -> bool:
+def _is_current(service: ServiceRecord, replica: ReplicaRecord) -> bool:
     return release_of(replica) == service.spec.template
 
 
-async def _metrics(replica: JobRecord, engine: Engine) -> ReplicaMetrics:
+async def _metrics(replica: ReplicaRecord, engine: Engine) -> ReplicaMetrics:
     tasks = await tasks_of(replica, engine)
     task = next((one for one in tasks.items if one.running), None)
     counted: dict[str, float] = {}

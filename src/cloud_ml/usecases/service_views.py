@@ -7,14 +7,14 @@ from collections.abc import Sequence
 from dataclasses import fields
 from typing import Any
 
-from cloud_ml.domain.jobs.spec import Desired, JobSpec
-from cloud_ml.domain.records import Record, Summary
+from cloud_ml.domain.records import Summary
 from cloud_ml.domain.services.failures import served_release
-from cloud_ml.domain.services.kind import ServiceRecord
+from cloud_ml.domain.services.kind import ReplicaRecord, ServiceRecord
 from cloud_ml.domain.services.releases import differing
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.status import WIRE_STATES, CandidateStatus, ServicePhase, ServiceStatus
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.secret import masked
 from cloud_ml.models.service import (
@@ -208,7 +208,7 @@ def _state(phase: ServicePhase, *, deleting: bool) -> str:
     return "deleting" if deleting else WIRE_STATES[phase]
 
 
-def _replica(record: Record[JobSpec, JobStatus], service: ServiceRecord) -> Replica:
+def _replica(record: ReplicaRecord, service: ServiceRecord) -> Replica:
     status, spec = record.status, service.spec
     release, number = release_of(record), number_of(record)
     tried = spec.candidate is not None and release == spec.candidate.template
@@ -228,7 +228,7 @@ def _replica(record: Record[JobSpec, JobStatus], service: ServiceRecord) -> Repl
     )
 
 
-def _ended(record: Record[JobSpec, JobStatus], service: ServiceRecord) -> EndedReplica:
+def _ended(record: ReplicaRecord, service: ServiceRecord) -> EndedReplica:
     status, release = record.status, release_of(record)
     failed = status.phase is Phase.STOPPED and service.status.failure_of(release) is not None
     return EndedReplica(

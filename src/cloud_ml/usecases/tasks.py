@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cloud_ml.domain.observed import ObservedGang, ObservedProcess
-from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.workloads.decide import WorkloadRecord
 from cloud_ml.engines.base import Engine, GangKey, Usage, UsagePoint
 from cloud_ml.models.job import JobTask, JobTasks
 
 
-async def tasks_of(record: JobRecord, engine: Engine) -> JobTasks:
+async def tasks_of(record: WorkloadRecord, engine: Engine) -> JobTasks:
     """The tasks of the current attempt; none where the engine knows nothing of it yet."""
     attempt = record.status.attempt
     gang = next((one for one in await engine.observed(record.key.uid) if one.attempt == attempt), None)
@@ -21,9 +21,11 @@ async def tasks_of(record: JobRecord, engine: Engine) -> JobTasks:
     return JobTasks(attempt=attempt, stages=gang.stages, items=items)
 
 
-def _task(record: JobRecord, gang: ObservedGang, process: ObservedProcess, samples: Sequence[UsagePoint]) -> JobTask:
+def _task(
+    record: WorkloadRecord, gang: ObservedGang, process: ObservedProcess, samples: Sequence[UsagePoint]
+) -> JobTask:
     own = [sample for sample in samples if sample.process == process.name]
-    role = next((role for role in record.spec.roles if role.name == process.role), None)
+    role = next((role for role in record.spec.workload.roles if role.name == process.role), None)
     cpu_millis = role.resources.cpu_millis if role else None
     last = own[-1] if own else None
     peaks = [sample.memory_bytes for sample in own] + [process.usage.memory_peak_bytes]

@@ -6,14 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from cloud_ml.domain.jobs import spec as job_specs
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.spec import Desired, JobSpec
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.quotas import QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType, Summary
 from cloud_ml.domain.tenancy import Operation
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.spec import Desired, WorkloadSpec, change_workload
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import common
@@ -83,7 +82,7 @@ class TrainJobs:
         resubmit_of: str | None = None,
         idempotency_key: str | None = None,
         once: Once | None = None,
-    ) -> JobRecord:
+    ) -> TrainJobRecord:
         """Take a job, or answer with the one that this idempotency key has made already.
 
         A trainer that is not in its bucket is not refused: the job fails with that reason when it starts.
@@ -108,11 +107,11 @@ class TrainJobs:
             Conflict: The idempotency key was used for another job, or for one that is gone.
         """
         job = self._filled(caller, job, resubmit_of)
-        admitted, unknown = self._admit(caller, job, capacity, refuse_uris=refuse_uris)
-        spec = replace(admitted.spec, may_add_arguments=add_arguments and not job.hyperparameters)
+        add_arguments = add_arguments and not job.hyperparameters
+        admitted, unknown = self._admit(caller, job, capacity, refuse_uris=refuse_uris, add_arguments=add_arguments)
         self._records.check(TRAIN_JOB, caller.org, "jobs")
         now = self._clock()
-        saved = admitted.spec.desired is Desired.SAVED
+        saved = admitted.spec.workload.desired is Desired.SAVED
         reason = Reason.SAVED if saved else Reason.SUBMITTED
         first = Event(now, reason, f"{'saved' if saved else 'submitted'} by {caller.user}")
         warnings = [Event(now, Reason.FIELD_IGNORED, n, EventType.WARNING) for n in (*notes, *admitted.notes)]
@@ -125,7 +124,7 @@ class TrainJobs:
                 org=caller.org,
                 name=job.job_name,
                 owner=caller.user,
-                spec=spec,
+                spec=admitted.spec,
                 status=JobStatus(
                     phase=Phase.SAVED if saved else Phase.QUEUED, reason=reason, queued_at=None if saved else now
                 ),
@@ -173,14 +172,15 @@ class TrainJobs:
         )
 
     def _admit(
-        self, caller: Identity, job: TrainJob, capacity: Capacity, *, refuse_uris: bool
+        self, caller: Identity, job: TrainJob, capacity: Capacity, *, refuse_uris: bool, add_arguments: bool = False
     ) -> tuple[admission.Admitted, InvalidRequest | None]:
         """The job as it can run here, and what there is to say about a URI in an unknown bucket."""
         permit(caller, Operation.RUN_JOBS)
         refuse_masks(job.environment, job.job_args)
         admission.check_offered(job, self._catalog, self._trainers)
         grace_seconds("grace_time", job.grace_time, self._grace_limit_s)
-        spec = job_specs.from_wire(job).with_defaults(capacity.defaults)
+        spec = job_specs.from_wire(job, add_arguments=add_arguments)
+        spec = change_workload(spec, lambda workload: workload.with_defaults(capacity.defaults))
         admitted = admission.fit(spec, capacity, gpu_missing=self._gpu_missing)
         admission.check_quota(admitted.spec, self._quota_of(caller.org))
         service_of(admitted.spec)  # what cannot be served is refused now, not when it was trained
@@ -221,7 +221,7 @@ class TrainJobs:
                 found[uid] = views.details(spec, TRAIN_JOB.decode_status(status))
         return found
 
-    def find(self, scope: str | None, name: str) -> JobRecord:
+    def find(self, scope: str | None, name: str) -> TrainJobRecord:
         """The job of that name, else the one of that uid. Under ``None`` only uids are unique.
 
         Raises:
@@ -234,7 +234,7 @@ class TrainJobs:
                 return record
         raise _absent(name)
 
-    def get(self, uid: str) -> JobRecord:
+    def get(self, uid: str) -> TrainJobRecord:
         """The job of that uid.
 
         Raises:
@@ -245,11 +245,11 @@ class TrainJobs:
             raise _absent(uid)
         return record
 
-    def events(self, record: JobRecord, *, after: int = 0) -> Sequence[Event]:
+    def events(self, record: TrainJobRecord, *, after: int = 0) -> Sequence[Event]:
         """What was said about the job, those with ``id > after``."""
         return self._store.events(record.key.uid, after=after)
 
-    def start(self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None) -> JobRecord:
+    def start(self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None) -> TrainJobRecord:
         """Queue a saved job; one that was started already is success while it is under way.
 
         Raises:
@@ -258,17 +258,21 @@ class TrainJobs:
         """
         permit(caller, Operation.RUN_JOBS)
         record = self.find(scope, name)
-        if record.delete_requested_at or record.status.phase.terminal or record.spec.desired is Desired.STOPPED:
+        if (
+            record.delete_requested_at
+            or record.status.phase.terminal
+            or record.spec.workload.desired is Desired.STOPPED
+        ):
             raise Conflict(
                 f"{record.key.name} is {record.status.phase}; only a saved job can be started", field="phase"
             )
-        if record.spec.desired is Desired.RUN:
+        if record.spec.workload.desired is Desired.RUN:
             return self._unchanged(record, once)
         return self._change(record, _started, Reason.START_REQUESTED, f"start requested by {caller.user}", once)
 
     def cancel(
         self, scope: str | None, name: str, caller: Identity, *, grace: str | None = None, once: Once | None = None
-    ) -> JobRecord:
+    ) -> TrainJobRecord:
         """End a job wherever it stands; one that is being stopped already is success.
 
         Args:
@@ -287,15 +291,15 @@ class TrainJobs:
         permit(caller, Operation.RUN_JOBS)
         grace_s = grace_seconds("grace", grace, self._grace_limit_s)
         record = self.find(scope, name)
-        stopping = record.spec.desired is Desired.STOPPED
-        if stopping and (record.status.phase.terminal or not _is_shorter(grace_s, record.spec.grace_s)):
+        stopping = record.spec.workload.desired is Desired.STOPPED
+        if stopping and (record.status.phase.terminal or not _is_shorter(grace_s, record.spec.workload.grace_s)):
             return self._unchanged(record, once)
         if record.status.phase.terminal:
             raise Conflict(f"{record.key.name} has ended already: {record.status.phase}", field="phase")
         said = f"cancel requested by {caller.user}" + ("" if grace_s is None else f" with {grace_s:g} s of grace")
-        return self._change(record, lambda spec: spec.stopped(grace_s), Reason.CANCEL_REQUESTED, said, once)
+        return self._change(record, lambda workload: workload.stopped(grace_s), Reason.CANCEL_REQUESTED, said, once)
 
-    def delete(self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None) -> JobRecord:
+    def delete(self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None) -> TrainJobRecord:
         """Ask for a job's removal: it is stopped, its logs are dropped, and then its name is free.
 
         Raises:
@@ -310,14 +314,24 @@ class TrainJobs:
         return self._store.request_delete(TRAIN_JOB, record.key.uid, now=now, events=[event], once=once)
 
     def _change(
-        self, record: JobRecord, change: Callable[[JobSpec], JobSpec], reason: Reason, said: str, once: Once | None
-    ) -> JobRecord:
+        self,
+        record: TrainJobRecord,
+        change: Callable[[WorkloadSpec], WorkloadSpec],
+        reason: Reason,
+        said: str,
+        once: Once | None,
+    ) -> TrainJobRecord:
         now = self._clock()
         return self._store.change_spec(
-            TRAIN_JOB, record.key.uid, change, now=now, events=[Event(now, reason, said)], once=once
+            TRAIN_JOB,
+            record.key.uid,
+            lambda spec: change_workload(spec, change),
+            now=now,
+            events=[Event(now, reason, said)],
+            once=once,
         )
 
-    def _unchanged(self, record: JobRecord, once: Once | None) -> JobRecord:
+    def _unchanged(self, record: TrainJobRecord, once: Once | None) -> TrainJobRecord:
         if once is not None:
             self._store.remember(once)
         return record
@@ -343,8 +357,8 @@ class TrainJobs:
             )
 
 
-def _started(spec: JobSpec) -> JobSpec:
-    return spec if spec.desired is Desired.STOPPED else spec.with_desired(Desired.RUN)
+def _started(workload: WorkloadSpec) -> WorkloadSpec:
+    return workload if workload.desired is Desired.STOPPED else workload.with_desired(Desired.RUN)
 
 
 def _is_shorter(grace_s: float | None, now_s: float | None) -> bool:

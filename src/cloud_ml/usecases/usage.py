@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields, replace
 
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.workloads.phases import ACTIVE, JobStatus
+from cloud_ml.domain.workloads.spec import W
 from cloud_ml.engines.base import Capacity
 from cloud_ml.state.base import StateStore
 
@@ -24,7 +23,7 @@ class Used:
     gpus: int = 0
 
 
-def used(store: StateStore, org: str | None, kind: Kind[JobSpec, JobStatus] = TRAIN_JOB) -> Used:
+def used(store: StateStore, org: str | None, kind: Kind[W, JobStatus]) -> Used:
     """What the active jobs of an organisation (of all, for ``None``) were given."""
     jobs = cpu = memory = gpus = 0
     after: int | None = None
@@ -35,7 +34,7 @@ def used(store: StateStore, org: str | None, kind: Kind[JobSpec, JobStatus] = TR
             if record is None:
                 continue
             jobs += 1
-            for role in record.spec.roles:
+            for role in record.spec.workload.roles:
                 cpu += role.replicas * (role.resources.charged_cpu_millis or 0)
                 memory += role.replicas * (role.resources.memory_bytes or 0)
                 gpus += role.replicas * role.resources.gpus

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from cloud_ml.domain.jobs.spec import Desired
+from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.records import Event, Summary
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.domain.workloads.outputs import StoredOutputs
 from cloud_ml.domain.workloads.phases import WIRE_STATES, JobStatus, Phase
+from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import Capacity
 from cloud_ml.models import codec
 from cloud_ml.models.job import Job, JobDetails, JobEvent, JobSummary, JobTasks, JobUsage
@@ -41,7 +41,7 @@ _OF_OTHERS = (
 """Keys that belong to distributed jobs and tuning: present, and empty elsewhere."""
 
 
-def job(record: JobRecord) -> Job:
+def job(record: TrainJobRecord) -> Job:
     """A job as the modern surface answers it."""
     status = record.status
     usage = status.usage
@@ -98,8 +98,15 @@ def details(spec: Mapping[str, Any], status: JobStatus) -> JobDetails:
         exit_code=status.exit_code,
         signal=status.signal,
         runtime=status.runtime,
-        arguments=_shortened(mask_words(spec.get("arguments") or ())),
+        arguments=_shortened(mask_words(_arguments(spec))),
     )
+
+
+def _arguments(spec: Mapping[str, Any]) -> Sequence[str]:
+    """The arguments in a stored spec, also in one of version 0.1."""
+    if (workload := spec.get("workload")) is not None:
+        return list(workload["program"].get("arguments") or ())
+    return spec.get("arguments") or ()
 
 
 def _shortened(arguments: Iterable[str]) -> list[str]:
@@ -150,7 +157,7 @@ def wire_state(phase: Phase, *, deleting: bool) -> str:
     return _DELETING if deleting else WIRE_STATES[phase]
 
 
-def train_document(record: JobRecord, organisation: Organisation) -> dict[str, Any]:
+def train_document(record: TrainJobRecord, organisation: Organisation) -> dict[str, Any]:
     """A job as the original wire answers submit, describe and start. Every key that its clients read is there."""
     wire, status = record.spec.submitted, record.status
     arguments = masked_arguments(wire.job_args)
@@ -171,9 +178,13 @@ def train_document(record: JobRecord, organisation: Organisation) -> dict[str, A
     return document | dict.fromkeys(_OF_OTHERS)
 
 
-def _train_state(record: JobRecord) -> str:
+def _train_state(record: TrainJobRecord) -> str:
     """As ``wire_state``; but the answer to a start does not say that nothing happens."""
-    if record.status.phase is Phase.SAVED and record.spec.desired is Desired.RUN and not record.delete_requested_at:
+    if (
+        record.status.phase is Phase.SAVED
+        and record.spec.workload.desired is Desired.RUN
+        and not record.delete_requested_at
+    ):
         return _ENQUEUING
     return wire_state(record.status.phase, deleting=record.delete_requested_at is not None)
 

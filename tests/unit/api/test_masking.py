@@ -109,7 +109,7 @@ ARGUMENTS_SHOWN = ["--epochs", "3", "--password", MASK, f"--api-key={MASK}", URL
 def arguments(served: Served, name: str) -> list[str]:
     record = served.store.find(TRAIN_JOB, "default", name)
     assert record is not None
-    return list(record.spec.arguments)
+    return list(record.spec.workload.program.arguments)
 
 
 @pytest.mark.parametrize("join", [list, " ".join])

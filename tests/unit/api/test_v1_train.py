@@ -61,8 +61,8 @@ async def test_the_output_path_becomes_no_argument(served: Served) -> None:
     await submitted(served, job_name="original", output_path=uri)
     modern = await served.member.call("POST", "/api/v1/jobs", served.job(job_name="modern", output_path=uri))
     assert modern.status == 201
-    added = {name: jobs.find("default", name).spec.may_add_arguments for name in ("original", "modern")}
-    assert added == {"original": False, "modern": True}
+    added = {name: jobs.find("default", name).spec.workload.program.output_path for name in ("original", "modern")}
+    assert added == {"original": "", "modern": uri}
 
 
 async def test_a_uri_in_an_unknown_bucket_is_an_event_and_no_refusal(served: Served) -> None:

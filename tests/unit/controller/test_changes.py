@@ -7,6 +7,7 @@ import contextlib
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
@@ -14,9 +15,10 @@ from cloud_ml.controller.runtime.changes import ChangeFeed, EngineChanges, Follo
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.spec import JobSpec, from_wire
+from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
+from cloud_ml.domain.services.spec import ReplicaSpec
 from cloud_ml.domain.workloads.phases import UNFINISHED, JobStatus, Phase
 from cloud_ml.engines.base import Capacity
 from cloud_ml.engines.fake import FakeEngine
@@ -55,8 +57,9 @@ async def taken(queue: KeyedQueue) -> str:
         return await queue.take()
 
 
-def make(store: MemoryStateStore, kind: Kind[JobSpec, JobStatus], name: str, phase: Phase = Phase.QUEUED) -> str:
-    spec = from_wire(TrainJob(name, "trainer.task", "fds://a/b"))
+def make(store: MemoryStateStore, kind: Kind[Any, JobStatus], name: str, phase: Phase = Phase.QUEUED) -> str:
+    job = from_wire(TrainJob(name, "trainer.task", "fds://a/b"))
+    spec = ReplicaSpec("0f", 1, "fds://a/b", job.workload) if kind is REPLICA else job
     status = JobStatus(phase=phase, queued_at=NOW)
     return store.create(kind, org="o", name=name, owner="u", spec=spec, status=status, now=NOW).key.uid
 
@@ -130,7 +133,7 @@ async def test_a_gang_that_changed_wakes_who_gave_its_job_the_place() -> None:
     of_jobs, of_replicas = slots(jobs), slots(replicas)
     running_job = make(store, TRAIN_JOB, "job", Phase.RUNNING)
     running_replica = make(store, REPLICA, "replica", Phase.RUNNING)
-    keep: tuple[tuple[Callable[..., None], Kind[JobSpec, JobStatus], str], ...] = (
+    keep: tuple[tuple[Callable[..., None], Kind[Any, JobStatus], str], ...] = (
         (of_jobs.sync, TRAIN_JOB, running_job),
         (of_replicas.sync, REPLICA, running_replica),
     )

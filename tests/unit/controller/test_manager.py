@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.jobs.spec import Desired, JobSpec
+from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.domain.tenancy import Role
 from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import GangKey, Places
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.errors import Unavailable
@@ -246,6 +247,6 @@ async def test_a_saved_job_waits_for_its_start(world: World) -> None:
         await world.until_phase(other, Phase.RUNNING)
         record = world.record(saved)
         assert record is not None
-        assert (record.status.phase, record.spec.desired) == (Phase.SAVED, Desired.SAVED)
+        assert (record.status.phase, record.spec.workload.desired) == (Phase.SAVED, Desired.SAVED)
         await world.offload(world.jobs.start, world.admin.org, "saved", world.admin)
         await world.until_phase(saved, Phase.RUNNING)

@@ -69,7 +69,7 @@ async def test_names_in_a_bucket_of_another_organisation_are_not_told(tmp_path: 
         world.storage.create_bucket(other, "theirs")
         world.objects.put("theirs", "m/secret-plan.txt", b"x")
         servers = ModelServers(world.objects, world.storage, ModelServerPackage(tmp_path / "packages"), world.offload)
-        spec = replica("r-1", "r", Release(1, ModelService("m", "v1", "fds://theirs/m")))
+        spec = replica("r", Release(1, ModelService("m", "v1", "fds://theirs/m")))
         now = datetime(2026, 1, 1, tzinfo=UTC)
         job = Record(Key("replica", world.admin.org, "r-1", "u"), "me", 1, 1, now, now, spec, JobStatus())
         provided = await servers.provide(job)

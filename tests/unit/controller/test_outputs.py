@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.controller import outputs
-from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.engines.base import GangKey
 from cloud_ml.settings import OutputSettings
@@ -132,7 +132,9 @@ class Slow:
         monkeypatch.setattr(OutputCollection, "collect", lambda *given, **named: self.collect(*given, **named))  # noqa: PLW0108 - a method of the class
         monkeypatch.setattr(outputs, "_QUICK_S", 0.01)
 
-    def collect(self, collection: OutputCollection, job: JobRecord, directory: Any, *, stop: Any) -> CollectedOutputs:
+    def collect(
+        self, collection: OutputCollection, job: TrainJobRecord, directory: Any, *, stop: Any
+    ) -> CollectedOutputs:
         self.begun.release()
         while not self.go.wait(0.005):
             if stop():

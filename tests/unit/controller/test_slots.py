@@ -8,8 +8,8 @@ from datetime import timedelta
 import pytest
 
 from cloud_ml.controller.slots import Slots
+from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.quotas import Limits, QuotaSpec
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.domain.workloads.phases import ACTIVE, TERMINAL, Phase
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import Capacity
@@ -33,7 +33,7 @@ def queued(uid: str, after_s: float = 0, *, rank: int = 0, memory: str | None = 
     return job_in(Phase.QUEUED, uid=uid, queued_at=NOW + timedelta(seconds=after_s), fields=fields)
 
 
-def message(slots: Slots, job: JobRecord) -> str:
+def message(slots: Slots, job: TrainJobRecord) -> str:
     waits_for = slots.waits_for(job)
     return "" if waits_for is None else waits_for.message
 
@@ -148,7 +148,7 @@ def test_forgetting_a_stranger_is_nothing(slots: Slots, woken: list[str]) -> Non
 # ---- several organisations
 
 
-def of(org: str, job: JobRecord) -> JobRecord:
+def of(org: str, job: TrainJobRecord) -> TrainJobRecord:
     return replace(job, key=replace(job.key, org=org))
 
 

@@ -6,11 +6,11 @@ from dataclasses import replace
 
 import pytest
 
-from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services.releases import changed, redeployed, retried
 from cloud_ml.domain.services.status import FailedRelease, ServicePhase
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.spec import Desired
 from support.service_world import World, running, service_of
 
 JUNK = "version 1: it is junk"

@@ -30,14 +30,14 @@ def test_a_sentence_says_what_is_used_and_what_is_asked_for() -> None:
 
 
 def test_where_there_is_a_limit_a_job_has_to_say_what_it_takes() -> None:
-    (found,) = excess(QuotaSpec(train=Limits(memory_bytes=2**30)), asked(spec_of(cpu_limit="1")))
+    (found,) = excess(QuotaSpec(train=Limits(memory_bytes=2**30)), asked(spec_of(cpu_limit="1").workload))
     assert (found.field, found.allowed) == ("memory_limit", "at most 1G, said explicitly")
     assert "has to name its memory_limit" in found.sentence()
 
 
 def test_what_a_job_asks_for() -> None:
-    assert asked(spec_of(cpu_limit="0.5", memory_limit="1G")) == Amounts(500, 2**30, 0, 1)
-    assert asked(spec_of()) == Amounts(None, None, 0, 1)
+    assert asked(spec_of(cpu_limit="0.5", memory_limit="1G").workload) == Amounts(500, 2**30, 0, 1)
+    assert asked(spec_of().workload) == Amounts(None, None, 0, 1)
 
 
 def test_own_limits_go_before_the_operators() -> None:

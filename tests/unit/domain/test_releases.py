@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.releases import changed, promoted, rolled_back
 from cloud_ml.domain.services.scale import candidates_of
@@ -17,6 +16,7 @@ from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import ServicePhase, ServiceStatus
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.errors import Conflict, InvalidRequest
 from support.service_world import World, running, service_of
 
@@ -267,9 +267,9 @@ def test_whatever_happens_both_sides_end_as_they_are_wanted(steps: list[tuple[st
 
 def test_the_time_of_a_call_is_that_of_the_service_and_makes_a_release() -> None:
     model = replace(service_of(1), call_timeout="2m", model_args="--x=1")
-    spec = specs.replica("r-1", "r", specs.Release(1, model))
-    assert "--rest_api_timeout_in_ms=120000" in spec.arguments
-    assert spec.arguments[-1] == "--x=1", "flags of the user's own come last"
+    spec = specs.replica("r", specs.Release(1, model))
+    assert "--rest_api_timeout_in_ms=120000" in spec.workload.program.arguments
+    assert spec.workload.program.arguments[-1] == "--x=1", "flags of the user's own come last"
     assert specs.call_timeout_s(model) == 120.0
     assert specs.call_timeout_s(service_of(1)) is None
     assert changed(specs.from_wire(service_of(1)), {"call_timeout": "2m"}).template == 2

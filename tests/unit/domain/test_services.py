@@ -7,11 +7,11 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services.scale import replicas_of
 from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.spec import Desired
 from support.service_world import World, running, service_of
 
 

@@ -7,16 +7,18 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cloud_ml.domain.jobs.spec import Desired, from_wire
+from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.domain.quotas import UNLIMITED, Limits, QuotaSpec
 from cloud_ml.domain.services import spec as services
 from cloud_ml.domain.spec_changes import describe_change
 from cloud_ml.domain.tenancy import AccessKeySpec, Role, UserSpec
+from cloud_ml.domain.workloads.spec import Desired, change_workload
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.train_job import TrainJob
 
 KEY = AccessKeySpec("red", "ann", "the secret")
 JOB = from_wire(TrainJob("linear", "a.b", "fds://cloudml/d", environment={"TOKEN": "hidden", "A": "1"}))
+STOPPED = change_workload(JOB, lambda workload: workload.stopped(0.0))
 QUOTA = QuotaSpec(train=Limits(cpu_millis=16_000, memory_bytes=64 << 30))
 
 
@@ -37,7 +39,7 @@ QUOTA = QuotaSpec(train=Limits(cpu_millis=16_000, memory_bytes=64 << 30))
             replace(KEY, expires_at=datetime(2026, 1, 31, tzinfo=UTC)),
             "expires_at: not set → 2026-01-31T00:00:00+00:00",
         ),
-        (JOB, JOB.stopped(0.0), "grace: not set → 0s, desired: run → stopped"),
+        (JOB, STOPPED, "grace: not set → 0s, desired: run → stopped"),
         (JOB, JOB, ""),
         (UserSpec(), UserSpec(mail="x" * 200), f"mail: empty → {'x' * 100}…"),
         (None, UserSpec(), ": changed"),

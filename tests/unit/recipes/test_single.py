@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.engines.base import EnvironmentPlan, Gang, GangKey, Mount, Places, TrainerSource
 from cloud_ml.recipes.base import PlanContext
 from cloud_ml.recipes.single import SingleProcess
@@ -25,7 +25,7 @@ CONTEXT = PlanContext(
 
 
 def plan(**fields: Any) -> Gang:
-    return SingleProcess().plan(spec_of(**fields), CONTEXT)
+    return SingleProcess().plan(spec_of(**fields).workload, CONTEXT)
 
 
 def test_the_gang_is_that_of_the_attempt() -> None:
@@ -81,8 +81,9 @@ def test_the_code_is_told_who_it_is_and_where_things_go() -> None:
     ],
 )
 def test_the_output_path_goes_to_code_that_has_the_flag(arguments: list[str], passed: str) -> None:
-    spec = replace(spec_of(output_path="fds://cloudml/out", job_args=arguments), may_add_arguments=True)
-    (process,) = SingleProcess().plan(spec, CONTEXT).processes
+    job = spec_of(output_path="fds://cloudml/out", job_args=arguments).submitted
+    spec = from_wire(job, add_arguments=True)
+    (process,) = SingleProcess().plan(spec.workload, CONTEXT).processes
     assert process.output_path == passed
     assert process.command == ("python", "-m", "trainer.task", *arguments)
 

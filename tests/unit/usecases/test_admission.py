@@ -123,7 +123,7 @@ def test_too_many_gpus_are_refused_even_when_missing_ones_are_ignored() -> None:
 
 def test_the_operator_may_have_missing_gpus_ignored() -> None:
     admitted = fit(from_wire(job(gpu_limit=1)), SMALL, gpu_missing="ignore")
-    assert [role.resources.gpus for role in admitted.spec.roles] == [0]
+    assert [role.resources.gpus for role in admitted.spec.workload.roles] == [0]
     assert admitted.spec.submitted.gpu_limit == 1
     assert "gpu_limit 1 was ignored" in admitted.notes[0]
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import Unavailable
@@ -15,13 +15,13 @@ from support.platform import TRAINER, Served
 pytestmark = pytest.mark.anyio
 
 
-def submit(served: Served, name: str = "linear") -> JobRecord:
+def submit(served: Served, name: str = "linear") -> TrainJobRecord:
     return served.platform.jobs.submit(
         served.admin.identity, TrainJob(name, "trainer.task", TRAINER), Capacity(4000, 2**33)
     )
 
 
-async def newer(served: Served, record: JobRecord, hub: ChangeHub | None = None) -> JobRecord:
+async def newer(served: Served, record: TrainJobRecord, hub: ChangeHub | None = None) -> TrainJobRecord:
     jobs = served.platform.jobs
     return await (hub or served.platform.hub).newer(
         record.key.uid, record.revision, lambda: jobs.get(record.key.uid), timeout_s=120

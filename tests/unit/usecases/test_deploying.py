@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
+from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.quotas import Limits, QuotaSpec
 from cloud_ml.domain.records import EventType
 from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.domain.services.releases import changed
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.train_job import TrainJob
@@ -26,7 +26,7 @@ def served() -> Any:
     served.close()
 
 
-def submit(served: Served, name: str = "train", **fields: Any) -> JobRecord:
+def submit(served: Served, name: str = "train", **fields: Any) -> TrainJobRecord:
     job = TrainJob(name, "trainer.task", TRAINER, **fields)
     return served.platform.jobs.submit(served.admin.identity, job, Capacity(4000, 2**33))
 

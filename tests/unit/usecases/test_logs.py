@@ -5,8 +5,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import InvalidRequest
@@ -17,16 +16,16 @@ from support.platform import TRAINER, Served
 pytestmark = pytest.mark.anyio
 
 
-def submit(served: Served, **fields: object) -> JobRecord:
+def submit(served: Served, **fields: object) -> TrainJobRecord:
     job = TrainJob("linear", "trainer.task", TRAINER, max_retries=3, **fields)  # type: ignore[arg-type]
     return served.platform.jobs.submit(served.admin.identity, job, Capacity(4000, 2**33))
 
 
-async def read(served: Served, record: JobRecord, selection: Selection) -> bytes:
+async def read(served: Served, record: TrainJobRecord, selection: Selection) -> bytes:
     return b"".join([chunk async for chunk in served.platform.logs.read(record, selection)])
 
 
-async def ended(served: Served, record: JobRecord, attempt: int, output: bytes) -> None:
+async def ended(served: Served, record: TrainJobRecord, attempt: int, output: bytes) -> None:
     """An attempt that printed ``output`` and failed."""
     key = await served.run(record.key.uid, attempt)
     served.engine.write(key, "master-0", output)

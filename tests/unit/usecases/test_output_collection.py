@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.quotas import QuotaSpec
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.domain.workloads.outputs import JobFile
 from cloud_ml.engines.base import Capacity, WorkingDirectory
 from cloud_ml.engines.local import job_files
@@ -38,7 +38,7 @@ class Left:
         self.outputs = Outputs(platform.store, self.storage, self.objects)
         self.clock = platform.clock
         job = TrainJob("linear", "trainer.task", "fds://cloudml/t.tar.gz", outputs=patterns)
-        self.job: JobRecord = platform.jobs.submit(served.admin.identity, job, Capacity(4000, 2**33))
+        self.job: TrainJobRecord = platform.jobs.submit(served.admin.identity, job, Capacity(4000, 2**33))
         self.folder = self.folders.of(self.job.key.uid)
 
     def collect(self, stop: Callable[[], bool] = lambda: False, **settings: object) -> CollectedOutputs:
@@ -438,7 +438,7 @@ def test_given_up_in_the_middle_of_a_file_leaves_no_half(left: Left, chunks: int
 # ---- read and removed
 
 
-def ended(left: Left) -> JobRecord:
+def ended(left: Left) -> TrainJobRecord:
     return replace(left.job, status=replace(left.job.status, outputs=left.collect().outputs))
 
 

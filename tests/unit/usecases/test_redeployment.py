@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.quotas import Limits, QuotaSpec
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
 from cloud_ml.domain.services.status import FailedRelease, ServicePhase
+from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import AlreadyExists, CloudMlError, QuotaExceeded
 from cloud_ml.models.model_service import ModelService

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import REPLICA, ServiceRecord
 from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.spec import Desired, change_workload
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.model_service import ModelService
 from support.platform import Served
@@ -22,7 +22,9 @@ def service(served: Served) -> ServiceRecord:
 
 def _replica(served: Served, service: ServiceRecord, desired: Desired) -> str:
     name = f"{service.key.uid}-{desired}"
-    spec = specs.replica(name, service.key.uid, service.spec.made_of(1)).with_desired(desired)
+    spec = change_workload(
+        specs.replica(service.key.uid, service.spec.made_of(1)), lambda workload: workload.with_desired(desired)
+    )
     record = served.store.create(
         REPLICA, org=service.key.org, name=name, owner="admin", spec=spec, status=JobStatus(), now=served.clock()
     )
@@ -43,10 +45,12 @@ def test_replicas_that_are_being_stopped_end_sooner(served: Served, service: Ser
         services.want(service.key.org, NAME, caller, Desired.STOPPED, grace=grace)
         record = served.store.get(REPLICA, stopping)
         assert record is not None
-        assert record.spec.grace_s == expected
+        assert record.spec.workload.grace_s == expected
     record = served.store.get(REPLICA, running)
     assert record is not None
-    assert (record.spec.desired, record.spec.grace_s) == (Desired.RUN, None), "the controller stops it, in order"
+    assert (record.spec.workload.desired, record.spec.workload.grace_s) == (Desired.RUN, None), (
+        "the controller stops it, in order"
+    )
 
 
 def test_the_grace_time_has_a_limit(served: Served, service: ServiceRecord) -> None:

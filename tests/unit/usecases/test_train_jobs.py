@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain import quotas
-from cloud_ml.domain.jobs.spec import DefaultLimits, Desired
+from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.quotas import Amounts
-from cloud_ml.domain.workloads.decide import JobRecord
 from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.domain.workloads.spec import DefaultLimits, Desired
 from cloud_ml.engines.base import Capacity
 from cloud_ml.errors import (
     AlreadyExists,
@@ -30,7 +30,7 @@ from support.platform import TRAINER, Served
 BIG = Capacity(64_000, 2**40, gpus=8)
 
 
-def submit(served: Served, name: str = "linear", *, key: str | None = None, **fields: Any) -> JobRecord:
+def submit(served: Served, name: str = "linear", *, key: str | None = None, **fields: Any) -> TrainJobRecord:
     job = TrainJob(name, "trainer.task", TRAINER, **fields)
     return served.platform.jobs.submit(served.member.identity, job, BIG, idempotency_key=key)
 
@@ -39,7 +39,7 @@ def once(served: Served) -> Once:
     return Once("token", served.clock() + timedelta(minutes=5))
 
 
-def reasons(served: Served, record: JobRecord) -> list[str]:
+def reasons(served: Served, record: TrainJobRecord) -> list[str]:
     return [event.reason for event in served.platform.jobs.events(record)]
 
 
@@ -58,8 +58,8 @@ def test_defaults_are_filled_in_before_the_quota_is_asked(served: Served) -> Non
         served.platform.jobs.submit(served.member.identity, job, BIG)
     capacity = replace(BIG, defaults=DefaultLimits(memory_bytes=2 << 30, cpu_millis=1000))
     record = served.platform.jobs.submit(served.member.identity, job, capacity)
-    assert quotas.asked(record.spec) == Amounts(cpu_millis=1000, memory_bytes=2 << 30, gpus=0, count=1)
-    assert record.spec.roles[0].resources.cpu_millis is None, "the default is charged, and no limit"
+    assert quotas.asked(record.spec.workload) == Amounts(cpu_millis=1000, memory_bytes=2 << 30, gpus=0, count=1)
+    assert record.spec.workload.roles[0].resources.cpu_millis is None, "the default is charged, and no limit"
     assert record.spec.submitted == job
 
 
@@ -69,7 +69,7 @@ def test_a_job_that_names_no_disk_limit_gets_the_default_of_its_day(served: Serv
         capacity = Capacity(64_000, 2**40, defaults=DefaultLimits(disk_bytes=default))
         record = served.platform.jobs.submit(served.member.identity, job, capacity)
         assert record.spec.submitted == job, "what was asked for stays as it was"
-        return record.spec.disk_bytes
+        return record.spec.workload.disk_bytes
 
     assert submitted("default", 5 << 30) == 5 << 30
     assert submitted("own", 5 << 30, disk_limit="1G") == 1 << 30
@@ -78,9 +78,9 @@ def test_a_job_that_names_no_disk_limit_gets_the_default_of_its_day(served: Serv
 
 def test_a_saved_job_waits_until_it_is_started(served: Served) -> None:
     record = submit(served, save_mode=True)
-    assert (record.status.phase, record.spec.desired) == (Phase.SAVED, Desired.SAVED)
+    assert (record.status.phase, record.spec.workload.desired) == (Phase.SAVED, Desired.SAVED)
     started = served.platform.jobs.start("default", "linear", served.member.identity)
-    assert started.spec.desired is Desired.RUN
+    assert started.spec.workload.desired is Desired.RUN
     assert reasons(served, record) == ["Saved", "StartRequested"]
     again = served.platform.jobs.start("default", "linear", served.member.identity)
     assert again.revision == started.revision
@@ -153,20 +153,20 @@ def test_cancel_asks_once(served: Served) -> None:
     record = submit(served)
     jobs, caller = served.platform.jobs, served.member.identity
     cancelled = jobs.cancel("default", "linear", caller)
-    assert cancelled.spec.desired is Desired.STOPPED
+    assert cancelled.spec.workload.desired is Desired.STOPPED
     assert jobs.cancel("default", "linear", caller).revision == cancelled.revision
     assert reasons(served, record) == ["Submitted", "CancelRequested"]
 
 
 def test_cancel_takes_a_grace_time_that_a_later_one_may_shorten(served: Served) -> None:
     record = submit(served, grace_time="5m")
-    assert record.spec.grace_s == 300.0
+    assert record.spec.workload.grace_s == 300.0
     jobs, caller = served.platform.jobs, served.member.identity
-    assert jobs.cancel("default", "linear", caller).spec.grace_s == 300.0
+    assert jobs.cancel("default", "linear", caller).spec.workload.grace_s == 300.0
     shorter = jobs.cancel("default", "linear", caller, grace="20s")
-    assert (shorter.spec.grace_s, shorter.spec.desired) == (20.0, Desired.STOPPED)
+    assert (shorter.spec.workload.grace_s, shorter.spec.workload.desired) == (20.0, Desired.STOPPED)
     assert jobs.cancel("default", "linear", caller, grace="1h").revision == shorter.revision
-    assert jobs.cancel("default", "linear", caller, grace="0").spec.grace_s == 0.0
+    assert jobs.cancel("default", "linear", caller, grace="0").spec.workload.grace_s == 0.0
     messages = [event.message for event in served.platform.jobs.events(record)]
     assert messages[-1].endswith("with 0 s of grace")
 

@@ -13,7 +13,7 @@ from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import JOB_BODY, answers, bytes_of, known
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.waiting import Wait, check_wait
-from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.engines.base import LogView
 from cloud_ml.models import codec, common
 from cloud_ml.models.job import Job, JobEvents, JobPage, JobTasks
@@ -240,8 +240,8 @@ async def logs(
     return streams.text(chunks, headers) if follow else await streams.whole_text(chunks, headers)
 
 
-async def _find(here: Here, call: Call, name: str, org_id: str | None) -> JobRecord:
-    def find() -> JobRecord:
+async def _find(here: Here, call: Call, name: str, org_id: str | None) -> TrainJobRecord:
+    def find() -> TrainJobRecord:
         return here.jobs.find(here.identities.scope(call.caller, org_id), name)
 
     return await here.read(find)

@@ -15,8 +15,8 @@ from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.sse import After, LastEventId
 from cloud_ml.api.waiting import Wait, check_wait
-from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services.kind import ServiceRecord
+from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models import codec, common
 from cloud_ml.models.job import JobEvents
 from cloud_ml.models.model_service import ModelService

@@ -11,7 +11,7 @@ from cloud_ml.api import content, documents
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import answers, bytes_of
 from cloud_ml.api.routes import CHECKED, Here
-from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.models import common
 from cloud_ml.models.outputs import OutputPage
 
@@ -58,8 +58,8 @@ async def download(
     )
 
 
-async def _find(here: Here, call: Call, name: str, org_id: str | None) -> JobRecord:
-    def find() -> JobRecord:
+async def _find(here: Here, call: Call, name: str, org_id: str | None) -> TrainJobRecord:
+    def find() -> TrainJobRecord:
         return here.jobs.find(here.identities.scope(call.caller, org_id), name)
 
     return await here.read(find)

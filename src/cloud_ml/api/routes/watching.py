@@ -14,7 +14,7 @@ from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import events
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.sse import After, LastEventId
-from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.models.job import JobChange
 from cloud_ml.state.epochs import epoch_of
 from cloud_ml.usecases import views
@@ -56,7 +56,7 @@ async def watch_job(
 ) -> Response:
     """How a job stands, and then each change of it, as server-sent events; ends when it is gone."""
 
-    def find() -> tuple[int, JobRecord]:
+    def find() -> tuple[int, TrainJobRecord]:
         newest = here.store.revision()  # before the job: whatever happens to it later is told
         return newest, here.jobs.find(here.identities.scope(call.caller, org_id), name)
 
@@ -89,7 +89,7 @@ async def watch_events(
     the first. One of the kind ``end`` says that there will be no more; without it, ask again from the last id.
     """
 
-    def find() -> JobRecord:
+    def find() -> TrainJobRecord:
         return here.jobs.find(here.identities.scope(call.caller, org_id), name)
 
     return telling.of_job(here, await here.offload(find), sse.place(last_event_id, after) or 0)

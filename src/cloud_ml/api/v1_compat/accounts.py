@@ -12,6 +12,7 @@ from cloud_ml.api.auth import Call, Signed, SignedQuestion
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import Here
 from cloud_ml.api.v1_compat import quotas
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.tenancy import Operation
 from cloud_ml.engines.base import Capacity
 from cloud_ml.models import common
@@ -89,13 +90,13 @@ async def resources(here: Here, call: Signed, org_id: str | None = None) -> Resp
 
     def left() -> dict[str, Any]:
         here.identities.scope(call.caller, org_id)
-        return quotas.resources_row(usage.free(capacity, usage.used(here.store, None)))
+        return quotas.resources_row(usage.free(capacity, usage.used(here.store, None, TRAIN_JOB)))
 
     return documents.answer({"data": [await here.offload(left)]})
 
 
 def _row(here: Platform, organisation: Organisation, capacity: Capacity) -> dict[str, str]:
-    used = usage.used(here.store, organisation.name)
+    used = usage.used(here.store, organisation.name, TRAIN_JOB)
     models = usage.used_by_services(here.store, organisation.name)
     return quotas.row(organisation, capacity, used, here.quotas.of(organisation.name), models)
 

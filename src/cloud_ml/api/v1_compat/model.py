@@ -15,9 +15,9 @@ from cloud_ml.api.auth import Signed, SignedMutation
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import Here
 from cloud_ml.api.routes.replicas import find
-from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.scale import replicas_of
+from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models import codec, common
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ServiceUpdate

@@ -13,7 +13,7 @@ from cloud_ml.api import documents, streams
 from cloud_ml.api.auth import Call, Signed, SignedMutation
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import Here
-from cloud_ml.domain.workloads.decide import JobRecord
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.errors import NotFound
 from cloud_ml.models import codec, common
@@ -110,7 +110,7 @@ async def events(here: Here, call: Signed, name: str, org_id: str | None = None)
     def said() -> dict[str, Any]:
         record = here.jobs.find(here.identities.scope(call.caller, org_id), name)
         waits = record.status.phase is Phase.QUEUED
-        free = usage.free(capacity, usage.used(here.store, None)) if waits else None
+        free = usage.free(capacity, usage.used(here.store, None, TRAIN_JOB)) if waits else None
         return views.events_document(record.key.name, here.jobs.events(record), free)
 
     return documents.answer(await here.offload(said))
@@ -139,12 +139,12 @@ def ignored(document: dict[str, Any]) -> list[str]:
     return notes
 
 
-async def _find(here: Platform, call: Call, name: str, org_id: str | None) -> JobRecord:
-    def find() -> JobRecord:
+async def _find(here: Platform, call: Call, name: str, org_id: str | None) -> TrainJobRecord:
+    def find() -> TrainJobRecord:
         return here.jobs.find(here.identities.scope(call.caller, org_id), name)
 
     return await here.offload(find)
 
 
-def _document(here: Platform, record: JobRecord) -> dict[str, Any]:
+def _document(here: Platform, record: TrainJobRecord) -> dict[str, Any]:
     return views.train_document(record, here.identities.organisation(record.key.org))

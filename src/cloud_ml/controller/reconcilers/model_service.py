@@ -12,8 +12,7 @@ from cloud_ml.controller.entrances import Entrances, release_of
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.scaling import Scaling
-from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits, Desired, JobSpec
-from cloud_ml.domain.records import Event, EventType, Record
+from cloud_ml.domain.records import Event, EventType
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.decide import (
     DropReplica,
@@ -22,18 +21,18 @@ from cloud_ml.domain.services.decide import (
     StopReplica,
     decide,
 )
-from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord, service_tag
-from cloud_ml.domain.services.spec import DEFAULT_RETRIES, LoadRetries
+from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ReplicaRecord, ServiceRecord, service_tag
+from cloud_ml.domain.services.spec import DEFAULT_RETRIES, LoadRetries, ReplicaSpec
 from cloud_ml.domain.services.status import SeenReplica, ServiceStatus, Wish
 from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits, Desired
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
 from cloud_ml.state.matching import Match
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.offload import Offload
 
-ReplicaRecord = Record[JobSpec, JobStatus]
 _PAGE = 1000
 _PORT_PERIOD = timedelta(seconds=15)
 
@@ -175,7 +174,7 @@ class ModelServiceReconciler:
             ready=status.phase is Phase.RUNNING and self._answering.ready(record.key.uid),
             attempt=status.attempt,
             load_failed=status.phase is Phase.RUNNING and self._answering.load_failed(record.key.uid),
-            leaving=record.delete_requested_at is not None or record.spec.desired is Desired.STOPPED,
+            leaving=record.delete_requested_at is not None or record.spec.workload.desired is Desired.STOPPED,
             deleting=record.delete_requested_at is not None,
             ended_at=status.finished_at,
         )
@@ -185,7 +184,7 @@ class ModelServiceReconciler:
         now, uid = self._clock(), service.key.uid
         if isinstance(action, MakeReplica):
             name = replica_name(uid, action.wish)
-            spec = specs.replica(name, uid, service.spec.made_of(action.wish.template), self._loading)
+            spec = specs.replica(uid, service.spec.made_of(action.wish.template), self._loading)
             self._store.create(
                 REPLICA,
                 org=service.key.org,
@@ -210,8 +209,8 @@ class ModelServiceReconciler:
             self._store.delete(MODEL_SERVICE, uid, fence=self._fence)
 
 
-def _stopped(spec: JobSpec, grace_s: float | None) -> JobSpec:
-    return spec.stopped(grace_s)
+def _stopped(spec: ReplicaSpec, grace_s: float | None) -> ReplicaSpec:
+    return spec.with_workload(spec.workload.stopped(grace_s))
 
 
 def replica_name(service_uid: str, wish: Wish) -> str:

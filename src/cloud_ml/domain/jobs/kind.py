@@ -7,8 +7,8 @@ from collections.abc import Collection, Iterator, Sequence
 from itertools import pairwise
 from urllib.parse import quote
 
-from cloud_ml.domain.jobs.spec import JobSpec
-from cloud_ml.domain.records import Kind
+from cloud_ml.domain.jobs.spec import JobSpec, upgraded
+from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.workloads.phases import JobStatus
 
 _EXPORTING = re.compile(r"model|export|output", re.IGNORECASE)
@@ -37,7 +37,7 @@ def exports(spec: JobSpec) -> Sequence[str]:
     By its fields, and by arguments whose names sound like it (``--model_path=fds://…``, ``--export_dir fds://…``).
     """
     job = spec.submitted
-    found = [job.model_export_path, *_exporting(spec.arguments), job.output_path]
+    found = [job.model_export_path, *_exporting(spec.workload.program.arguments), job.output_path]
     uris = (uri.rstrip("/") for uri in found if uri and uri.startswith("fds://") and len(uri) <= _LONGEST_URI)
     return list(dict.fromkeys(uris))[:_MOST_EXPORTS]
 
@@ -66,4 +66,5 @@ def _ran_with(status: JobStatus) -> Collection[str]:
     return {framework_tag(framework)} if framework else ()
 
 
-TRAIN_JOB = Kind("train_job", JobSpec, JobStatus, spec_tags=_asked_for, status_tags=_ran_with)
+TRAIN_JOB = Kind("train_job", JobSpec, JobStatus, spec_tags=_asked_for, status_tags=_ran_with, upgrade=upgraded)
+TrainJobRecord = Record[JobSpec, JobStatus]

@@ -1,147 +1,95 @@
-"""A job in normal form, whatever the wire said: roles × replicas, amounts as numbers."""
+"""What a train job is: the wire form that was submitted, and the workload that was made of it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from enum import StrEnum
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
 
-from cloud_ml.models import common
+from cloud_ml.domain.workloads.spec import Desired, Program, Resources, RetryPolicy, Role, WorkloadSpec
+from cloud_ml.models import codec, common
 from cloud_ml.models.train_job import TrainJob
 
-
-class Desired(StrEnum):
-    """What the user wants of the job right now."""
-
-    RUN = "run"
-    SAVED = "saved"
-    STOPPED = "stopped"
-
-
-@dataclass(frozen=True)
-class Resources:
-    """What one task may use. ``None`` means no limit of its own.
-
-    ``cpu_request_millis`` is for a task without a limit of processors: what its quota is charged, and its
-    share where others want the processors too.
-    """
-
-    cpu_millis: int | None = None
-    memory_bytes: int | None = None
-    gpus: int = 0
-    cpu_request_millis: int | None = None
-
-    @property
-    def charged_cpu_millis(self) -> int | None:
-        """What the quota is charged."""
-        return self.cpu_millis if self.cpu_millis is not None else self.cpu_request_millis
-
-
-@dataclass(frozen=True)
-class DefaultLimits:
-    """What a task gets that names no limit; 0 means none. ``cpu_millis`` is a request, not a limit."""
-
-    disk_bytes: int = 0
-    memory_bytes: int = 0
-    cpu_millis: int = 0
-
-
-NO_DEFAULT_LIMITS = DefaultLimits()
-
-
-@dataclass(frozen=True)
-class Role:
-    """Equal tasks of a job."""
-
-    name: str
-    replicas: int = 1
-    resources: Resources = Resources()
-
-
-@dataclass(frozen=True)
-class RetryPolicy:
-    """How often and how soon a failed attempt is followed by another.
-
-    Delays grow by ``factor`` from ``first_delay_s`` to ``longest_delay_s``.
-    """
-
-    max_retries: int = 0
-    first_delay_s: float = 1.0
-    factor: float = 2.0
-    longest_delay_s: float = 300.0
-
-    def delay_s(self, failed_attempt: int) -> float:
-        """Seconds between the end of ``failed_attempt`` (from 1) and the start of the next."""
-        return min(self.longest_delay_s, self.first_delay_s * self.factor ** min(failed_attempt - 1, 60))
+_OUTPUT_PATH_FLAGS = ("--output_path", "--output-path", "-output_path")
+_LOCATIONS: Mapping[str, str] = {
+    "CLOUDML_OUTPUT_PATH": "output_path",
+    "CLOUDML_MODEL_EXPORT_PATH": "model_export_path",
+    "CLOUDML_MODEL_INPUT_PATH": "model_input_path",
+    "CLOUDML_DATA_INPUT_PATH": "data_input_path",
+    "CLOUDML_DATA_OUTPUT_PATH": "data_output_path",
+    "CLOUDML_TENSORBOARD_LOGDIR": "tensorboard_logdir",
+}
+"""Variables that tell the code a field of its job."""
+_OF_THE_WORKLOAD = ("roles", "retry", "wall_time_s", "disk_bytes", "grace_s", "desired")
 
 
 @dataclass(frozen=True)
 class JobSpec:
-    """What is to run. ``submitted`` is the wire form it was made from, kept to be shown and run again.
-
-    ``may_add_arguments`` tells that the platform may pass arguments that the user gave in another way.
-    ``grace_s`` is the time between SIGTERM and SIGKILL when the job is stopped; ``None`` means the operator's.
-    """
+    """``submitted`` is kept to be shown and to be run again; ``workload`` is what runs."""
 
     submitted: TrainJob
-    roles: tuple[Role, ...]
-    arguments: tuple[str, ...] = ()
-    retry: RetryPolicy = field(default_factory=RetryPolicy)
-    wall_time_s: int | None = None
-    disk_bytes: int | None = None
-    grace_s: float | None = None
-    desired: Desired = Desired.RUN
-    may_add_arguments: bool = False
+    workload: WorkloadSpec
 
-    @property
-    def priority(self) -> int:
-        """1 goes before 0 in the queue."""
-        return self.submitted.enable_rank
-
-    def with_defaults(self, defaults: DefaultLimits) -> JobSpec:
-        """The same job, with ``defaults`` where it names no limit."""
-        roles = tuple(replace(role, resources=_filled(role.resources, defaults)) for role in self.roles)
-        disk = self.disk_bytes if self.disk_bytes is not None else defaults.disk_bytes or None
-        return replace(self, roles=roles, disk_bytes=disk)
-
-    def with_desired(self, desired: Desired) -> JobSpec:
-        """The same job, wanted differently."""
-        return replace(self, desired=desired)
-
-    def stopped(self, grace_s: float | None = None) -> JobSpec:
-        """The same job, to be stopped; ``grace_s`` takes the place of its own grace time."""
-        return replace(self, desired=Desired.STOPPED, grace_s=self.grace_s if grace_s is None else grace_s)
+    def with_workload(self, workload: WorkloadSpec) -> JobSpec:
+        """The same job with another workload."""
+        return replace(self, workload=workload)
 
 
-def from_wire(job: TrainJob) -> JobSpec:
+def from_wire(job: TrainJob, *, add_arguments: bool = False) -> JobSpec:
     """Normalise a validated wire form.
+
+    Args:
+        job: The wire form.
+        add_arguments: Pass ``output_path`` also as an argument, unless the job's arguments have it.
 
     Raises:
         InvalidRequest: A field contradicts another.
     """
-    return JobSpec(
-        submitted=job,
-        roles=(Role(name="master", resources=_resources(job)),),
-        arguments=tuple(job.arguments()),
+    arguments = tuple(job.arguments())
+    has_flag = any(argument.partition("=")[0] in _OUTPUT_PATH_FLAGS for argument in arguments)
+    locations = {variable: getattr(job, name) for variable, name in _LOCATIONS.items() if getattr(job, name)}
+    program = Program(
+        module=job.module_name,
+        source=job.trainer_uri,
+        arguments=arguments,
+        variables=locations | (job.environment or {}),
+        framework=job.framework,
+        framework_version=job.framework_version,
+        requirements=tuple(job.requirements or ()),
+        output_path=job.output_path or "" if add_arguments and not has_flag else "",
+        paths_for_uris=job.rewrite_uris,
+    )
+    workload = WorkloadSpec(
+        program=program,
+        roles=(Role("master", resources=resources_of(job.cpu_limit, job.memory_limit, job.gpu_limit)),),
+        bucket=job.fds_bucket,
+        secrets=tuple(job.secrets or ()),
+        prepare_command=job.prepare_command or None,
+        finish_command=job.finish_command or None,
         retry=RetryPolicy(max_retries=job.max_retries),
         wall_time_s=common.duration_seconds(str(job.wall_time_limit)) if job.wall_time_limit else None,
-        grace_s=None if job.grace_time is None else float(common.duration_seconds(str(job.grace_time))),
         disk_bytes=common.memory_bytes(job.disk_limit) if job.disk_limit else None,
+        grace_s=None if job.grace_time is None else float(common.duration_seconds(str(job.grace_time))),
+        priority=job.enable_rank,
         desired=Desired.SAVED if job.save_mode else Desired.RUN,
     )
+    return JobSpec(job, workload)
 
 
-def _resources(job: TrainJob) -> Resources:
+def resources_of(cpu: str | float | None, memory: str | None, gpus: int | str | None) -> Resources:
+    """Limits of the wire, as numbers."""
     return Resources(
-        cpu_millis=common.cpu_millis(str(job.cpu_limit)) if job.cpu_limit else None,
-        memory_bytes=common.memory_bytes(job.memory_limit) if job.memory_limit else None,
-        gpus=int(job.gpu_limit or 0),
+        cpu_millis=common.cpu_millis(str(cpu)) if cpu else None,
+        memory_bytes=common.memory_bytes(memory) if memory else None,
+        gpus=int(gpus or 0),
     )
 
 
-def _filled(resources: Resources, defaults: DefaultLimits) -> Resources:
-    memory, request = resources.memory_bytes, resources.cpu_request_millis
-    if memory is None:
-        memory = defaults.memory_bytes or None
-    if resources.cpu_millis is None and request is None:
-        request = defaults.cpu_millis or None
-    return replace(resources, memory_bytes=memory, cpu_request_millis=request)
+def upgraded(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A stored spec in today's form. Version 0.1 kept the fields of the workload beside ``submitted``."""
+    if "workload" in document:
+        return document
+    job = codec.decode(TrainJob, document["submitted"], ignore_unknown=True)
+    spec = from_wire(job, add_arguments=bool(document.get("may_add_arguments")))
+    kept = {name: document[name] for name in _OF_THE_WORKLOAD if name in document}
+    return {"submitted": document["submitted"], "workload": {**codec.encode(spec.workload), **kept}}

@@ -12,7 +12,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 
-from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.records import Decision
 from cloud_ml.domain.services.events import events_of_change, events_of_place
 from cloud_ml.domain.services.failures import answered_releases, failed_releases, served_release
@@ -21,6 +20,7 @@ from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.status import CandidateStatus, SeenReplica, ServicePhase, ServiceStatus, Wish
 from cloud_ml.domain.services.wishes import blocked_by_room, stable_numbers, wishes
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.spec import Desired
 
 _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 

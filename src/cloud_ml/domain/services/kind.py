@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from cloud_ml.domain.jobs.kind import TRAIN_JOB, label_tag
-from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.jobs.kind import label_tag
 from cloud_ml.domain.records import Kind, Record
-from cloud_ml.domain.services.spec import SERVICE_LABEL, ServiceSpec
+from cloud_ml.domain.services.spec import SERVICE_LABEL, ReplicaSpec, ServiceSpec, upgraded_replica
 from cloud_ml.domain.services.status import ServiceStatus
 from cloud_ml.domain.workloads.phases import JobStatus
 
 ServiceRecord = Record[ServiceSpec, ServiceStatus]
+ReplicaRecord = Record[ReplicaSpec, JobStatus]
 
 
 def service_tag(uid: str) -> str:
@@ -29,6 +29,6 @@ def _labels(spec: ServiceSpec) -> Collection[str]:
 
 
 MODEL_SERVICE = Kind("model_service", ServiceSpec, ServiceStatus, spec_tags=_labels)
-REPLICA: Kind[JobSpec, JobStatus] = Kind(
-    "replica", JobSpec, JobStatus, spec_tags=TRAIN_JOB.spec_tags, status_tags=TRAIN_JOB.status_tags
+REPLICA = Kind(
+    "replica", ReplicaSpec, JobStatus, spec_tags=lambda spec: {service_tag(spec.service)}, upgrade=upgraded_replica
 )

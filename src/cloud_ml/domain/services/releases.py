@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services.spec import OF_THE_TEMPLATE, Candidate, Release, ServiceSpec
+from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.errors import Conflict, InvalidRequest
 from cloud_ml.models.common import check_count
 from cloud_ml.models.model_service import ModelService

@@ -11,9 +11,9 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import ServiceStatus
+from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models import common
 
 RECENT_S = 3.0

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
-from cloud_ml.domain.jobs.spec import Desired, JobSpec, Resources, RetryPolicy, Role
+from cloud_ml.domain.jobs.spec import resources_of, upgraded
+from cloud_ml.domain.workloads.spec import DefaultLimits, Desired, Program, RetryPolicy, Role, WorkloadSpec
 from cloud_ml.models import common
 from cloud_ml.models.model_service import ModelService
-from cloud_ml.models.train_job import TrainJob
 
 MODULE = "cloud_ml.serving"
 SOCKET = "serve.sock"
@@ -111,40 +113,64 @@ def _call_arguments(model: ModelService) -> list[str]:
     return [] if seconds is None else [f"--rest_api_timeout_in_ms={round(seconds * 1000)}"]
 
 
-def replica(name: str, service_uid: str, release: Release, loading: LoadRetries = DEFAULT_RETRIES) -> JobSpec:
-    """The job that is a replica: the model server, run as any other program of the tenant, and again when it ends."""
+@dataclass(frozen=True)
+class ReplicaSpec:
+    """A replica of the service whose uid is ``service``: a model server for the model at ``model_uri``.
+
+    ``template`` is the number of the release that it is made of.
+    """
+
+    service: str
+    template: int
+    model_uri: str
+    workload: WorkloadSpec
+
+    def with_workload(self, workload: WorkloadSpec) -> ReplicaSpec:
+        """The same replica with another workload."""
+        return replace(self, workload=workload)
+
+    def with_defaults(self, defaults: DefaultLimits) -> ReplicaSpec:
+        """The same replica, with ``defaults`` where the service names no limit."""
+        return self.with_workload(self.workload.with_defaults(defaults))
+
+
+def replica(service_uid: str, release: Release, loading: LoadRetries = DEFAULT_RETRIES) -> ReplicaSpec:
+    """A replica of a release: the model server, run as any other program of the tenant, and again when it ends."""
     model = release.submitted
-    arguments = [
+    arguments = (
         f"--model_name={model.model_name}", f"--model_base_path={model.model_uri}", f"--unix_socket={SOCKET}",
         "--allow_models_that_run_code", *loading.arguments(), *_call_arguments(model), *model.arguments(),
-    ]  # fmt: skip
-    job = TrainJob(
-        name,
-        MODULE,
-        PACKAGE_URI,
-        job_args=arguments,
-        cpu_limit=model.cpu_limit,
-        memory_limit=model.memory_limit,
-        gpu_limit=model.gpu_limit,
+    )  # fmt: skip
+    program = Program(
+        module=MODULE,
+        source=PACKAGE_URI,
+        arguments=arguments,
+        variables={"CLOUDML_MODEL_INPUT_PATH": model.model_uri} | (model.environment or {}),
         framework=model.framework,
         framework_version=model.framework_version,
-        prepare_command=model.prepare_command,
-        finish_command=model.finish_command,
-        environment=model.environment,
-        secrets=model.secrets,
-        fds_bucket=model.fds_bucket,
-        model_input_path=model.model_uri,
-        enable_rank=model.enable_rank,
-        labels={SERVICE_LABEL: service_uid, TEMPLATE_LABEL: str(release.template)},
     )
-    resources = Resources(
-        cpu_millis=common.cpu_millis(str(model.cpu_limit)) if model.cpu_limit else None,
-        memory_bytes=common.memory_bytes(model.memory_limit) if model.memory_limit else None,
-        gpus=int(model.gpu_limit or 0),
-    )
-    return JobSpec(
-        submitted=job,
-        roles=(Role("server", resources=resources),),
-        arguments=tuple(arguments),
+    workload = WorkloadSpec(
+        program=program,
+        roles=(Role("server", resources=resources_of(model.cpu_limit, model.memory_limit, model.gpu_limit)),),
+        bucket=model.fds_bucket,
+        secrets=tuple(model.secrets or ()),
+        prepare_command=model.prepare_command or None,
+        finish_command=model.finish_command or None,
+        serves=True,
         retry=RetryPolicy(max_retries=_ENDLESS, longest_delay_s=30.0),
+        priority=model.enable_rank,
     )
+    return ReplicaSpec(service_uid, release.template, model.model_uri, workload)
+
+
+def upgraded_replica(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A stored spec in today's form. Version 0.1 stored a replica as a train job with labels."""
+    if "workload" in document:
+        return document
+    labels = document["submitted"]["labels"]
+    workload = {**upgraded(document)["workload"], "serves": True}
+    model_uri = document["submitted"]["model_input_path"]
+    return {
+        "service": labels[SERVICE_LABEL], "template": int(labels[TEMPLATE_LABEL]), "model_uri": model_uri,
+        "workload": workload,
+    }  # fmt: skip

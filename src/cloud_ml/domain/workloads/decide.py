@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 
-from cloud_ml.domain.jobs.spec import Desired, JobSpec
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.records import Decision, Event, EventType, Record
 from cloud_ml.domain.workloads import restart
@@ -18,10 +17,11 @@ from cloud_ml.domain.workloads.actions import EnsureGang, Forget, JobAction, Sto
 from cloud_ml.domain.workloads.end import finished_at
 from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.domain.workloads.reasons import WAITS, Reason
+from cloud_ml.domain.workloads.spec import Desired, HasWorkload, WorkloadSpec
 
 _NO_TRACE = "the engine has no trace of the attempt any more"
 
-JobRecord = Record[JobSpec, JobStatus]
+WorkloadRecord = Record[HasWorkload, JobStatus]
 JobDecision = Decision[JobStatus, JobAction]
 
 
@@ -32,7 +32,7 @@ class Rules:
     stop_grace_s: float = 10.0
     start_timeout_s: float = 3600.0
 
-    def grace_s(self, spec: JobSpec) -> float:
+    def grace_s(self, spec: WorkloadSpec) -> float:
         """The time that a job has between SIGTERM and SIGKILL."""
         return self.stop_grace_s if spec.grace_s is None else spec.grace_s
 
@@ -46,7 +46,7 @@ class WaitsFor:
 
 
 def decide(
-    job: JobRecord,
+    job: WorkloadRecord,
     observed: Sequence[ObservedGang],
     now: datetime,
     *,
@@ -68,12 +68,12 @@ def decide(
     status = job.status
     stray = next((g for g in observed if not g.state.over and g.attempt != status.attempt), None)
     if stray is not None:  # an earlier attempt still lives: nothing else happens until it is gone
-        grace_s = rules.grace_s(job.spec)
+        grace_s = rules.grace_s(job.spec.workload)
         return Decision(actions=[StopGang(stray.attempt, grace_s)], look_again=_soon(now, grace_s))
     gang = gangs.get(status.attempt)
     if status.phase.terminal:
         return _after_the_end(job, gang, rules, now)
-    if job.delete_requested_at or job.spec.desired is Desired.STOPPED or status.phase is Phase.STOPPING:
+    if job.delete_requested_at or job.spec.workload.desired is Desired.STOPPED or status.phase is Phase.STOPPING:
         return _stop(job, gang, now, rules)
     if status.phase is Phase.SAVED:
         return _saved(job, now)
@@ -84,14 +84,14 @@ def decide(
     return _live(job, gang, now, rules)
 
 
-def _after_the_end(job: JobRecord, gang: ObservedGang | None, rules: Rules, now: datetime) -> JobDecision:
+def _after_the_end(job: WorkloadRecord, gang: ObservedGang | None, rules: Rules, now: datetime) -> JobDecision:
     if gang is not None and not gang.state.over:
         return Decision(actions=[StopGang(gang.attempt, 0.0)], look_again=_soon(now, rules.stop_grace_s))
     return Decision(actions=[Forget()]) if job.delete_requested_at else Decision()
 
 
-def _saved(job: JobRecord, now: datetime) -> JobDecision:
-    if job.spec.desired is not Desired.RUN:
+def _saved(job: WorkloadRecord, now: datetime) -> JobDecision:
+    if job.spec.workload.desired is not Desired.RUN:
         return Decision()
     return Decision(
         status=job.status.moved(Phase.QUEUED, queued_at=now, reason=Reason.SUBMITTED, message=""),
@@ -129,11 +129,11 @@ def _restarting(status: JobStatus, now: datetime) -> JobDecision:
     )
 
 
-def _stop(job: JobRecord, gang: ObservedGang | None, now: datetime, rules: Rules) -> JobDecision:
+def _stop(job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: Rules) -> JobDecision:
     status = job.status
     reason = Reason.DELETED if job.delete_requested_at else Reason.CANCELLED
     word = "deleted" if job.delete_requested_at else "cancelled"
-    grace_s = rules.grace_s(job.spec)
+    grace_s = rules.grace_s(job.spec.workload)
     if status.phase in (Phase.SAVED, Phase.QUEUED):  # nothing was ever started
         return Decision(
             status=status.moved(Phase.STOPPED, finished_at=now, reason=reason, message=f"{word} before it started"),
@@ -153,7 +153,7 @@ def _stop(job: JobRecord, gang: ObservedGang | None, now: datetime, rules: Rules
     )
 
 
-def _live(job: JobRecord, gang: ObservedGang | None, now: datetime, rules: Rules) -> JobDecision:
+def _live(job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: Rules) -> JobDecision:
     status = job.status
     if gang is None and status.phase is Phase.STARTING:
         return _nothing_made(status, now, rules)
@@ -194,7 +194,7 @@ def _staging(status: JobStatus, gang: ObservedGang, now: datetime, rules: Rules)
     return Decision(actions=[StopGang(gang.attempt, 0.0)], look_again=_soon(now, rules.stop_grace_s))
 
 
-def _ended(job: JobRecord, gang: ObservedGang, now: datetime) -> JobDecision:
+def _ended(job: WorkloadRecord, gang: ObservedGang, now: datetime) -> JobDecision:
     status = job.status
     reason, message = _cause(status, gang)
     begun = _begun_unseen(status, gang)
@@ -202,8 +202,8 @@ def _ended(job: JobRecord, gang: ObservedGang, now: datetime) -> JobDecision:
         ended = _with_findings(status.moved(Phase.SUCCEEDED, reason=reason, message=message), gang)
         ended = replace(ended, finished_at=finished_at(job, ended, gang, now))
         return Decision(status=ended, events=[*begun, Event(now, reason, message or "the job completed")])
-    if (not_before := restart.next_start(job.spec.retry, status.attempt, reason, now)) is not None:
-        attempt, most = status.attempt + 1, job.spec.retry.max_retries + 1
+    if (not_before := restart.next_start(job.spec.workload.retry, status.attempt, reason, now)) is not None:
+        attempt, most = status.attempt + 1, job.spec.workload.retry.max_retries + 1
         sentence = f"{message}; attempt {attempt} of {most} in {(not_before - now).total_seconds():g} s"
         again = replace(
             status.moved(Phase.RESTARTING, not_before=not_before, reason=reason, message=message),

@@ -5,28 +5,28 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime
 
-from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.domain.records import Decision, Event, Record
 from cloud_ml.domain.workloads.actions import JobAction
 from cloud_ml.domain.workloads.phases import JobStatus, Phase
 from cloud_ml.domain.workloads.reasons import Reason
+from cloud_ml.domain.workloads.spec import HasWorkload
 
 
-def finished_at(job: Record[JobSpec, JobStatus], ended: JobStatus, gang: ObservedGang, now: datetime) -> datetime:
+def finished_at(job: Record[HasWorkload, JobStatus], ended: JobStatus, gang: ObservedGang, now: datetime) -> datetime:
     """When the attempt ended: with its last process, or with its finish command, which has no process of its own.
 
     The look comes later, and later still while outputs are saved. Clocks may have been set meanwhile.
     """
     ends = [process.finished_at for process in gang.processes if process.finished_at is not None]
-    if job.spec.submitted.finish_command or not ends:
+    if job.spec.workload.finish_command or not ends:
         ends = [gang.stages.get("ended", now)]
     finished = min(max(ends), now)
     return max(finished, ended.started_at) if ended.started_at is not None else finished
 
 
 def saving_outputs(
-    job: Record[JobSpec, JobStatus], end: Decision[JobStatus, JobAction], now: datetime
+    job: Record[HasWorkload, JobStatus], end: Decision[JobStatus, JobAction], now: datetime
 ) -> Decision[JobStatus, JobAction]:
     """What is committed of the end of a job before its outputs are saved: everything but the end. Once.
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import datetime, timedelta
 
-from cloud_ml.domain.jobs.spec import RetryPolicy
 from cloud_ml.domain.workloads.reasons import NEVER_RETRIED, Reason
+from cloud_ml.domain.workloads.spec import RetryPolicy
 
 
 def next_start(policy: RetryPolicy, attempt: int, reason: Reason, now: datetime) -> datetime | None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import cloud_ml
-from cloud_ml.domain.jobs.spec import NO_DEFAULT_LIMITS, DefaultLimits
+from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.engines.local import cgroups, init, landlock, sandbox, seccomp
 from cloud_ml.engines.local.config import LocalConfig, Zygotes
 from cloud_ml.engines.local.exposure import passable

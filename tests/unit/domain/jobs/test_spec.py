@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.spec import Desired, JobSpec, Resources, from_wire
+from cloud_ml.domain.jobs.spec import JobSpec, from_wire
+from cloud_ml.domain.workloads.spec import Desired, Resources, change_workload
 from cloud_ml.models import codec
 from cloud_ml.models.train_job import TrainJob
 from support.jobs import spec_of
@@ -23,7 +24,7 @@ from support.jobs import spec_of
     ],
 )
 def test_amounts_become_numbers(fields: dict[str, Any], resources: Resources) -> None:
-    (role,) = spec_of(**fields).roles
+    (role,) = spec_of(**fields).workload.roles
     assert (role.name, role.replicas, role.resources) == ("master", 1, resources)
 
 
@@ -32,23 +33,24 @@ def test_amounts_become_numbers(fields: dict[str, Any], resources: Resources) ->
     [(None, ()), ("", ()), ("--a 'b c' d", ("--a", "b c", "d")), (["--a", "b c"], ("--a", "b c")), ([], ())],
 )
 def test_arguments_become_words(arguments: Any, words: tuple[str, ...]) -> None:
-    assert spec_of(job_args=arguments).arguments == words
+    assert spec_of(job_args=arguments).workload.program.arguments == words
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("2h", 7200), ("1d12h", 129_600), (5, 5), (None, None)])
 def test_durations_become_seconds(text: Any, seconds: int | None) -> None:
-    assert spec_of(wall_time_limit=text).wall_time_s == seconds
+    assert spec_of(wall_time_limit=text).workload.wall_time_s == seconds
 
 
 def test_save_mode_is_a_wish_like_any_other() -> None:
     saved = from_wire(TrainJob("linear", "trainer.task", "fds://cloudml/t.tar.gz", save_mode=True))
-    assert saved.desired is Desired.SAVED
-    assert saved.with_desired(Desired.RUN).desired is Desired.RUN
-    assert saved.with_desired(Desired.RUN).submitted is saved.submitted
+    assert saved.workload.desired is Desired.SAVED
+    started = change_workload(saved, lambda workload: workload.with_desired(Desired.RUN))
+    assert started.workload.desired is Desired.RUN
+    assert started.submitted is saved.submitted
 
 
 def test_priority_is_the_wires_rank() -> None:
-    assert (spec_of().priority, spec_of(enable_rank=1).priority) == (0, 1)
+    assert (spec_of().workload.priority, spec_of(enable_rank=1).workload.priority) == (0, 1)
 
 
 def test_a_spec_is_stored_and_read_back_as_it_was() -> None:

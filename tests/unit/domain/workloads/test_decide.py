@@ -8,13 +8,13 @@ from datetime import timedelta
 
 import pytest
 
-from cloud_ml.domain.jobs.spec import Desired
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.records import Decision, EventType
 from cloud_ml.domain.workloads.actions import EnsureGang, Forget, StopGang
-from cloud_ml.domain.workloads.decide import JobDecision, JobRecord, Rules, WaitsFor, decide
+from cloud_ml.domain.workloads.decide import JobDecision, Rules, WaitsFor, WorkloadRecord, decide
 from cloud_ml.domain.workloads.phases import ACTIVE, TERMINAL, Phase
 from cloud_ml.domain.workloads.reasons import NEVER_RETRIED, Reason
+from cloud_ml.domain.workloads.spec import Desired
 from support.jobs import NOW, gang_in, job_in
 
 RULES = Rules(stop_grace_s=8.0, start_timeout_s=100.0)
@@ -23,7 +23,7 @@ BAD = gang_in(GangState.EXITED, Reason.NON_ZERO_EXIT, "master-0 exited with code
 LIVE = [GangState.STAGING, GangState.RUNNING, GangState.FINISHING]
 
 
-def look(job: JobRecord, *observed: ObservedGang, has_slot: bool = False, after_s: float = 0.0) -> JobDecision:
+def look(job: WorkloadRecord, *observed: ObservedGang, has_slot: bool = False, after_s: float = 0.0) -> JobDecision:
     return decide(job, observed, NOW + timedelta(seconds=after_s), has_slot=has_slot, rules=RULES)
 
 

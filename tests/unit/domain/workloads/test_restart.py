@@ -6,9 +6,9 @@ from datetime import timedelta
 
 import pytest
 
-from cloud_ml.domain.jobs.spec import RetryPolicy
 from cloud_ml.domain.workloads.reasons import NEVER_RETRIED, Reason
 from cloud_ml.domain.workloads.restart import next_start
+from cloud_ml.domain.workloads.spec import RetryPolicy
 from support.jobs import NOW
 
 POLICY = RetryPolicy(max_retries=3, first_delay_s=2.0, factor=3.0, longest_delay_s=10.0)

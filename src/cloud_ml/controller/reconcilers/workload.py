@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
+from typing import Generic
 
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.slots import Slots
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.observed import ObservedGang
-from cloud_ml.domain.records import Event, Kind
-from cloud_ml.domain.workloads.decide import JobDecision, JobRecord, Rules, decide
+from cloud_ml.domain.records import Event, Kind, Record
+from cloud_ml.domain.workloads.decide import JobDecision, Rules, decide
 from cloud_ml.domain.workloads.end import saving_outputs
 from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.spec import W
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
@@ -28,23 +28,26 @@ _SOON = timedelta(seconds=1)
 """When to look again for what is on its way, such as a trainer from the web."""
 
 
-class TrainJobReconciler:
-    """Moves jobs one step at a time towards what is wanted: train jobs, and whatever else has their life."""
+class WorkloadReconciler(Generic[W]):
+    """Moves what runs in attempts one step at a time towards what is wanted: train jobs, replicas of services.
+
+    ``after_success`` is awaited before a success is committed, once or more often; its events are the record's.
+    """
 
     def __init__(
         self,
         *,
         store: StateStore,
         engine: Engine,
-        executor: Executor,
+        executor: Executor[W],
         slots: Slots,
         rules: Rules,
         clock: Clock,
         offload: Offload,
         fence: Fence,
         read: Reads | None = None,
-        kind: Kind[JobSpec, JobStatus] = TRAIN_JOB,
-        deploy: Callable[[JobRecord], Event | None] | None = None,
+        kind: Kind[W, JobStatus],
+        after_success: Callable[[Record[W, JobStatus]], Awaitable[Sequence[Event]]] | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -56,7 +59,7 @@ class TrainJobReconciler:
         self._fence = fence
         self._read = read or offload
         self._kind = kind
-        self._deploy = deploy
+        self._after_success = after_success
 
     async def reconcile(self, uid: str) -> ReconcileResult:
         """Take steps until there is nothing to commit.
@@ -91,7 +94,9 @@ class TrainJobReconciler:
         if not self._slots.holds(uid):
             self._slots.forget(uid)
 
-    async def _step(self, job: JobRecord, observed: Sequence[ObservedGang]) -> _Committed | datetime | None:
+    async def _step(
+        self, job: Record[W, JobStatus], observed: Sequence[ObservedGang]
+    ) -> _Committed[W] | datetime | None:
         queued = job.status.phase is Phase.QUEUED
         has_slot = queued and self._slots.take(job)
         waits_for = self._slots.waits_for(job) if queued and not has_slot else None
@@ -100,11 +105,8 @@ class TrainJobReconciler:
             decision = await self._with_outputs(job, decision, decision.status)
         if decision.status is not None:
             events = list(decision.events)
-            if decision.status.phase is Phase.SUCCEEDED and self._deploy is not None and job.spec.submitted.model_name:
-                begin_step("export the model")
-                # Before the commit, since nobody looks at the job after it; once, however often it is repeated.
-                said = await self._offload(self._deploy, job)
-                events += [said] if said is not None else []
+            if decision.status.phase is Phase.SUCCEEDED and self._after_success is not None:
+                events += await self._after_success(job)  # before the commit: nobody looks at the job after it
             begin_step("commit the new state")
             try:
                 committed = await self._offload(
@@ -126,7 +128,7 @@ class TrainJobReconciler:
                 return self._clock() + _SOON
         return decision.look_again
 
-    async def _with_outputs(self, job: JobRecord, decision: JobDecision, ended: JobStatus) -> JobDecision:
+    async def _with_outputs(self, job: Record[W, JobStatus], decision: JobDecision, ended: JobStatus) -> JobDecision:
         """The end of a job with what it left, or another look while that is being saved."""
         collection = await self._executor.collect_outputs(job)
         if collection is None:
@@ -136,9 +138,9 @@ class TrainJobReconciler:
         return replace(decision, status=status, events=[*decision.events, *collection.events])
 
 
-class _Committed:
+class _Committed(Generic[W]):
     """The pass ended with a commit: the next pass follows at once, on this record."""
 
-    def __init__(self, job: JobRecord | None, *, stale: bool = False) -> None:
+    def __init__(self, job: Record[W, JobStatus] | None, *, stale: bool = False) -> None:
         self.job = job
         self.stale = stale
