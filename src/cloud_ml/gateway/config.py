@@ -48,6 +48,16 @@ class GatewayConfig:
     caller_dropped_body_bytes: int = 65_536
     caller_empty_frames: int = 16
     caller_kept_head_bytes: int = 131_072
+    replica_streams: int = 1_000
+    caller_http1_head_s: int = 10
+    caller_http1_body_s: int = 20
+    caller_http1_idle_s: int = 300
+    caller_http2_streams: int = 1_000
+    caller_http2_window_bytes: int = 8 << 20
+    caller_http2_head_s: int = 30
+    caller_http2_body_s: int = 120
+    caller_http2_unread_s: int = 60
+    caller_http2_idle_s: int = 3_600
     stream_unread_bytes: int = 262_144
     timeout_s: float = 300.0
     waiting: int = 1000

@@ -61,6 +61,7 @@ class Gateway:
             interim=config.interim_answers, control_frames=config.control_frames, stalled_s=config.answer_pause_s,
             settled_s=config.replica_settings_s, head_s=config.replica_head_s, unread_s=config.replica_unread_s,
             window=config.replica_window_bytes, turn_units=config.replica_turn_units,
+            streams=config.replica_streams,
         )  # fmt: skip
         self._tls = tls
         self._bodies = Budget(config.bodies_bytes)
@@ -148,12 +149,16 @@ class Gateway:
             body_bytes=config.message_limit_bytes, answer_s=config.timeout_s, half_closed_s=_HALF_CLOSED_S,
             budget=budget, refused=rest.refused, unread_budget=budget,
             dropped_body_bytes=config.caller_dropped_body_bytes, in_pieces=True,
+            head_s=config.caller_http1_head_s, body_s=config.caller_http1_body_s, idle_s=config.caller_http1_idle_s,
         )  # fmt: skip
         grpc = GrpcFront(service, self._loop, HttpOverHttp2(rest, limits1, self._clock, self._loop))
         limits2 = Http2Limits(
             config.message_limit_bytes, grpc_too_large(config.message_limit_bytes),
             budget=budget, no_room=no_room, refused=grpc.refused, unread_budget=budget,
             empty_frames=config.caller_empty_frames, kept_head_bytes=config.caller_kept_head_bytes,
+            streams=config.caller_http2_streams, window=config.caller_http2_window_bytes,
+            head_s=config.caller_http2_head_s, body_s=config.caller_http2_body_s,
+            unread_s=config.caller_http2_unread_s, idle_s=config.caller_http2_idle_s,
         )  # fmt: skip
         heads = Heads(rest.understand)
         return lambda: Greeting(

@@ -20,3 +20,23 @@ class ConnectionBounds:
     """HTTP/2: most empty CONTINUATION frames of a head."""
     kept_head_bytes: int = KEPT_BYTES
     """HTTP/2: most bytes of the heads that a connection recognises."""
+    http1_head_s: int = 10
+    """HTTP/1.1: how long a head that has begun may take to become whole."""
+    http1_body_s: int = 20
+    """HTTP/1.1: how long a body may take, and a second more for each 16 KiB of it that came."""
+    http1_idle_s: int = 300
+    """HTTP/1.1: how long a connection may ask nothing."""
+    http2_streams: int = 1_000
+    """HTTP/2: most requests under way on one connection."""
+    http2_window_bytes: int = 8 << 20
+    """HTTP/2: bytes that a caller may send before they are read, for each request and for each connection."""
+    http2_head_s: int = 30
+    """HTTP/2: how long a head or a frame that has begun may take to become whole."""
+    http2_body_s: int = 120
+    """HTTP/2: how long a request may take to become whole."""
+    http2_unread_s: int = 60
+    """HTTP/2: how long an answer may lie unread without progress."""
+    http2_idle_s: int = 3_600
+    """HTTP/2: how long a connection may ask nothing."""
+    stream_unread_bytes: int = 262_144
+    """Streams of messages over gRPC: bytes of unread answers from which on further messages of the caller wait."""

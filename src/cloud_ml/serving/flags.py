@@ -106,6 +106,46 @@ def _add_connections(parser: argparse.ArgumentParser) -> None:
         "--kept_head_bytes", type=_whole, default=_BOUNDS.kept_head_bytes,
         help="HTTP/2: most bytes of the heads that a connection recognises (131072)",
     )  # fmt: skip
+    one.add_argument(
+        "--http1_head_seconds", type=_positive, default=_BOUNDS.http1_head_s,
+        help="HTTP/1.1: how long a head may take to become whole (10)",
+    )  # fmt: skip
+    one.add_argument(
+        "--http1_body_seconds", type=_positive, default=_BOUNDS.http1_body_s,
+        help="HTTP/1.1: how long a body may take, and a second more for each 16 KiB of it (20)",
+    )  # fmt: skip
+    one.add_argument(
+        "--http1_idle_seconds", type=_positive, default=_BOUNDS.http1_idle_s,
+        help="HTTP/1.1: how long a connection may ask nothing (300)",
+    )  # fmt: skip
+    one.add_argument(
+        "--http2_max_streams", type=_positive, default=_BOUNDS.http2_streams,
+        help="HTTP/2: most requests under way on one connection (1000)",
+    )  # fmt: skip
+    one.add_argument(
+        "--http2_window_bytes", type=_window, default=_BOUNDS.http2_window_bytes,
+        help="HTTP/2: bytes that a caller may send unread, for each request and connection (8388608)",
+    )  # fmt: skip
+    one.add_argument(
+        "--http2_head_seconds", type=_positive, default=_BOUNDS.http2_head_s,
+        help="HTTP/2: how long a head or frame may take to become whole (30)",
+    )  # fmt: skip
+    one.add_argument(
+        "--http2_body_seconds", type=_positive, default=_BOUNDS.http2_body_s,
+        help="HTTP/2: how long a request may take to become whole (120)",
+    )  # fmt: skip
+    one.add_argument(
+        "--http2_unread_seconds", type=_positive, default=_BOUNDS.http2_unread_s,
+        help="HTTP/2: how long an answer may lie unread without progress (60)",
+    )  # fmt: skip
+    one.add_argument(
+        "--http2_idle_seconds", type=_positive, default=_BOUNDS.http2_idle_s,
+        help="HTTP/2: how long a connection may ask nothing (3600)",
+    )  # fmt: skip
+    one.add_argument(
+        "--stream_unread_bytes", type=_positive, default=_BOUNDS.stream_unread_bytes,
+        help="gRPC streams: unread bytes of answers from which on further messages wait (262144)",
+    )  # fmt: skip
 
 
 def life_of(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[str, Any]:
@@ -137,10 +177,27 @@ def life_of(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[s
         "allow_model_control": told.allow_model_control,
         "tls_file": told.ssl_config_file,
         "request_memory_bytes": told.request_memory_bytes,
-        "connections": ConnectionBounds(
-            told.turn_units, told.dropped_body_bytes, told.empty_frames, told.kept_head_bytes
-        ),
+        "connections": _connections_of(told),
     }
+
+
+def _connections_of(told: argparse.Namespace) -> ConnectionBounds:
+    return ConnectionBounds(
+        turn_units=told.turn_units,
+        dropped_body_bytes=told.dropped_body_bytes,
+        empty_frames=told.empty_frames,
+        kept_head_bytes=told.kept_head_bytes,
+        http1_head_s=told.http1_head_seconds,
+        http1_body_s=told.http1_body_seconds,
+        http1_idle_s=told.http1_idle_seconds,
+        http2_streams=told.http2_max_streams,
+        http2_window_bytes=told.http2_window_bytes,
+        http2_head_s=told.http2_head_seconds,
+        http2_body_s=told.http2_body_seconds,
+        http2_unread_s=told.http2_unread_seconds,
+        http2_idle_s=told.http2_idle_seconds,
+        stream_unread_bytes=told.stream_unread_bytes,
+    )
 
 
 def _batching_parameters(parser: argparse.ArgumentParser, told: argparse.Namespace) -> dict[str, Any]:
@@ -192,6 +249,14 @@ def _positive(text: str) -> int:
     value = int(text)
     if value < 1:
         raise argparse.ArgumentTypeError(f"{text!r} is less than 1")
+    return value
+
+
+def _window(text: str) -> int:
+    """RFC 9113, section 6.9.2: the peer begins with 65,535 bytes for a connection, and they cannot be taken back."""
+    value = int(text)
+    if not 65_536 <= value < 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number from 65536 to 2147483647")
     return value
 
 

@@ -66,17 +66,20 @@ class ModelServer:
             http = self._http_service(methods.refusals, life.keeper)
             http_limits = Http1Limits(
                 body_bytes=settings.max_message_bytes, answer_s=settings.rest_timeout_s, budget=self._bodies,
-                dropped_body_bytes=bounds.dropped_body_bytes,
+                dropped_body_bytes=bounds.dropped_body_bytes, head_s=bounds.http1_head_s,
+                body_s=bounds.http1_body_s, idle_s=bounds.http1_idle_s,
             )  # fmt: skip
             over_http2 = HttpOverHttp2(http, http_limits, clock, loop)
             grpc = GrpcService(
                 methods.unary, settings.max_message_bytes, loop, methods.streams,
-                refusals=methods.refusals, http=over_http2,
+                refusals=methods.refusals, http=over_http2, unread_bytes=bounds.stream_unread_bytes,
             )  # fmt: skip
             heads = Heads(http.understand)
             limits = Limits(
                 settings.max_message_bytes, self._too_large, budget=self._bodies, no_room=self._no_room,
                 empty_frames=bounds.empty_frames, kept_head_bytes=bounds.kept_head_bytes,
+                streams=bounds.http2_streams, window=bounds.http2_window_bytes, head_s=bounds.http2_head_s,
+                body_s=bounds.http2_body_s, unread_s=bounds.http2_unread_s, idle_s=bounds.http2_idle_s,
             )  # fmt: skip
 
             def http1() -> Connection:

@@ -72,6 +72,27 @@ class GatewaySettings:
     """Most empty CONTINUATION frames that a head of a caller may have over HTTP/2."""
     caller_kept_head_bytes: int = 131_072
     """Most bytes of the heads that a connection of a caller recognises over HTTP/2; it costs that much memory."""
+    replica_streams: int = 1_000
+    """Most calls under way on one connection to a replica over HTTP/2; a replica may allow fewer."""
+    caller_http1_head_s: int = 10
+    """How long a head of a caller over HTTP/1.1 that has begun may take to become whole."""
+    caller_http1_body_s: int = 20
+    """How long a body over HTTP/1.1 may take, and a second more for each 16 KiB of it that came."""
+    caller_http1_idle_s: int = 300
+    """How long a connection of HTTP/1.1 may ask nothing."""
+    caller_http2_streams: int = 1_000
+    """Most calls under way on one connection of a caller over HTTP/2."""
+    caller_http2_window_bytes: int = 8 * MIB
+    """Bytes that a caller may send over HTTP/2 before the gateway has read them: for each call and for each
+    connection."""
+    caller_http2_head_s: int = 30
+    """How long a head or a frame over HTTP/2 that has begun may take to become whole."""
+    caller_http2_body_s: int = 120
+    """How long a call over HTTP/2 may take to become whole."""
+    caller_http2_unread_s: int = 60
+    """How long a caller may leave an answer over HTTP/2 unread."""
+    caller_http2_idle_s: int = 3_600
+    """How long a connection of HTTP/2 may ask nothing."""
     stream_unread_bytes: int = 262_144
     """Bytes of a stream (``ModelStreamInfer``, reflection, Watch) that one side has not read, from which on the other
     side gets no more window. At most that and a window wait in the gateway, and count to ``bodies_bytes``."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import http.client
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,8 @@ from typing import Any
 import grpc
 import pytest
 
+from cloud_ml.domain.services.spec import SOCKET
+from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.protos import message
 from integration.serving.test_rest import PREDICT
 from support.gateway_front import gateway_before, replica
@@ -24,7 +27,8 @@ PREFLIGHT = {"Origin": APP, "Access-Control-Request-Method": "POST"}
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     made = tmp_path_factory.mktemp("replica")
     save_linear(made / "linear" / "1")
-    with replica(made, "--model_name", "linear", "--model_base_path", str(made / "linear")):
+    bounds = ("--http2_max_streams=5", "--http2_window_bytes=80000")
+    with replica(made, "--model_name", "linear", "--model_base_path", str(made / "linear"), *bounds):
         yield made
 
 
@@ -65,6 +69,41 @@ def test_a_body_behind_an_oversized_head_is_dropped_up_to_the_setting(folder: Pa
         ended = ask(port, "POST", PREDICT, fields, bytes(11))
     assert (kept[0], kept[2]["Connection"]) == (431, None)
     assert (ended[0], ended[2]["Connection"]) == (431, "close")
+
+
+def announced(connection: socket.socket) -> dict[int, int]:
+    """The SETTINGS that a server of HTTP/2 sends first."""
+    connection.settimeout(60)
+    connection.sendall(frames.PREFACE + frames.settings({}))
+    with connection.makefile("rb") as file:
+        high, low, kind, _, _ = frames.HEAD.unpack(file.read(9))
+        assert kind == frames.SETTINGS
+        return dict(frames.SETTING.iter_unpack(file.read(high << 8 | low)))
+
+
+def test_windows_and_streams_of_callers_are_settings_of_the_gateway(folder: Path) -> None:
+    with (
+        gateway_before(folder, caller_http2_streams=7, caller_http2_window_bytes=70_000) as port,
+        socket.create_connection(("127.0.0.1", port)) as connection,
+    ):
+        found = announced(connection)
+    assert (found[frames.MAX_CONCURRENT_STREAMS], found[frames.INITIAL_WINDOW_SIZE]) == (7, 70_000)
+
+
+def test_windows_and_streams_of_callers_are_flags_of_the_model_server(folder: Path) -> None:
+    with socket.socket(socket.AF_UNIX) as connection:
+        connection.connect(str(folder / SOCKET))
+        found = announced(connection)
+    assert (found[frames.MAX_CONCURRENT_STREAMS], found[frames.INITIAL_WINDOW_SIZE]) == (5, 80_000)
+
+
+def test_a_caller_that_asks_nothing_is_hung_up_on_after_the_time_of_the_setting(folder: Path) -> None:
+    with gateway_before(folder, caller_http1_idle_s=1, caller_http2_idle_s=1) as port:
+        for begun in (b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n", frames.PREFACE + frames.settings({})):
+            with socket.create_connection(("127.0.0.1", port), timeout=60) as connection:
+                connection.sendall(begun)
+                with connection.makefile("rb") as file:
+                    assert file.read(), "it is answered, and ends; by default it stays for minutes"
 
 
 def test_probes_need_a_token_as_anybody(folder: Path) -> None:

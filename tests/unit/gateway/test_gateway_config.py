@@ -38,12 +38,15 @@ def test_the_defaults_of_the_process_are_those_of_the_settings() -> None:
 @pytest.mark.parametrize(
     ("name", "value", "allowed"),
     [
-        ("replica_window_bytes", 65_535, "a number from 65536 up"),
-        ("replica_window_bytes", 2**31, "a number up to 2147483647"),
+        ("replica_window_bytes", 65_535, "a number from 65536 to 2147483647"),
+        ("replica_window_bytes", 2**31, "a number from 65536 to 2147483647"),
         ("replica_turn_units", 0, "a number from 1 up"),
         ("caller_turn_units", 0, "a number from 1 up"),
         ("replica_head_s", 0, "a number from 1 up"),
         ("caller_empty_frames", -1, "a number from 0 up"),
+        ("caller_http2_window_bytes", 65_535, "a number from 65536 to 2147483647"),
+        ("caller_http2_window_bytes", 2**31, "a number from 65536 to 2147483647"),
+        ("caller_http2_streams", 0, "a number from 1 up"),
     ],
 )
 def test_a_bound_that_is_none_is_refused(name: str, value: int, allowed: str) -> None:

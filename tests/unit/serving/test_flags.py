@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import dataclasses
 from pathlib import Path
 
 import pytest
@@ -39,10 +40,17 @@ def test_one_model_with_everything_else_as_it_is_by_default(parser: argparse.Arg
 def test_bounds_of_connections_are_settings(parser: argparse.ArgumentParser) -> None:
     one = ["--model_base_path", "/models/m"]
     assert life_of(parser, parser.parse_args(one))["connections"] == ConnectionBounds()
-    more = ["--turn_units=1", "--dropped_body_bytes=2", "--empty_frames=3", "--kept_head_bytes=4"]
-    assert life_of(parser, parser.parse_args(one + more))["connections"] == ConnectionBounds(1, 2, 3, 4)
+    names = "turn_units dropped_body_bytes empty_frames kept_head_bytes http1_head_seconds http1_body_seconds"
+    names += " http1_idle_seconds http2_max_streams http2_window_bytes http2_head_seconds http2_body_seconds"
+    names += " http2_unread_seconds http2_idle_seconds stream_unread_bytes"
+    values = [70_000 + place for place in range(len(dataclasses.fields(ConnectionBounds)))]
+    more = [f"--{name}={value}" for name, value in zip(names.split(), values, strict=True)]
+    assert life_of(parser, parser.parse_args(one + more))["connections"] == ConnectionBounds(*values)
     with pytest.raises(SystemExit):
         parser.parse_args([*one, "--turn_units=0"])
+    for size in ("65535", "2147483648"):
+        with pytest.raises(SystemExit):
+            parser.parse_args([*one, f"--http2_window_bytes={size}"])
 
 
 def test_micros_and_words_are_understood(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ from cloud_ml.serving.budget import NO_ROOM
 from cloud_ml.serving.codecs.compression import Inflater, SlicedWork
 from cloud_ml.serving.errors import BadRequest, ServingError, TooLarge, TooLate, Unsupported
 from cloud_ml.serving.grpc.calls import PREFIX, GrpcCall, status_block
-from cloud_ml.serving.grpc.streams import GrpcStream, StreamMethod
+from cloud_ml.serving.grpc.streams import MOST_UNREAD, GrpcStream, StreamMethod
 from cloud_ml.serving.http2.frames import literal
 from cloud_ml.serving.http2.grpc_timeout import parse_timeout, wrong_timeout
 from cloud_ml.serving.http2.http_requests import HttpOverHttp2, HttpRequest, is_grpc
@@ -38,7 +38,10 @@ class Head:
 
 
 class GrpcService:
-    """Serves the methods of a table: full path to what answers. ``http`` answers what is no gRPC."""
+    """Serves the methods of a table: full path to what answers. ``http`` answers what is no gRPC.
+
+    On a stream, messages wait while more than ``unread_bytes`` of its answers lie unread.
+    """
 
     def __init__(
         self,
@@ -49,7 +52,9 @@ class GrpcService:
         *,
         refusals: Refusals | None = None,
         http: HttpOverHttp2[Any] | None = None,
+        unread_bytes: int = MOST_UNREAD,
     ) -> None:
+        self._unread_bytes = unread_bytes
         self._methods = {path.encode(): method for path, method in methods.items()}
         self._streams = {path.encode(): method for path, method in (streams or {}).items()}
         self._max_bytes = max_bytes
@@ -128,7 +133,7 @@ class GrpcService:
         if head.stream is None or head.refusal is not None:
             return None
         deadline = self._loop.time() + head.timeout if head.timeout else 0.0
-        return GrpcStream(connection, stream, head.stream, deadline)
+        return GrpcStream(connection, stream, head.stream, deadline, self._unread_bytes)
 
     def _unpack(self, connection: Answers, stream: int, head: Head, call: GrpcCall, body: Received) -> None:
         """Answer a compressed call once its message is decompressed: a long one takes several turns.

@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 LONGEST = 1 << 20
 """Bytes of a message that a caller may send on a stream of names to look up; streams of tensors take more."""
 MOST_UNREAD = 262_144
-"""Bytes of answers that the caller has not read, from which on its messages wait."""
+"""Bytes of answers that the caller has not read, from which on its messages wait; the default of a setting."""
 MESSAGES_IN_TURN = 16
 """Messages of one stream that are read in a turn of the event loop."""
 MESSAGE_UNITS = 16
@@ -40,11 +40,19 @@ class Talk(Protocol):
 class GrpcStream:
     """The way back to the caller, and the messages from it: see ``http2.stream.Sink``.
 
-    ``deadline`` is in the loop's time, 0 for none. Messages wait while the caller leaves answers unread, and when this
-    turn's work is done; meanwhile the caller may send no more than its window.
+    ``deadline`` is in the loop's time, 0 for none. Messages wait while the caller leaves more than ``unread_bytes`` of
+    answers unread, and when this turn's work is done; meanwhile the caller may send no more than its window.
     """
 
-    def __init__(self, connection: Answers, number: int, method: "StreamMethod", deadline: float = 0.0) -> None:
+    def __init__(
+        self,
+        connection: Answers,
+        number: int,
+        method: "StreamMethod",
+        deadline: float = 0.0,
+        unread_bytes: int = MOST_UNREAD,
+    ) -> None:
+        self._unread_bytes = unread_bytes
         self._connection = connection
         self._number = number
         self.deadline = deadline
@@ -62,7 +70,8 @@ class GrpcStream:
         """A message to the caller."""
         self._begin()
         data = PREFIX.pack(0, len(message)) + message
-        self._connection.push(self._number, data, self._talk.unread_bytes)
+        most = self._talk.unread_bytes
+        self._connection.push(self._number, data, max(most, self._unread_bytes) if most else 0)
 
     def finish(self, error: ServingError | None = None) -> None:
         """The last word."""
@@ -101,7 +110,7 @@ class GrpcStream:
     def _read(self) -> None:
         """Read the messages that came, as far as the caller and this turn allow."""
         for _ in range(MESSAGES_IN_TURN):
-            if self._connection.unread(self._number) > MOST_UNREAD:
+            if self._connection.unread(self._number) > self._unread_bytes:
                 self._stop()
                 self._connection.when_read(self._number, self._go_on)
                 return
