@@ -157,6 +157,15 @@ for name in (b"bad\\xff", b"new\\nline", b"back\\\\slash"):
 """
     job, log = run("writes-odd-names", source)
     assert job.succeeded, log
+    names = [rf"fds://odd-names/{name}" for name in (r"bad\xff", r"back\\slash", r"new\nline")]
+    listed = server.cli("storage", "ls", "fds://odd-names").good().out
+    assert all(name in listed for name in names), listed
+    assert server.cli("storage", "rm", names[0], names[1]).good().out.count("removed") == 2
+    left = server.cli("storage", "ls", "-r", "fds://odd-names", "-o", "name").good().out
+    assert left.split() == [names[2]]
+    assert [one.split()[0] for one in server.cli("storage", "ls", names[2]).good().out.splitlines()[1:]] == [names[2]]
+    gone = server.cli("storage", "rm", names[0])
+    assert (gone.code, "there is no file" in gone.err) == (1, True)
     kept = server.cli("storage", "rb", "odd-names")
     assert (kept.code, "rb --force odd-names" in kept.err) == (1, True)
     server.cli("storage", "rb", "--force", "--yes", "odd-names").good()

@@ -15,6 +15,7 @@ from cloud_ml.api.fds.operations import OPERATIONS, Operation
 from cloud_ml.api.v1_compat import accounts, secret, train
 from cloud_ml.api.v1_compat import model as model_room
 from cloud_ml.domain.tenancy import Role
+from cloud_ml.objects.memory import MemoryObjectStore
 from support import storage_protocol
 from support.asgi import Answer
 from support.platform import TRAINER, Caller, Served
@@ -137,6 +138,8 @@ ROWS: Mapping[str, Row] = {
     "POST /api/v1/storage/-/uploads/{bucket}/{upload}/complete": member(
         UPLOADS + "/{bucket}/{upload}/complete", body={}
     ),
+    "GET /api/v1/storage/-/unnameable/{bucket}": Row(STORAGE + "/-/unnameable/{bucket}"),
+    "DELETE /api/v1/storage/-/unnameable/{bucket}/{name}": member(STORAGE + "/-/unnameable/{bucket}/{odd}"),
     "PUT /api/v1/storage/{bucket}": member(STORAGE + "/{bucket}", taken=True),
     "DELETE /api/v1/storage/{bucket}": member(STORAGE + "/{empty}"),
     "GET /api/v1/storage/{bucket}": Row(STORAGE + "/{bucket}"),
@@ -296,6 +299,8 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
     if name.endswith(("/promote", "/rollback")):  # it is as they want it already: release 2 is served, 1 has gone
         await made("PATCH", "/api/v1/models/served/v1", {"model_uri": "fds://cloudml/better"})
     await made("PUT", f"{STORAGE}/furniture/chair", body=b"wood")
+    assert isinstance(served.platform.objects, MemoryObjectStore)
+    served.platform.objects.plant("furniture", b"odd\xff")
     upload = (await made("POST", f"{UPLOADS}/furniture", {"key": "big"}))["id"]
     await made("PUT", f"{UPLOADS}/furniture/{upload}/parts/1", body=b"part")
     begun = (await made("POST", f"{UPLOADS}/furniture", {"key": "long"}))["id"]
@@ -311,13 +316,13 @@ async def furnish(served: Served, name: str) -> dict[str, str]:
         "job": "mine", "model": "served", "secret": "ssh-key",
         "bucket": "furniture", "empty": "hollow", "key": "chair", "upload": upload, "begun": begun, "user": "tim",
         "access_key": key, "token": token, "application": application, "org": "default", "number": "1",
-        "own": "furniture",
+        "own": "furniture", "odd": "odd%5Cxff",
     }  # fmt: skip
 
 
 ABSENT = {
     "job": "none", "model": "nerved", "secret": "nsh-key",
     "bucket": "nofurnitu", "empty": "nollow", "key": "nhair", "user": "nim", "org": "nefault",
-    "number": "9", "access_key": "AK" + "0" * 20, "token": "tk" + "0" * 14,
+    "number": "9", "access_key": "AK" + "0" * 20, "token": "tk" + "0" * 14, "odd": "nod%5Cxff",
 }  # fmt: skip
 """Names of the same lengths that nobody has; an upload and an application are made up of zeros."""

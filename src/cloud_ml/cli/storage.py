@@ -15,7 +15,7 @@ from cloud_ml.cli.session import Session, pass_session
 from cloud_ml.errors import CloudMlError, InvalidRequest, NotFound
 
 if TYPE_CHECKING:
-    from cloud_ml.models.storage import StoredObject
+    from cloud_ml.models.storage import StoredObject, UnnameableObject
     from cloud_ml.sdk.storage import Storage
 
 SCHEME = "fds://"
@@ -55,7 +55,8 @@ def ls(
     if echo_as(output, documents, (_name(one) for one in found)):
         return
     table = [(one, "", "", "") if isinstance(one, str) else
-             (one.uri, shown(one.size), local_time(one.modified), one.etag) for one in found]  # fmt: skip
+             (one.uri, shown(one.size), local_time(one.modified), getattr(one, "etag", ""))
+             for one in found]  # fmt: skip
     header = ("NAME", "SIZE", "MODIFIED", "ETAG")
     echo_table(header if long else header[:3], table if long else [row[:3] for row in table])
 
@@ -129,7 +130,7 @@ def rm(session: Session, uris: tuple[str, ...], recursive: bool, yes: bool, dry_
         try:
             for one in _to_remove(store, uri, recursive=recursive):
                 if not dry_run:
-                    store.delete(one)
+                    (store.delete_unnameable if "\\" in one else store.delete)(one)
                 echo(f"{'would remove' if dry_run else 'removed'} {one}")
         except CloudMlError as error:
             if len(uris) == 1:
@@ -245,6 +246,9 @@ def _pipe(store: Storage, sources: tuple[str, ...], target: str) -> int:
 def _entries(store: Storage, uri: str, *, recursive: bool) -> Iterator[Any]:
     from cloud_ml.cli.storage_plan import is_pattern, matching
 
+    if "\\" in uri:  # a name with escapes, as it is printed below
+        yield from store.unnameable(uri, folders=not recursive)
+        return
     if is_pattern(uri):
         yield from matching(store, uri)
         return
@@ -253,11 +257,15 @@ def _entries(store: Storage, uri: str, *, recursive: bool) -> Iterator[Any]:
         folders = (f"{SCHEME}{bucket}/{folder}" for folder in page.folders)
         entries: list[StoredObject | str] = [*folders, *page.objects]
         yield from sorted(entries, key=_name)
+    yield from _unnameable(store, uri, deep=recursive)
 
 
 def _to_remove(store: Storage, uri: str, *, recursive: bool) -> Iterator[str]:
     from cloud_ml.cli.storage_plan import is_pattern, matching
 
+    if "\\" in uri and not recursive:  # a name with escapes, as `ls` prints it
+        yield uri
+        return
     if is_pattern(uri):
         yield from [one.uri for one in matching(store, uri)]
         return
@@ -269,10 +277,21 @@ def _to_remove(store: Storage, uri: str, *, recursive: bool) -> Iterator[str]:
     for one in store.list_objects(root):
         found = True
         yield one.uri
+    for odd in _unnameable(store, root, deep=True):
+        found = True
+        yield odd.uri
     if not found and "/" in uri.removeprefix(SCHEME).rstrip("/"):
         if uri.endswith("/"):
             raise NotFound(f"there is nothing below {uri}", field="uri", value=uri)
         yield uri
+
+
+def _unnameable(store: Storage, uri: str, *, deep: bool) -> list[UnnameableObject]:
+    """Files that jobs have given names that can be no keys; a server that is older has no answer."""
+    try:
+        return store.unnameable(uri, folders=not deep)
+    except (InvalidRequest, NotFound):
+        return []
 
 
 def _confirm(question: str, yes: bool) -> None:

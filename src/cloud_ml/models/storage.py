@@ -25,6 +25,29 @@ class StoredObject:
 
 
 @dataclass(frozen=True, kw_only=True)
+class UnnameableObject:
+    r"""A file of a job in a bucket whose path can be no key. ``name`` has escapes, such as ``bad\xff.txt``."""
+
+    bucket: str
+    name: str
+    size: int
+    modified: datetime
+
+    @property
+    def uri(self) -> str:
+        """How commands name it."""
+        return f"fds://{self.bucket}/{self.name}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class UnnameableObjects:
+    """The first of them. ``complete`` is false if there are more."""
+
+    items: list[UnnameableObject]
+    complete: bool = True
+
+
+@dataclass(frozen=True, kw_only=True)
 class ObjectPage:
     """Objects, and folders (ending in '/') when a delimiter was asked for. ``next`` goes into ``after``."""
 

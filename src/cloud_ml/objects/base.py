@@ -16,7 +16,7 @@ from typing import IO, Protocol, Self, runtime_checkable
 
 from cloud_ml.errors import CloudMlError, PreconditionFailed
 from cloud_ml.models.common import check_key, refuse
-from cloud_ml.objects.info import Amount, Listing, ObjectInfo
+from cloud_ml.objects.info import Amount, Listing, ObjectInfo, UnnameableFile
 from cloud_ml.objects.multipart import MultipartUploads
 
 
@@ -255,6 +255,24 @@ class ObjectStore(abc.ABC):
         ``stop`` is asked now and then; once it says so, the answer is what was counted so far.
         """
         return self.amount(bucket, stop=stop).objects
+
+    def unnameable(
+        self, bucket: str, prefix: bytes = b"", *, deep: bool = True, limit: int = 1000,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Sequence[UnnameableFile]:  # fmt: skip
+        """Files under paths that start with ``prefix`` and can be no keys, at most ``limit``.
+
+        Unless ``deep``, only those of one folder. A store without folders has none.
+        """
+        return ()
+
+    def delete_unnameable(self, bucket: str, path: bytes) -> bool:
+        """Remove such a file; returns whether there was one.
+
+        Raises:
+            InvalidRequest: The path is a key, or leaves the bucket.
+        """
+        return False
 
     def free(self) -> tuple[float, float, float]:
         """What is free for new objects: bytes, bytes in all, and the free part of all files that the store can hold."""

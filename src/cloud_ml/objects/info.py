@@ -42,3 +42,12 @@ class Amount:
     objects: int
     size: int
     complete: bool = True
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class UnnameableFile:
+    """A file in a bucket whose path can be no key. ``modified`` in seconds since 1970."""
+
+    path: bytes
+    size: int
+    modified: float

@@ -15,7 +15,7 @@ from typing import IO
 from cloud_ml.errors import AlreadyExists, Conflict, NotFound
 from cloud_ml.models.common import check_bucket, refuse
 from cloud_ml.objects.base import ObjectStore, ObjectWriter, check_object_key, check_range, other_version
-from cloud_ml.objects.info import Amount, Listing, ObjectInfo
+from cloud_ml.objects.info import Amount, Listing, ObjectInfo, UnnameableFile
 from cloud_ml.objects.memory_multipart import MemoryMultipartUploads
 from cloud_ml.objects.multipart import MultipartUploads
 
@@ -40,6 +40,7 @@ class MemoryObjectStore(ObjectStore):
         self._making = threading.RLock()
         self._versions = itertools.count(1)
         self._multipart = MemoryMultipartUploads(self, clock)
+        self._planted: dict[str, dict[bytes, int]] = {}
 
     @property
     def multipart(self) -> MultipartUploads:
@@ -144,6 +145,27 @@ class MemoryObjectStore(ObjectStore):
             objects = self._bucket(bucket).copy()
         found = [one.info.size for key, one in objects.items() if key.startswith(prefix)]
         return Amount(0, 0, complete=False) if stop() else Amount(len(found), sum(found))
+
+    def plant(self, bucket: str, path: bytes, size: int = 0) -> None:
+        """Put a file there whose path can be no key, as a job does."""
+        self._planted.setdefault(bucket, {})[path] = size
+
+    def unnameable(
+        self, bucket: str, prefix: bytes = b"", *, deep: bool = True, limit: int = 1000,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Sequence[UnnameableFile]:  # fmt: skip
+        """What was planted."""
+        found = sorted(self._planted.get(bucket, {}).items())
+        shown = [
+            (path, size)
+            for path, size in found
+            if path.startswith(prefix) and (deep or b"/" not in path[prefix.rfind(b"/") + 1 :])
+        ]
+        return [UnnameableFile(path, size, self._clock().timestamp()) for path, size in shown[:limit]]
+
+    def delete_unnameable(self, bucket: str, path: bytes) -> bool:
+        """Remove what was planted."""
+        return self._planted.get(bucket, {}).pop(path, None) is not None
 
     def delete(self, bucket: str, key: str, *, etag: str | None = None) -> bool:
         """Remove the object, or only one version of it."""

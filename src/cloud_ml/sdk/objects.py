@@ -15,10 +15,20 @@ from dataclasses import replace
 from cloud_ml.errors import Conflict, NotFound, PreconditionFailed, TransportError
 from cloud_ml.models import codec
 from cloud_ml.models.common import check_bucket, parse_object_uri, refuse
-from cloud_ml.models.storage import Bucket, BucketPage, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
+from cloud_ml.models.storage import (
+    Bucket,
+    BucketPage,
+    BucketUsage,
+    CopyObject,
+    ObjectPage,
+    StorageUsage,
+    StoredObject,
+    UnnameableObject,
+    UnnameableObjects,
+)
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.failures import CarriedOut, GoneByNow
-from cloud_ml.sdk.messages import Request, segment
+from cloud_ml.sdk.messages import Request, key_path, segment
 from cloud_ml.sdk.places import (
     PATH,
     UPLOAD_TIMEOUT_S,
@@ -226,6 +236,23 @@ class Objects:
             else:
                 return
 
+    def unnameable(self, uri: str, *, folders: bool = False) -> list[UnnameableObject]:
+        r"""Files of jobs under ``uri`` whose paths can be no keys; with ``folders`` only those of one level.
+
+        Escapes in their names stand for what is no text: ``fds://bucket/bad\xff.txt``. At most 1000 are returned.
+        """
+        bucket, name = _escaped_uri(uri)
+        query = {"prefix": name, "delimiter": folders}
+        return self._transport.ask(UnnameableObjects, Request("GET", _unnameable(bucket), query=query)).items
+
+    def delete_unnameable(self, uri: str) -> None:
+        """Remove such a file by the URI that ``unnameable`` gives it."""
+        bucket, name = _escaped_uri(uri)
+        request = Request("DELETE", f"{_unnameable(bucket)}/{key_path(name)}")
+        with suppress(CarriedOut, GoneByNow):
+            with self._transport.send(request) as answer:
+                answer.read()
+
     def _etag(self, uri: str) -> str:
         try:
             return self.head(uri).etag
@@ -240,3 +267,13 @@ class Objects:
                 answer.read()
         except GoneByNow:
             return
+
+
+def _unnameable(bucket: str) -> str:
+    return f"{PATH}/-/unnameable/{segment(check_bucket('bucket', bucket))}"
+
+
+def _escaped_uri(uri: str) -> tuple[str, str]:
+    """Bucket and escaped name."""
+    bucket, _, name = uri.removeprefix("fds://").partition("/")
+    return bucket, name

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -12,7 +13,17 @@ from cloud_ml.domain.quotas import UNLIMITED, QuotaOf, QuotaSpec
 from cloud_ml.errors import NotFound, OutOfSpace, Unavailable
 from cloud_ml.models import common
 from cloud_ml.models.common import memory_bytes
-from cloud_ml.models.storage import Bucket, BucketUsage, CopyObject, ObjectPage, StorageUsage, StoredObject
+from cloud_ml.models.escaping import escaped_whole, unescaped
+from cloud_ml.models.storage import (
+    Bucket,
+    BucketUsage,
+    CopyObject,
+    ObjectPage,
+    StorageUsage,
+    StoredObject,
+    UnnameableObject,
+    UnnameableObjects,
+)
 from cloud_ml.objects.base import ObjectStore, ObjectWriter
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import StorageSettings
@@ -273,6 +284,39 @@ class Storage:
         if not self._objects.delete(bucket, key, etag=etag):
             raise absent(bucket, key)
         return was
+
+    def unnameable(self, org: str, bucket: str, prefix: str, *, deep: bool, limit: int) -> UnnameableObjects:
+        """Files of a bucket whose paths can be no keys; ``prefix`` has escapes as their names do.
+
+        Raises:
+            NotFound: No such bucket for this organisation.
+            InvalidRequest: ``prefix`` is not written so.
+        """
+        self.check_own(org, bucket)
+        found = self._objects.unnameable(bucket, unescaped(prefix), deep=deep, limit=limit + 1, stop=self._stop)
+        items = [
+            UnnameableObject(
+                bucket=bucket, name=escaped_whole(one.path), size=one.size,
+                modified=datetime.fromtimestamp(one.modified, tz=UTC),
+            )
+            for one in found[:limit]
+        ]  # fmt: skip
+        return UnnameableObjects(items=items, complete=len(found) <= limit)
+
+    def delete_unnameable(self, org: str, bucket: str, name: str, *, once: Once | None = None) -> None:
+        """Remove such a file.
+
+        Raises:
+            NotFound: No such file, or no such bucket for this organisation.
+            InvalidRequest: ``name`` is a key or malformed.
+            Unauthenticated: ``once`` was seen before.
+        """
+        self.check_own(org, bucket)
+        path = unescaped(name)
+        if once is not None:
+            self._store.remember(once)
+        if not self._objects.delete_unnameable(bucket, path):
+            raise NotFound(f"there is no file fds://{bucket}/{name[:1024]}", field="name", value=name[:1024])
 
     def room(self, org: str) -> int | None:
         """How many bytes more the quota allows beside what is there and under way, parts of uploads among it.

@@ -14,7 +14,7 @@ import click
 from cloud_ml.cli import completing, defaults, storage_plan, times
 from cloud_ml.cli import words as typed_words
 from cloud_ml.errors import InvalidRequest, NotFound
-from cloud_ml.models import common, meant, quota
+from cloud_ml.models import common, escaping, meant, quota
 from cloud_ml.objects.multipart import check_upload_id
 from fuzz.harness import pieces, target, text
 
@@ -131,3 +131,17 @@ def module_names(data: bytes) -> None:
             (folder / name).touch()
         with contextlib.suppress(InvalidRequest):
             common.check_module("module_name", defaults.module_for(str(Path(folder))))
+
+
+@target(
+    "models.escaping",
+    seeds=["bad\\xff", "a\\\\b", "new\\nline", "\\u202e", "\\U000e0001", "\\", "\\ud800"],
+    words=["\\", "x", "u", "U", "ff", "0000", "\x85"],
+)
+def escaped_names(data: bytes) -> None:
+    """A path leads to a name that can be shown, and back; any other text is refused or names a path."""
+    shown = escaping.escaped_whole(data)
+    assert shown.isprintable()
+    assert escaping.unescaped(shown) == data
+    with contextlib.suppress(InvalidRequest):
+        escaping.unescaped(text(data))

@@ -2,7 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from cloud_ml.models.escaping import escaped
+from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.escaping import escaped, escaped_whole, unescaped
 
 
 @pytest.mark.parametrize(
@@ -22,3 +23,18 @@ def test_names_are_told_so_that_they_cannot_harm(path: bytes, shown: str) -> Non
 
 def test_of_a_long_path_the_end_is_told() -> None:
     assert escaped(b"a" * 200 + b"/model.pt") == "…" + "a" * 91 + "/model.pt"
+
+
+@pytest.mark.parametrize(
+    "path", [bytes(range(256)), "\x85\xa0\u202e\U000e0001😀ß".encode(), b"a\\xff", b"\xed\xa0\x80", b""]
+)
+def test_what_is_shown_leads_back_to_the_path(path: bytes) -> None:
+    assert unescaped(escaped_whole(path)) == path
+
+
+@pytest.mark.parametrize(
+    "text", ["a\\", "a\\q", "\\x1", "\\xFg", "\\ud800", "\\U00110000", "\\Uffffffff", "\udcff", "\\u12"]
+)
+def test_what_is_no_escape_is_refused(text: str) -> None:
+    with pytest.raises(InvalidRequest, match="not written as"):
+        unescaped(text)

@@ -19,7 +19,7 @@ from typing import cast
 
 import pytest
 
-from cloud_ml.errors import CloudMlError, Conflict, NotFound
+from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, NotFound
 from cloud_ml.objects.info import Amount
 from cloud_ml.objects.local import LocalObjectStore, emptying, listing, tree
 from cloud_ml.objects.local.transfer import object_info
@@ -334,6 +334,41 @@ def test_files_that_no_key_names_count_to_what_is_stored(store: LocalObjectStore
     assert store.amount(BUCKET, "folder/") == Amount(2, 105)
     assert store.amount(BUCKET, "fol") == Amount(2, 105)
     assert store.amount(BUCKET, "other/") == Amount(0, 0)
+
+
+def test_files_that_no_key_names_are_listed_and_removed_one_by_one(store: LocalObjectStore, bucket: Path) -> None:
+    store.put(BUCKET, "folder/object", b"12345")
+    paths = [b"bad\xff", b"folder/back\\slash", b"line\nfeed", b"z\xfe/inside"]
+    for path in paths:
+        place = bucket / os.fsdecode(path)
+        place.parent.mkdir(exist_ok=True)
+        place.write_bytes(b"x")
+    (bucket / os.fsdecode(b"link\xff")).symlink_to("line\nfeed")
+    assert [one.path for one in store.unnameable(BUCKET)] == paths
+    assert [one.path for one in store.unnameable(BUCKET, deep=False)] == [paths[0], paths[2]]
+    assert [one.path for one in store.unnameable(BUCKET, b"folder/", deep=False)] == [paths[1]]
+    assert len(store.unnameable(BUCKET, limit=2)) == 2
+    assert store.delete_unnameable(BUCKET, b"link\xff") is False
+    for path in paths:
+        assert store.delete_unnameable(BUCKET, path) is True
+        assert store.delete_unnameable(BUCKET, path) is False
+    assert sorted(os.fsencode(each.name) for each in bucket.iterdir()) == [b"folder", b"link\xff"]
+
+
+@pytest.mark.parametrize(
+    "path", [b"folder/object", b"../outside/bad\xff", b"/etc/bad\xff", b"a//bad\xff", b"bad\xff\0", b""]
+)
+def test_what_is_removed_by_its_escaped_name_is_no_object_and_lies_in_the_bucket(
+    store: LocalObjectStore, bucket: Path, outside: Path, path: bytes
+) -> None:
+    store.put(BUCKET, "folder/object", b"12345")
+    (outside / os.fsdecode(b"bad\xff")).write_bytes(b"theirs")
+    (bucket / "up").symlink_to(outside)
+    with pytest.raises(InvalidRequest):
+        store.delete_unnameable(BUCKET, path)
+    assert store.delete_unnameable(BUCKET, b"up/bad\xff") is False
+    assert (outside / os.fsdecode(b"bad\xff")).exists()
+    assert store.head(BUCKET, "folder/object") is not None
 
 
 def test_counting_what_no_key_names_ends_when_it_is_told_to(store: LocalObjectStore, bucket: Path) -> None:

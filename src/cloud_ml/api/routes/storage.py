@@ -22,6 +22,7 @@ from cloud_ml.models.storage import (
     ReadObjects,
     StorageUsage,
     StoredObject,
+    UnnameableObjects,
 )
 
 router = APIRouter(prefix="/api/v1/storage", tags=["storage"], default_response_class=Response, dependencies=CHECKED)
@@ -76,6 +77,32 @@ async def read_many(here: Here, call: SignedQuestion, bucket: str) -> Response:
     keys = codec.decode(ReadObjects, documents.read_object(call.body)).keys
     pieces = await here.offload.long(call.org, here.batches.read, call.org, bucket, keys)
     return streams.blocking(pieces, here.offload, status=200, headers={}, media_type=batches.MEDIA_TYPE)
+
+
+@router.get("/-/unnameable/{bucket}", responses=answers(UnnameableObjects))
+async def list_unnameable(
+    here: Here,
+    call: Signed,
+    bucket: str,
+    *,
+    prefix: str = "",
+    delimiter: bool = False,
+    limit: Annotated[int, Query(ge=1)] = 1000,
+) -> Response:
+    """Files of jobs whose paths can be no keys. Names have escapes; with ``delimiter``, those of one folder only."""
+    if limit > (most := here.settings.list_page_limit):
+        raise common.refuse("limit", limit, f"1 to {most}")
+    found = await here.offload.long(
+        call.org, here.storage.unnameable, call.org, bucket, prefix, deep=not delimiter, limit=limit
+    )
+    return documents.answer(found)
+
+
+@router.delete("/-/unnameable/{bucket}/{name:path}", status_code=204, responses=answers(None, 204))
+async def delete_unnameable(here: Here, call: Signed, bucket: str, name: str) -> Response:
+    """Remove a file of a job whose path can be no key. ``name`` has escapes, as in the list."""
+    await here.offload(here.storage.delete_unnameable, call.org, bucket, name, once=call.once)
+    return Response(status_code=204)
 
 
 @router.put("/{bucket}", status_code=201, responses=answers(Bucket, 201))

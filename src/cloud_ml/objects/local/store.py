@@ -19,7 +19,7 @@ from cloud_ml.environments.removing import remove
 from cloud_ml.errors import CloudMlError, Conflict, InvalidRequest, NotFound
 from cloud_ml.models.common import check_bucket, refuse
 from cloud_ml.objects.base import ObjectStore, ObjectWriter, check_object_key, check_range
-from cloud_ml.objects.info import Amount, Listing, ObjectInfo
+from cloud_ml.objects.info import Amount, Listing, ObjectInfo, UnnameableFile
 from cloud_ml.objects.local import emptying, tree, unnameable
 from cloud_ml.objects.local.counting import count_names
 from cloud_ml.objects.local.listing import walk
@@ -275,6 +275,22 @@ class LocalObjectStore(ObjectStore):
         with self._open(bucket) as folder:
             others = unnameable.measure(folder, prefix, stop)
         return Amount(objects + others.objects, size + others.size, complete=others.complete)
+
+    def unnameable(
+        self, bucket: str, prefix: bytes = b"", *, deep: bool = True, limit: int = 1000,
+        stop: Callable[[], bool] = lambda: False,
+    ) -> Sequence[UnnameableFile]:  # fmt: skip
+        """Files that jobs have written under names that no key has."""
+        with self._open(bucket) as folder:
+            return unnameable.files(folder, prefix, deep=deep, limit=limit, stop=stop)
+
+    def delete_unnameable(self, bucket: str, path: bytes) -> bool:
+        """Remove such a file, and folders that become empty by it."""
+        with self._open(bucket) as folder, tree.translated(bucket):
+            removed = unnameable.remove(folder, path)
+            if removed:
+                emptying.remove_empty(folder, path.split(b"/")[:-1])
+            return removed
 
     def names(self, bucket: str, *, stop: Callable[[], bool] = lambda: False) -> int:
         """Names below the bucket's folder, and those of its uploads under way."""

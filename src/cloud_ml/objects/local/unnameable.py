@@ -7,8 +7,10 @@ import stat
 from collections.abc import Callable, Iterator
 
 from cloud_ml.errors import InvalidRequest
+from cloud_ml.models.common import refuse
+from cloud_ml.models.escaping import escaped
 from cloud_ml.objects.base import check_object_key
-from cloud_ml.objects.info import Amount
+from cloud_ml.objects.info import Amount, UnnameableFile
 from cloud_ml.objects.local import tree
 
 
@@ -34,6 +36,37 @@ def measure(top: int, prefix: str, stop: Callable[[], bool]) -> Amount:
                 files += 1
                 size += status.st_size
     return Amount(files, size)
+
+
+def files(top: int, prefix: bytes, *, deep: bool, limit: int, stop: Callable[[], bool]) -> list[UnnameableFile]:
+    """Such files whose paths start with ``prefix``, at most ``limit``; unless ``deep`` those of one folder only."""
+    found: list[UnnameableFile] = []
+    waiting: list[bytes] = [b""] if deep else [prefix[: prefix.rfind(b"/") + 1]]
+    while waiting and len(found) < limit and not stop():
+        folder = waiting.pop()
+        for path, status in sorted(_entries(top, folder), key=lambda entry: entry[0]):
+            below = path + b"/"
+            if stat.S_ISDIR(status.st_mode):
+                if deep and (below.startswith(prefix) or prefix.startswith(below)):
+                    waiting.append(below)
+            elif path.startswith(prefix):
+                found.append(UnnameableFile(path, status.st_size, status.st_mtime))
+    return sorted(found)[:limit]
+
+
+def remove(top: int, path: bytes) -> bool:
+    """Remove such a file; returns whether there was one.
+
+    Raises:
+        InvalidRequest: The path leaves the bucket, or it is a key.
+    """
+    *folders, name = path.split(b"/")
+    if any(part in (b"", b".", b"..") or b"\0" in part for part in (*folders, name)) or _is_key(path):
+        raise refuse(
+            "name", escaped(path), "the name of a file that no key can name, as `cloudml storage ls` prints it"
+        )
+    with tree.opened_if_there(top, folders) as folder:
+        return folder is not None and tree.remove_file(folder, name)
 
 
 def _entries(top: int, folder: bytes) -> Iterator[tuple[bytes, os.stat_result]]:
