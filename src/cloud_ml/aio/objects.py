@@ -251,9 +251,11 @@ class AsyncObjects:
         """Remove such a file by the URI that ``unnameable`` gives it."""
         bucket, name = _escaped_uri(uri)
         request = Request("DELETE", f"{_unnameable(bucket)}/{key_path(name)}")
-        with suppress(CarriedOut, GoneByNow):
+        try:
             async with await self._transport.send(request) as answer:
                 await answer.read()
+        except (CarriedOut, GoneByNow):  # an earlier try, whose answer was lost, removed it
+            return
 
     async def _etag(self, uri: str) -> str:
         try:
