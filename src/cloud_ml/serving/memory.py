@@ -4,12 +4,7 @@ import ctypes
 import logging
 from collections.abc import Mapping
 
-KEPT = 64 << 20
-"""Bytes that lie free at the end of the heap and are not given back."""
-APART = 32 << 20
-"""From this size on a piece is asked of the kernel, and given back, by itself: the most that glibc allows."""
-MAPPED = 1 << 20
-"""The same for a process that passes bodies on. The kernel moves such a piece by its pages when it grows."""
+from cloud_ml.serving.tuning import FREED_BYTES_KEPT, MAPPED_BYTES_OF_BODIES, MAPPED_BYTES_OF_MODELS
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # <malloc.h>
 
@@ -18,12 +13,12 @@ log = logging.getLogger(__name__)
 
 def keep_freed() -> None:
     """Tell the allocator. An image as JSON else costs a thousand page faults, which are a fifth of its time."""
-    _tell({_TRIM_THRESHOLD: KEPT, _MMAP_THRESHOLD: APART})
+    _tell({_TRIM_THRESHOLD: FREED_BYTES_KEPT, _MMAP_THRESHOLD: MAPPED_BYTES_OF_MODELS})
 
 
 def map_long_bodies() -> None:
     """Tell the allocator of a process that passes bodies on: long ones grow without a copy, and are given back."""
-    _tell({_MMAP_THRESHOLD: MAPPED})
+    _tell({_MMAP_THRESHOLD: MAPPED_BYTES_OF_BODIES})
 
 
 def _tell(values: Mapping[int, int]) -> None:

@@ -6,12 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable
 
-SLICE = 64
-"""Units that a read of a caller's connection may always use, so that a small request never waits behind floods."""
-NOT_COUNTED = 8
-"""Units of one read that are not charged: the number of connections and reads bounds them."""
-BYTES_SHIFT = 11
-"""2,048 bytes that are read cost a unit: the kernel gives a connection megabytes in one turn."""
+from cloud_ml.serving.tuning import SLICE
 
 
 class WorkShare:

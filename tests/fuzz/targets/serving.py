@@ -258,8 +258,8 @@ def _frames_of(pieces: list[bytes], *, begun: int, direct: int, ticks: bool) -> 
     limits = Limits(MOST, lambda _stream: (), streams=8, resets=50, budget=(budget := Budget()))
     connection = ground.protocol = Http2Connection(service, limits, Turns(ground))
     connection.connection_made(ground)
-    short = {"LONG": direct, "GLANCE": direct, "STAYS": 2}
-    with patch.object(http2_connection, "LONG", begun), patch.multiple(straight, **short):
+    short = {"DIRECT_BYTES": direct, "GLANCE": direct, "STAYS": 2}
+    with patch.object(http2_connection, "DIRECT_BYTES", begun), patch.multiple(straight, **short):
         for piece in pieces:
             ground.feed(piece)
             if ticks and not ground.closed:

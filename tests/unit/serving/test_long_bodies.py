@@ -11,14 +11,13 @@ import pytest
 
 from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.codecs import compression
-from cloud_ml.serving.codecs.compression import SLICE_BYTES
 from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.http1.clock import Clock
 from cloud_ml.serving.http1.connection import Http1Connection
 from cloud_ml.serving.http1.heads import Head, Heads
 from cloud_ml.serving.http1.limits import Limits
-from cloud_ml.serving.http1.paced_writer import WRITTEN_AT_ONCE
 from cloud_ml.serving.pieces import Pieces
+from cloud_ml.serving.tuning import SLICE_BYTES, WRITTEN_AT_ONCE
 from cloud_ml.serving.turns import Turns
 from unit.serving.test_floods import Loop, Transport
 

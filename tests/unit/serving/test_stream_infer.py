@@ -11,6 +11,7 @@ from cloud_ml.serving.grpc.calls import PREFIX
 from cloud_ml.serving.grpc.stream_infer import StreamInfer
 from cloud_ml.serving.grpc.streams import GrpcStream
 from cloud_ml.serving.protos import message
+from cloud_ml.serving.tuning import MESSAGES_IN_TURN
 
 
 class Connection:
@@ -178,9 +179,9 @@ def test_a_turn_reads_a_bounded_number_of_messages() -> None:
     """A frame may hold a hundred thousand empty ones."""
     connection, infer, stream = begun(most_bytes=1 << 20)
     stream.data(request("x") * 100, ended=True)
-    assert len(infer.calls) == streams.MESSAGES_IN_TURN
+    assert len(infer.calls) == MESSAGES_IN_TURN
     assert connection.paused
-    assert connection.turns() == 100 // streams.MESSAGES_IN_TURN
+    assert connection.turns() == 100 // MESSAGES_IN_TURN
     assert len(infer.calls) == 100
     assert not connection.trailers
     for place in range(100):
@@ -207,4 +208,4 @@ def test_a_stream_that_ended_reads_nothing_that_has_waited() -> None:
     stream.data(request("x") * 100, ended=False)
     connection.trailers = b"gone"
     connection.turns()
-    assert len(infer.calls) == streams.MESSAGES_IN_TURN
+    assert len(infer.calls) == MESSAGES_IN_TURN

@@ -5,11 +5,8 @@ from collections.abc import Callable, Iterator
 
 from cloud_ml.serving.errors import BadRequest, ServingError, TooLarge
 from cloud_ml.serving.pieces import Body, pieces_of
+from cloud_ml.serving.tuning import SLICE_BYTES, SLICE_UNITS
 
-SLICE_BYTES = 65_536
-"""Bytes that are read or made at once: a quarter of a millisecond's work."""
-SLICE_UNITS = 256
-"""Units of that work; see ``WorkShare``."""
 _INPUT_BYTES = 16_384
 
 Defer = Callable[[Callable[[], None], int], None]

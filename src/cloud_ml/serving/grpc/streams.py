@@ -7,6 +7,7 @@ from typing import Protocol
 from cloud_ml.serving.errors import BadRequest, ServingError, TooLarge
 from cloud_ml.serving.grpc.calls import OK_HEAD, OK_TRAILERS, PREFIX, status_fields
 from cloud_ml.serving.http2.service import Answers
+from cloud_ml.serving.tuning import MESSAGES_IN_TURN
 
 log = logging.getLogger(__name__)
 
@@ -14,8 +15,6 @@ LONGEST = 1 << 20
 """Bytes of a message that a caller may send on a stream of names to look up; streams of tensors take more."""
 MOST_UNREAD = 262_144
 """Bytes of answers that the caller has not read, from which on its messages wait; the default of a setting."""
-MESSAGES_IN_TURN = 16
-"""Messages of one stream that are read in a turn of the event loop."""
 MESSAGE_UNITS = 16
 """Units of work of a message; see ``WorkShare``."""
 

@@ -9,7 +9,8 @@ import orjson
 from cloud_ml.serving.budget import COUNTED
 from cloud_ml.serving.codecs.compression import Defer, Deflater, SlicedWork
 from cloud_ml.serving.errors import ServingError
-from cloud_ml.serving.pieces import LONG, Pieces, gathered, pieces_of
+from cloud_ml.serving.pieces import Pieces, gathered, pieces_of
+from cloud_ml.serving.tuning import UNJOINED_BYTES
 
 if TYPE_CHECKING:
     from cloud_ml.serving.http1.connection import Http1Connection
@@ -80,7 +81,7 @@ class HttpCall:
         length = _LENGTHS[size] if size < len(_LENGTHS) else _length(size)
         if head.method == "HEAD":
             body = b""
-        if size < LONG:
+        if size < UNJOINED_BYTES:
             text: Any = body  # no body in pieces is so short
             self.answer = b"".join((_LINES[status], connection.date, fields, length, text))
         else:

@@ -15,8 +15,8 @@ from cloud_ml.serving.http1.limits import Limits
 from cloud_ml.serving.http1.oversized_heads import end_of_oversized, oversized_head
 from cloud_ml.serving.http1.paced_writer import PacedWriter
 from cloud_ml.serving.pieces import Pieces, gathered
+from cloud_ml.serving.tuning import BYTES_SHIFT, NOT_COUNTED, SLICE
 from cloud_ml.serving.turns import Turns
-from cloud_ml.serving.work_share import BYTES_SHIFT, NOT_COUNTED, SLICE
 
 H = TypeVar("H")
 

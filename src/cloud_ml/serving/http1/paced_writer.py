@@ -4,10 +4,8 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from cloud_ml.serving.work_share import BYTES_SHIFT, WorkShare
-
-WRITTEN_AT_ONCE = 262_144
-"""Bytes that are written in one turn: with TLS they are encrypted in it, too."""
+from cloud_ml.serving.tuning import BYTES_SHIFT, WRITTEN_AT_ONCE
+from cloud_ml.serving.work_share import WorkShare
 
 
 class PacedWriter:

@@ -7,14 +7,12 @@ from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.frames import ConnectionFault
 from cloud_ml.serving.http2.outgoing import Outgoing
 from cloud_ml.serving.http2.stream import HEAD_BYTES, Gathered, Limits, Stream
+from cloud_ml.serving.tuning import GROWTH
 
 LONG_FRAME = 1_024
 """Bytes of a frame that is put to a body without being counted as work: smaller ones cost more than their bytes."""
 TRUSTED = 64
 """How many times what has come of a body is made ready for it, where it says that it will be long."""
-
-GROWTH = 2 << 20
-"""Bytes that a body grows by at once: making them ready takes a millisecond."""
 
 
 class Bodies:

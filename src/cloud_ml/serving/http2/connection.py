@@ -9,10 +9,10 @@ from cloud_ml.serving.http2.outgoing import Outgoing
 from cloud_ml.serving.http2.patience import Patience
 from cloud_ml.serving.http2.requests import LAST, Requests
 from cloud_ml.serving.http2.service import Service
-from cloud_ml.serving.http2.straight import LONG, Straight
+from cloud_ml.serving.http2.straight import Straight
 from cloud_ml.serving.http2.stream import Limits
+from cloud_ml.serving.tuning import BYTES_SHIFT, DIRECT_BYTES, NOT_COUNTED, SLICE
 from cloud_ml.serving.turns import Turns
-from cloud_ml.serving.work_share import BYTES_SHIFT, NOT_COUNTED, SLICE
 
 H = TypeVar("H")
 MANY_BYTES = 16_384
@@ -203,7 +203,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
     @property
     def long(self) -> bool:
         """Whether much of the body is still to come to which the frame belongs that has not come whole."""
-        return self._due is not None and self._bodies.lacks(self._due[0]) >= LONG
+        return self._due is not None and self._bodies.lacks(self._due[0]) >= DIRECT_BYTES
 
     def room(self) -> memoryview | None:
         """Where the next bytes belong; None where they are to be looked at first."""

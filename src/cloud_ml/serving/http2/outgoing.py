@@ -11,15 +11,11 @@ from cloud_ml.serving.http2 import frames
 from cloud_ml.serving.http2.frames import ConnectionFault, StreamFault
 from cloud_ml.serving.http2.stream import Stream
 from cloud_ml.serving.pieces import Body, Pieces, pieces_of
+from cloud_ml.serving.tuning import BYTES_SHIFT, MOST_SETTINGS, SENT_IN_TURN
 from cloud_ml.serving.turns import Turns
-from cloud_ml.serving.work_share import BYTES_SHIFT
 
 Sized = tuple[int, tuple[bytes, ...]]
 """How long a body is, and its pieces."""
-MOST_SETTINGS = 64
-"""Parameters of one SETTINGS frame that are read; RFC 9113 has six."""
-SENT_IN_TURN = 524_288
-"""Bytes of waiting answers that go out at once: each is copied twice on its way. The next ones wait for a turn."""
 JOINED = 16_384
 """Bytes of pieces of an answer that are kept as one."""
 SENT_UNITS = 4

@@ -8,8 +8,8 @@ import asyncio
 import threading
 from typing import Protocol, cast
 
-LONG = 65_536
-"""Bytes that are still to come from which on this is worth it."""
+from cloud_ml.serving.tuning import DIRECT_BYTES
+
 READ = 262_144
 """Bytes that are read at once where they are to be looked at first."""
 GLANCE = 16_384
@@ -66,7 +66,7 @@ class Straight(asyncio.BufferedProtocol):
     def get_buffer(self, sizehint: int) -> memoryview:
         del sizehint
         room = self._connection.room()
-        if room is not None and len(room) >= LONG:
+        if room is not None and len(room) >= DIRECT_BYTES:
             self._placed = True
             return room
         before, self._placed = self._placed, False
