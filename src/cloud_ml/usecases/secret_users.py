@@ -17,6 +17,8 @@ _MOST_NAMED = 20
 _MOST_READ = 5000
 """Records of each kind that are looked at: an organisation may have queued many more."""
 _PAGE = 200
+_READ_TOGETHER = 10
+"""Documents in memory at once: each may be as large as a request."""
 
 
 def users_of(store: StateStore, org: str, name: str) -> list[str]:
@@ -33,11 +35,17 @@ def _using(
     for _ in range(_MOST_READ // _PAGE):
         page = store.list(kind, org=org, indexes=indexes, after=after, limit=_PAGE)
         names = {line.key.uid: line.key.name for line in page.items if not line.deleting}
-        for uid, (spec, _status) in store.documents(kind, list(names)).items():
+        for uid, spec in _documents(store, kind, list(names)):
             if name in _secrets_of(spec):
                 yield names[uid]
         if (after := page.next) is None:
             return
+
+
+def _documents(store: StateStore, kind: Kind[Any, Any], uids: list[str]) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for start in range(0, len(uids), _READ_TOGETHER):
+        for uid, (spec, _status) in store.documents(kind, uids[start : start + _READ_TOGETHER]).items():
+            yield uid, spec
 
 
 def _secrets_of(spec: Mapping[str, Any]) -> set[str]:
