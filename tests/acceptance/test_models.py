@@ -119,6 +119,20 @@ def test_a_token_is_made_without_the_server(server: RealServer, served: str) -> 
     ]
 
 
+def test_a_program_with_a_narrow_token_calls_the_model(server: RealServer, served: str) -> None:
+    scopes = "models:read,models:predict:linear"
+    token = server.client().tokens.create(scopes.split(","), expires_in_s=600).token
+    given = {"CLOUDML_ENDPOINT": server.endpoint, "CLOUDML_TOKEN": token, "CLOUDML_CONFIG": "/nowhere/config.json"}
+    home = server.user_home
+    for more in ((), ("--http",), ("-s", served)):
+        answer = server.cli("models", "predict", "linear", "v1", "-d", "./data.json", *more, home=home, **given)
+        assert answer.good().json()["predict"] == [[30.0], [70.0]]
+    refused = server.cli("models", "token", home=home, **given)
+    assert (refused.code, "needs an access key" in refused.err) == (1, True)
+    refused = server.cli("models", "stop", "linear", "v1", home=home, **given)
+    assert (refused.code, "models:write" in refused.err) == (1, True)
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -44,9 +44,9 @@ PHRASES = (
 """Regular expressions, with a space for any white space. Each has a plain phrase that says the same."""
 LONGEST_WORDS = 20
 LONG_SENTENCES = {
-    "CHANGELOG.md": 8, "CONTRIBUTING.md": 2, "README.md": 2, "SECURITY.md": 1,
-    "docs/architecture.md": 10, "docs/dependencies.md": 3, "docs/performance.md": 3, "docs/security.md": 3,
-    "docs/explanation": 3, "docs/howto": 1, "docs/reference": 2, "docs/index.md": 1, "docs/tutorial.md": 1,
+    "CHANGELOG.md": 8, "CONTRIBUTING.md": 1, "README.md": 2, "SECURITY.md": 0,
+    "docs/architecture.md": 10, "docs/dependencies.md": 3, "docs/performance.md": 3, "docs/security.md": 2,
+    "docs/explanation": 3, "docs/howto": 1, "docs/reference": 1.5, "docs/index.md": 0, "docs/tutorial.md": 0,
 }  # fmt: skip
 """The percentage of sentences of a page, or of the pages of a folder, that may be longer. A number here only falls."""
 SPELLED_OUT = 52
