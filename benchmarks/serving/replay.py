@@ -10,9 +10,9 @@ import select
 import socket
 from collections.abc import Sequence
 
+from cloud_ml.net.http2 import frames
+from cloud_ml.net.http2.frames import literal
 from cloud_ml.serving.grpc.calls import OK_TRAILERS
-from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.http2.frames import literal
 
 _WINDOW = 1 << 30
 _ANSWER_S = 30.0

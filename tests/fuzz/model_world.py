@@ -6,17 +6,18 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from cloud_ml.net.http1.clock import Clock
+from cloud_ml.net.http1.connection import Http1Connection
+from cloud_ml.net.http1.heads import Heads
+from cloud_ml.net.http1.limits import Limits as Http1Limits
+from cloud_ml.net.http2.connection import Http2Connection
+from cloud_ml.net.http2.stream import Limits
+from cloud_ml.net.turns import Turns
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.batching import Workshop
 from cloud_ml.serving.grpc.infer import Infer
 from cloud_ml.serving.grpc.prediction import Prediction
 from cloud_ml.serving.grpc.service import GrpcService
-from cloud_ml.serving.http1.clock import Clock
-from cloud_ml.serving.http1.connection import Http1Connection
-from cloud_ml.serving.http1.heads import Heads
-from cloud_ml.serving.http1.limits import Limits as Http1Limits
-from cloud_ml.serving.http2.connection import Http2Connection
-from cloud_ml.serving.http2.stream import Limits
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.oip.door import OpenInferenceDoor
 from cloud_ml.serving.rest.door import RestDoor
@@ -25,7 +26,6 @@ from cloud_ml.serving.rest.service import HttpService
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.table import ModelTable
 from cloud_ml.serving.tallies import Refusals
-from cloud_ml.serving.turns import Turns
 from cloud_ml.serving.versions.keeper import Keeper, Rules
 
 PREDICT, INFER = "/tensorflow.serving.PredictionService/Predict", "/inference.GRPCInferenceService/ModelInfer"

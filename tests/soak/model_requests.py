@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from hpack import Encoder
 
-from cloud_ml.serving.http2 import frames
+from cloud_ml.net.http2 import frames
 from support.serving import PREDICT, predict_request, tensor_request
 
 BLOCK = 100

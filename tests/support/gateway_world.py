@@ -19,7 +19,7 @@ from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.replica import Replica
 from cloud_ml.gateway.services import Bounds, Service
-from cloud_ml.serving.turns import Turns
+from cloud_ml.net.turns import Turns
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"
 

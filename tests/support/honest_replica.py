@@ -6,18 +6,18 @@ import asyncio
 import sys
 from typing import Any
 
-from cloud_ml.serving.http1.calls import HttpCall
-from cloud_ml.serving.http1.clock import Clock
-from cloud_ml.serving.http1.connection import Http1Connection
-from cloud_ml.serving.http1.heads import Head, Heads
-from cloud_ml.serving.http1.limits import Limits as Http1Limits
-from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.http2.connection import Http2Connection
-from cloud_ml.serving.http2.service import Answers
-from cloud_ml.serving.http2.stream import Limits as Http2Limits
-from cloud_ml.serving.http2.stream import Received
-from cloud_ml.serving.listening import Alive, Greeting
-from cloud_ml.serving.turns import Turns
+from cloud_ml.net.http1.calls import HttpCall
+from cloud_ml.net.http1.clock import Clock
+from cloud_ml.net.http1.connection import Http1Connection
+from cloud_ml.net.http1.heads import Head, Heads
+from cloud_ml.net.http1.limits import Limits as Http1Limits
+from cloud_ml.net.http2 import frames
+from cloud_ml.net.http2.connection import Http2Connection
+from cloud_ml.net.http2.service import Answers
+from cloud_ml.net.http2.stream import Limits as Http2Limits
+from cloud_ml.net.http2.stream import Received
+from cloud_ml.net.listening import Alive, Greeting
+from cloud_ml.net.turns import Turns
 
 HEAD = b"\x88" + frames.literal("content-type", "application/grpc")
 TRAILERS = frames.literal("grpc-status", "0")

@@ -13,7 +13,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from cloud_ml.serving.http2 import frames
+from cloud_ml.net.http2 import frames
 
 CONNECTIONS = 8
 BLOCK = 65_536

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from cloud_ml.domain.services.spec import SOCKET
-from cloud_ml.serving.http2 import frames
+from cloud_ml.net.http2 import frames
 
 CALLERS = 8
 BODY = bytes(200_000)

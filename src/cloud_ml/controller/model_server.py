@@ -174,7 +174,7 @@ def _own_needs() -> tuple[str, ...]:
 
 
 def _wheel(needed: tuple[str, ...]) -> bytes:
-    """The files of ``cloud_ml.serving`` and nothing else of ours, with the same bytes every time."""
+    """The files of ``cloud_ml.serving`` and ``cloud_ml.net`` and no others of ours, with the same bytes every time."""
     info = f"{_NAME.replace('-', '_')}-{cloud_ml.__version__}.dist-info"
     members = {f"cloud_ml/{path}": content for path, content in _files()}
     head = f"Metadata-Version: 2.1\nName: {_NAME}\nVersion: {cloud_ml.__version__}\n"
@@ -190,7 +190,8 @@ def _wheel(needed: tuple[str, ...]) -> bytes:
 
 def _files() -> list[tuple[str, bytes]]:
     root = Path(str(resources.files(cloud_ml)))
-    found = sorted(path for path in (root / "serving").rglob("*") if path.is_file() and "__pycache__" not in path.parts)
+    every = (path for room in ("net", "serving") for path in (root / room).rglob("*"))
+    found = sorted(path for path in every if path.is_file() and "__pycache__" not in path.parts)
     return [("__init__.py", (root / "__init__.py").read_bytes())] + [
         (path.relative_to(root).as_posix(), path.read_bytes()) for path in found
     ]

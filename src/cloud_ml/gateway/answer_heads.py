@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.http2.frames import ConnectionFault
-from cloud_ml.serving.http2.headers import Fields, malformed_field
+from cloud_ml.net.http2 import frames
+from cloud_ml.net.http2.frames import ConnectionFault
+from cloud_ml.net.http2.headers import Fields, malformed_field
 
 _DROPPED = {
     b"connection", b"keep-alive", b"proxy-connection", b"transfer-encoding", b"upgrade", b"cloudml-release",

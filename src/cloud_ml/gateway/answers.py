@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from urllib.parse import quote
 
-from cloud_ml.serving.http2.frames import literal
+from cloud_ml.net.http2.frames import literal
 
 _LONGEST_MESSAGE = 4096
 

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 from typing import Protocol
 
 from cloud_ml.gateway.answer_body import AnswerBody
-from cloud_ml.serving.budget import COUNTED, Budget
-from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.http2.frames import ConnectionFault
-from cloud_ml.serving.http2.stream import Received, Stream
+from cloud_ml.net.budget import COUNTED, Budget
+from cloud_ml.net.http2 import frames
+from cloud_ml.net.http2.frames import ConnectionFault
+from cloud_ml.net.http2.stream import Received, Stream
 
 _REMEMBERED = 1_000
 """Streams that ended for the gateway before they ended for the replica."""

@@ -11,11 +11,11 @@ from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.gateway.releases import grpc_mark, rest_mark
 from cloud_ml.gateway.replica import Replica
-from cloud_ml.serving.http1.calls import HttpCall
-from cloud_ml.serving.http2.frames import literal
-from cloud_ml.serving.http2.service import Answers
-from cloud_ml.serving.http2.stream import Received
-from cloud_ml.serving.pieces import Pieces
+from cloud_ml.net.http1.calls import HttpCall
+from cloud_ml.net.http2.frames import literal
+from cloud_ml.net.http2.service import Answers
+from cloud_ml.net.http2.stream import Received
+from cloud_ml.net.pieces import Pieces
 
 if TYPE_CHECKING:
     from cloud_ml.gateway.services import Service
@@ -183,7 +183,7 @@ class GrpcCall(_Http2Call):
 
 
 class StreamCall(_Http2Call):
-    """A call that is passed on piece by piece, both ways: see ``serving.http2.stream.Sink``. It is tried once.
+    """A call that is passed on piece by piece, both ways: see ``net.http2.stream.Sink``. It is tried once.
 
     A side that sends faster than the other one reads gets no more window until all that waited is read. So a window
     and ``Bounds.stream_unread_bytes`` wait at most, either way.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from cloud_ml.serving.http2.frames import ENHANCE_YOUR_CALM, ConnectionFault
+from cloud_ml.net.http2.frames import ENHANCE_YOUR_CALM, ConnectionFault
 
 EARNED_BY_CALL = 4
 """Control frames that a call allows, and its answer again: acknowledgements, window updates, pings."""

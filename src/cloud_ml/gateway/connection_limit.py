@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from cloud_ml.serving.listening import Alive
+from cloud_ml.net.listening import Alive
 
 
 class ConnectionLimit:

@@ -13,15 +13,15 @@ from cloud_ml.gateway.answers import Refusal
 from cloud_ml.gateway.calls import GrpcCall, RestCall, StreamCall, refuse
 from cloud_ml.gateway.releases import HEADER
 from cloud_ml.gateway.services import Service
-from cloud_ml.serving.http1.calls import JSON, HttpCall
-from cloud_ml.serving.http1.cors import PREFLIGHT, Cors
-from cloud_ml.serving.http1.heads import Head
-from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.http2.grpc_timeout import parse_timeout, wrong_timeout
-from cloud_ml.serving.http2.http_requests import HttpOverHttp2, HttpRequest, is_grpc
-from cloud_ml.serving.http2.service import Answers
-from cloud_ml.serving.http2.stream import Received, Sink
-from cloud_ml.serving.pieces import Pieces
+from cloud_ml.net.http1.calls import JSON, HttpCall
+from cloud_ml.net.http1.cors import PREFLIGHT, Cors
+from cloud_ml.net.http1.heads import Head
+from cloud_ml.net.http2 import frames
+from cloud_ml.net.http2.grpc_timeout import parse_timeout, wrong_timeout
+from cloud_ml.net.http2.http_requests import HttpOverHttp2, HttpRequest, is_grpc
+from cloud_ml.net.http2.service import Answers
+from cloud_ml.net.http2.stream import Received, Sink
+from cloud_ml.net.pieces import Pieces
 
 _RELEASE = HEADER.encode()
 _KEPT_BACK = {b"authorization", b"grpc-timeout", b":authority", b"host", b"content-length", _RELEASE}
@@ -98,7 +98,7 @@ class GrpcHead:
 
 
 class GrpcFront:
-    """Takes requests over HTTP/2; see ``serving.http2.service.Service``. ``http`` takes those that are no gRPC."""
+    """Takes requests over HTTP/2; see ``net.http2.service.Service``. ``http`` takes those that are no gRPC."""
 
     def __init__(self, service: Service, loop: asyncio.AbstractEventLoop, http: HttpOverHttp2[RestHead]) -> None:
         self._service = service
@@ -106,7 +106,7 @@ class GrpcFront:
         self._http = http
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> GrpcHead:
-        """See ``serving.http2.service.Service``. What a head means is remembered, whether its token opens is not."""
+        """See ``net.http2.service.Service``. What a head means is remembered, whether its token opens is not."""
         head, parts = GrpcHead(), []
         if not is_grpc(fields):
             head.http = self._http.understand(fields)
@@ -137,7 +137,7 @@ class GrpcFront:
         return head
 
     def refused(self, head: GrpcHead) -> bool:
-        """Whether ``serve`` refuses, whatever the body: see ``serving.http2.stream.Limits``."""
+        """Whether ``serve`` refuses, whatever the body: see ``net.http2.stream.Limits``."""
         if head.http is not None:
             return head.http.meaning is None or _refused(self._service, head.http.meaning)
         return self._refusal(head) is not None
@@ -146,13 +146,13 @@ class GrpcFront:
         return head.refusal or self._service.refusal(head.token, head.action, health=head.health)
 
     def length(self, head: GrpcHead, begun: memoryview) -> int:
-        """See ``serving.http2.service.Service``: a message has its length before it, and a byte before that."""
+        """See ``net.http2.service.Service``: a message has its length before it, and a byte before that."""
         if head.http is not None:
             return head.http.length
         return int.from_bytes(begun[1:5], "big") + 5 if len(begun) >= 5 else 0
 
     def serve(self, connection: Answers, stream: int, head: GrpcHead, body: Received) -> None:
-        """See ``serving.http2.service.Service``."""
+        """See ``net.http2.service.Service``."""
         if head.http is not None:
             self._http.serve(connection, stream, head.http, body)
             return
@@ -173,7 +173,7 @@ class GrpcFront:
         )  # fmt: skip
 
     def sink(self, connection: Answers, stream: int, head: GrpcHead) -> Sink | None:
-        """See ``serving.http2.service.Service``."""
+        """See ``net.http2.service.Service``."""
         if not head.streams:
             return None
         refusal = self._refusal(head)
@@ -217,7 +217,7 @@ class RestHead:
 
 
 class RestFront:
-    """Takes requests over HTTP/1.1; see ``serving.http1.connection.Service``. ``cors``: pages that may call."""
+    """Takes requests over HTTP/1.1; see ``net.http1.connection.Service``. ``cors``: pages that may call."""
 
     def __init__(self, service: Service, loop: asyncio.AbstractEventLoop, cors: Cors) -> None:
         self._service = service
@@ -225,7 +225,7 @@ class RestFront:
         self._cors = cors
 
     def understand(self, head: Head) -> RestHead:
-        """See ``serving.http1.connection.Service``. What a head means is remembered, whether its token opens is not."""
+        """See ``net.http1.connection.Service``. What a head means is remembered, whether its token opens is not."""
         method = "GET" if head.method == "HEAD" else head.method  # the front leaves the body out
         lines = [f"{method} {head.target} HTTP/1.1\r\nHost: replica\r\n"]
         listed = {each.strip().lower() for each in head.fields.get("connection", "").split(",")}
@@ -250,11 +250,11 @@ class RestFront:
         return meaning
 
     def refused(self, meaning: RestHead) -> bool:
-        """Whether ``serve`` refuses, whatever the body: see ``serving.http1.connection.Limits``."""
+        """Whether ``serve`` refuses, whatever the body: see ``net.http1.connection.Limits``."""
         return _refused(self._service, meaning)
 
     def serve(self, call: HttpCall, meaning: RestHead, body: bytes | Pieces) -> None:
-        """See ``serving.http1.connection.Service``."""
+        """See ``net.http1.connection.Service``."""
         if meaning.preflight:
             call.reply(200, PREFLIGHT, b"")
             return

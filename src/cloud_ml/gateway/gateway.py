@@ -19,17 +19,17 @@ from cloud_ml.gateway.connection_limit import ConnectionLimit
 from cloud_ml.gateway.fronts import GrpcFront, RestFront, grpc_too_large, no_room
 from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.services import Bounds, Service
-from cloud_ml.serving.budget import Budget
-from cloud_ml.serving.http1.clock import Clock
-from cloud_ml.serving.http1.connection import Http1Connection
-from cloud_ml.serving.http1.cors import Cors, parse_origins
-from cloud_ml.serving.http1.heads import Heads
-from cloud_ml.serving.http1.limits import Limits as Http1Limits
-from cloud_ml.serving.http2.connection import Http2Connection
-from cloud_ml.serving.http2.http_requests import HttpOverHttp2
-from cloud_ml.serving.http2.stream import Limits as Http2Limits
-from cloud_ml.serving.listening import Alive, Greeting
-from cloud_ml.serving.turns import Turns
+from cloud_ml.net.budget import Budget
+from cloud_ml.net.http1.clock import Clock
+from cloud_ml.net.http1.connection import Http1Connection
+from cloud_ml.net.http1.cors import Cors, parse_origins
+from cloud_ml.net.http1.heads import Heads
+from cloud_ml.net.http1.limits import Limits as Http1Limits
+from cloud_ml.net.http2.connection import Http2Connection
+from cloud_ml.net.http2.http_requests import HttpOverHttp2
+from cloud_ml.net.http2.stream import Limits as Http2Limits
+from cloud_ml.net.listening import Alive, Greeting
+from cloud_ml.net.turns import Turns
 
 _BACKLOG = 2048
 _HALF_CLOSED_S = 2.0

@@ -12,9 +12,9 @@ from typing import Protocol, cast
 
 from cloud_ml.gateway.answer_body import AnswerBody
 from cloud_ml.gateway.client_limits import ClientLimits
-from cloud_ml.serving.budget import COUNTED, Budget
-from cloud_ml.serving.pieces import Pieces, gathered, pieces_of
-from cloud_ml.serving.work_share import WorkShare
+from cloud_ml.net.budget import COUNTED, Budget
+from cloud_ml.net.pieces import Pieces, gathered, pieces_of
+from cloud_ml.net.work_share import WorkShare
 
 _STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: [\x20-\x7e\x80-\xff]*)?")
 _FIELD = re.compile(

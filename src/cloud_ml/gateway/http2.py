@@ -12,14 +12,14 @@ from typing import cast
 from cloud_ml.gateway.answer_heads import translated
 from cloud_ml.gateway.call_table import Caller, CallTable, ReplicaCall
 from cloud_ml.gateway.client_limits import ClientLimits, ControlFrameBudget
-from cloud_ml.serving.budget import Budget
-from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.http2.frames import ConnectionFault
-from cloud_ml.serving.http2.headers import Blocks, Split
-from cloud_ml.serving.http2.outgoing import Outgoing
-from cloud_ml.serving.http2.stream import Received
-from cloud_ml.serving.turns import Turns
-from cloud_ml.serving.work_share import WorkShare
+from cloud_ml.net.budget import Budget
+from cloud_ml.net.http2 import frames
+from cloud_ml.net.http2.frames import ConnectionFault
+from cloud_ml.net.http2.headers import Blocks, Split
+from cloud_ml.net.http2.outgoing import Outgoing
+from cloud_ml.net.http2.stream import Received
+from cloud_ml.net.turns import Turns
+from cloud_ml.net.work_share import WorkShare
 
 _DEAR = 10
 """Units of a control frame after which everything that waits is looked at again."""

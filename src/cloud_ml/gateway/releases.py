@@ -8,7 +8,7 @@ from functools import lru_cache
 from cloud_ml.domain.services.routes import CANDIDATE, STABLE, Answered, Route
 from cloud_ml.gateway.answers import Refusal
 from cloud_ml.gateway.replica import Replica
-from cloud_ml.serving.http2 import frames
+from cloud_ml.net.http2 import frames
 
 HEADER = "cloudml-release"
 """In an answer the number of the release that gave it; in a request the one that is to: ``stable``, ``candidate`` or a

@@ -15,9 +15,9 @@ from cloud_ml.gateway import opener
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
-from cloud_ml.serving.budget import Budget
-from cloud_ml.serving.turns import Turns
-from cloud_ml.serving.work_share import WorkShare
+from cloud_ml.net.budget import Budget
+from cloud_ml.net.turns import Turns
+from cloud_ml.net.work_share import WorkShare
 
 _SHUN_S, _SHUN_LONGEST_S = 0.05, 1.0
 _BAR_S, _BAR_LONGEST_S, _BAR_FORGIVEN_S = 0.5, 10.0, 60.0

@@ -17,9 +17,9 @@ from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.releases import Counts, Sides, Split
 from cloud_ml.gateway.replica import Replica
-from cloud_ml.serving.budget import Budget
-from cloud_ml.serving.turns import Turns
-from cloud_ml.serving.work_share import WorkShare
+from cloud_ml.net.budget import Budget
+from cloud_ml.net.turns import Turns
+from cloud_ml.net.work_share import WorkShare
 
 _AGAIN_S = 0.05
 _LOG_S = 10.0

@@ -14,6 +14,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from cloud_ml.net.turns import Turns
 from cloud_ml.serving.aside import Aside
 from cloud_ml.serving.errors import ModelFailed, Overloaded, ServingError, TooLate
 from cloud_ml.serving.model_queue import Batch, ModelQueue
@@ -22,7 +23,6 @@ from cloud_ml.serving.portions import Portions
 from cloud_ml.serving.runtimes.base import Array, Model
 from cloud_ml.serving.signatures import Shape, Signature
 from cloud_ml.serving.tallies import Tally
-from cloud_ml.serving.turns import Turns
 
 Values = bytes | bytearray | memoryview | Array
 """A tensor of a request: an array, or its bytes."""

@@ -5,30 +5,19 @@ Codes: https://grpc.github.io/grpc/core/md_doc_statuscodes.html; the HTTP status
 (tensorflow_serving/util/net_http and model_servers/http_rest_api_util: INVALID_ARGUMENT is 400, and so on).
 """
 
+from cloud_ml.net.errors import BadRequest, ServingError, TooLarge
+
+__all__ = [
+    "CODES", "BadRequest", "LoadFailed", "ModelFailed", "ModelNotFound", "NotNow", "NotReady", "Overloaded",
+    "ServingError", "TooLarge", "TooLate", "Unsupported",
+]  # fmt: skip
+
 CODES = (
     "OK", "CANCELLED", "UNKNOWN", "INVALID_ARGUMENT", "DEADLINE_EXCEEDED", "NOT_FOUND", "ALREADY_EXISTS",
     "PERMISSION_DENIED", "RESOURCE_EXHAUSTED", "FAILED_PRECONDITION", "ABORTED", "OUT_OF_RANGE", "UNIMPLEMENTED",
     "INTERNAL", "UNAVAILABLE", "DATA_LOSS", "UNAUTHENTICATED",
 )  # fmt: skip
 """Names of gRPC's status codes, by number."""
-
-
-class ServingError(Exception):
-    """The answer to a request is no. ``grpc`` is the gRPC status code, ``http`` the HTTP status."""
-
-    grpc = 2
-    http = 500
-
-    @property
-    def message(self) -> str:
-        """What happened, in a sentence for who asked."""
-        return str(self.args[0]) if self.args else type(self).__name__
-
-
-class BadRequest(ServingError):
-    """The request cannot be meant: a wrong shape, type, name of an input, document."""
-
-    grpc, http = 3, 400
 
 
 class ModelNotFound(ServingError):
@@ -57,12 +46,6 @@ class TooLate(ServingError):
     """The caller's deadline passed before the model ran."""
 
     grpc, http = 4, 504
-
-
-class TooLarge(ServingError):
-    """A message is larger than the server takes."""
-
-    grpc, http = 8, 413
 
 
 class Unsupported(ServingError):

@@ -4,9 +4,9 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from cloud_ml.serving.connection_bounds import ConnectionBounds
+from cloud_ml.net.connection_bounds import ConnectionBounds
+from cloud_ml.net.http1.cors import parse_origins
 from cloud_ml.serving.errors import BadRequest
-from cloud_ml.serving.http1.cors import parse_origins
 from cloud_ml.serving.versions.batching_parameters import parse_batching_parameters
 from cloud_ml.serving.versions.keeper import Rules
 from cloud_ml.serving.versions.single_model import base_of

@@ -4,7 +4,7 @@ import ctypes
 import logging
 from collections.abc import Mapping
 
-from cloud_ml.serving.tuning import FREED_BYTES_KEPT, MAPPED_BYTES_OF_BODIES, MAPPED_BYTES_OF_MODELS
+from cloud_ml.net.tuning import FREED_BYTES_KEPT, MAPPED_BYTES_OF_BODIES, MAPPED_BYTES_OF_MODELS
 
 _TRIM_THRESHOLD, _MMAP_THRESHOLD = -1, -3  # <malloc.h>
 

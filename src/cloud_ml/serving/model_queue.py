@@ -10,9 +10,9 @@ from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cloud_ml.net.turns import Turns
 from cloud_ml.serving.aside import Aside
 from cloud_ml.serving.signatures import Shape
-from cloud_ml.serving.turns import Turns
 
 if TYPE_CHECKING:
     from cloud_ml.serving.batching import Batcher, Outcome, Request

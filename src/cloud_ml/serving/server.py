@@ -6,23 +6,24 @@ import signal
 import ssl
 from collections.abc import Callable, Coroutine
 
+from cloud_ml.net.budget import NO_ROOM, Budget
+from cloud_ml.net.http1.clock import Clock
+from cloud_ml.net.http1.connection import Http1Connection
+from cloud_ml.net.http1.cors import Cors
+from cloud_ml.net.http1.heads import Heads
+from cloud_ml.net.http1.limits import Limits as Http1Limits
+from cloud_ml.net.http2 import frames
+from cloud_ml.net.http2.connection import Http2Connection
+from cloud_ml.net.http2.http_requests import HttpOverHttp2
+from cloud_ml.net.http2.stream import Limits
+from cloud_ml.net.listening import Alive, Connection, Greeting
+from cloud_ml.net.turns import Turns
 from cloud_ml.serving.aside import Aside
 from cloud_ml.serving.batching import Workshop
-from cloud_ml.serving.budget import NO_ROOM, Budget
 from cloud_ml.serving.errors import TooLarge
 from cloud_ml.serving.grpc.calls import status_block
 from cloud_ml.serving.grpc.methods import all_methods
 from cloud_ml.serving.grpc.service import GrpcService
-from cloud_ml.serving.http1.clock import Clock
-from cloud_ml.serving.http1.connection import Http1Connection
-from cloud_ml.serving.http1.cors import Cors
-from cloud_ml.serving.http1.heads import Heads
-from cloud_ml.serving.http1.limits import Limits as Http1Limits
-from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.http2.connection import Http2Connection
-from cloud_ml.serving.http2.http_requests import HttpOverHttp2
-from cloud_ml.serving.http2.stream import Limits
-from cloud_ml.serving.listening import Alive, Connection, Greeting
 from cloud_ml.serving.oip.door import OpenInferenceDoor
 from cloud_ml.serving.rest.door import RestDoor
 from cloud_ml.serving.rest.invocations import InvocationsDoor
@@ -32,7 +33,6 @@ from cloud_ml.serving.settings import Settings
 from cloud_ml.serving.table import ModelTable
 from cloud_ml.serving.tallies import Refusals
 from cloud_ml.serving.tls import tls_context
-from cloud_ml.serving.turns import Turns
 from cloud_ml.serving.versions.keeper import Keeper
 from cloud_ml.serving.versions.life import Life
 

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cloud_ml.net.connection_bounds import ConnectionBounds
 from cloud_ml.serving.batching import Policy
-from cloud_ml.serving.connection_bounds import ConnectionBounds
 from cloud_ml.serving.runtimes.base import LoadOptions
 from cloud_ml.serving.versions.keeper import Rules
 from cloud_ml.serving.versions.wanted import ModelConfig

@@ -103,7 +103,7 @@ _MOST = {
 _PORTS = "ports and ranges of ports from 1 to 65535, such as 8600-8999"
 
 _ORIGIN = re.compile(r"https?://(?:[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\])(?::[0-9]{1,5})?")
-"""As ``serving.http1.cors`` reads them."""
+"""As ``net.http1.cors`` reads them."""
 
 
 def check(settings: Settings) -> None:

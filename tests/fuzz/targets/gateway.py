@@ -14,15 +14,15 @@ from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.fronts import GrpcFront, RestFront
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
-from cloud_ml.serving.budget import Budget
-from cloud_ml.serving.http1.cors import Cors
-from cloud_ml.serving.http1.heads import read_head
-from cloud_ml.serving.http1.limits import Limits
-from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.http2.headers import malformed
-from cloud_ml.serving.http2.http_requests import HttpOverHttp2
-from cloud_ml.serving.turns import Turns
-from cloud_ml.serving.work_share import WorkShare
+from cloud_ml.net.budget import Budget
+from cloud_ml.net.http1.cors import Cors
+from cloud_ml.net.http1.heads import read_head
+from cloud_ml.net.http1.limits import Limits
+from cloud_ml.net.http2 import frames
+from cloud_ml.net.http2.headers import malformed
+from cloud_ml.net.http2.http_requests import HttpOverHttp2
+from cloud_ml.net.turns import Turns
+from cloud_ml.net.work_share import WorkShare
 from fuzz.harness import cuts, target
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -247,7 +247,7 @@ def replica_excuse(data: bytes) -> None:
 
 
 @target(
-    "gateway.fronts", "serving.http2.grpc_timeout",
+    "gateway.fronts", "net.http2.grpc_timeout",
     seeds=[b":path\n/a\ngrpc-timeout\n1S\nauthorization\nBearer x", b"grpc-timeout\n99999999n", b"grpc-timeout\n-1S", b"te\ntrailers\n:authority\nx"],
     words=["grpc-timeout", "\n", "authorization", "Bearer ", "m", "\u00b2", "cloudml-release"],
 )  # fmt: skip
@@ -265,7 +265,7 @@ def call_head(data: bytes) -> None:
 
 
 @target(
-    "serving.http2.http_requests",
+    "net.http2.http_requests",
     seeds=[b":method\nPOST\n:scheme\nhttp\n:path\n/v1/models/m:predict?a=b\n:authority\nh\nx-a\n1\nx-a\n2\ncookie\na\ncookie\nb",
            b":method\nGET\n:scheme\nhttp\n:path\n/a b\ncontent-length\n5\nauthorization\nBearer x", b":method\nOPTIONS\n:scheme\nhttp\n:path\n*",
            b":method\nGET / HTTP/1.1\n:scheme\nhttp\n:path\n/\naccept\n\x0b", b":method\nHEAD\n:scheme\nhttp\n:path\n/\ncontent-encoding\nx-gzip\nexpect\nx"],

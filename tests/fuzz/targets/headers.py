@@ -12,10 +12,10 @@ from cloud_ml.api import conditional, content, parameters, ranges
 from cloud_ml.api.fds.asked import Asked
 from cloud_ml.auth import claims, fds, legacy, presigned, signature
 from cloud_ml.errors import InvalidRequest, Unauthenticated
+from cloud_ml.net.http1 import cors
+from cloud_ml.net.http1.heads import Head
 from cloud_ml.observability import requests
 from cloud_ml.sdk import places, retries
-from cloud_ml.serving.http1 import cors
-from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.rest import exposition
 from cloud_ml.serving.tallies import Histogram
 from fuzz.harness import pieces, target, text
@@ -194,7 +194,7 @@ def scraper_accept(data: bytes) -> None:
 
 
 @target(
-    "serving.http1.cors",
+    "net.http1.cors",
     seeds=["https://app.example.com,http://[::1]:80\nhttps://app.example.com", "*\nnull", "\nhttps://a", " http://a \nhttp://a\r"],
     words=["https://", "http://", ",", "*", "[::1]", ":443", "\r\n", "null", "\n"],
 )  # fmt: skip

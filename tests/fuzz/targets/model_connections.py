@@ -8,9 +8,9 @@ from typing import Any
 from hpack import Decoder, Encoder
 from hpack.exceptions import HPACKError
 
-from cloud_ml.serving.http1.calls import CONTINUE
-from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.http2.headers import Blocks, WatchedTable, malformed
+from cloud_ml.net.http1.calls import CONTINUE
+from cloud_ml.net.http2 import frames
+from cloud_ml.net.http2.headers import Blocks, WatchedTable, malformed
 from fuzz.harness import cuts, target
 from fuzz.model_world import INFER, PREDICT, World
 from fuzz.targets.model_requests import INFERENCES, PREDICTIONS
@@ -48,7 +48,7 @@ _BINARY = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,2],"parameters":
 
 
 @target(
-    "serving.http1.connection", "serving.http1.calls", "serving.http1.heads", "serving.rest.service", "serving.rest.door", "serving.rest.predict",
+    "net.http1.connection", "net.http1.calls", "net.http1.heads", "serving.rest.service", "serving.rest.door", "serving.rest.predict",
     "serving.oip.door", "serving.oip.requests", "serving.oip.infer", "serving.codecs.json_answers", "serving.codecs.json_documents",
     seeds=[_http(_V1, b'{"instances": [[1, 2], [3.5, NaN]]}'), _http(_V2, _INPUT) + _http(_V1, b'{"inputs": {"x": [[1]]}}'),
            _http(_V2, _BINARY + b"abcdefgh", b"Inference-Header-Content-Length: %d\r\n" % len(_BINARY)),
@@ -104,7 +104,7 @@ _KEPT = Encoder()
 
 
 @target(
-    "serving.http2.connection", "serving.http2.requests", "serving.http2.outgoing", "serving.http2.frames", "serving.http2.headers", "serving.grpc.service", "serving.grpc.calls",
+    "net.http2.connection", "net.http2.requests", "net.http2.outgoing", "net.http2.frames", "net.http2.headers", "serving.grpc.service", "serving.grpc.calls",
     seeds=[_asks(PREDICT, PREDICTIONS[0]), _asks(INFER, INFERENCES[1], ("grpc-timeout", "1S"), ("grpc-encoding", "gzip")),
            _asks(PREDICT, PREDICTIONS[0], encoder=_KEPT) + _asks(PREDICT, PREDICTIONS[2], stream=3, encoder=_KEPT) + _asks(INFER, INFERENCES[0], stream=5, encoder=_KEPT),
            frames.settings({4: 3, 5: 16384}) + _asks(PREDICT, PREDICTIONS[0]) + frames.window_update(1, 5) + frames.reset(1, 8),
@@ -128,7 +128,7 @@ def model_http2(data: bytes) -> None:
 
 
 @target(
-    "serving.http2.headers",
+    "net.http2.headers",
     seeds=[SEPARATOR.join([Encoder().encode([(":method", "POST"), (":scheme", "http"), (":path", "/a")]), b"\x83\x86\x84", b"\x83\x86\x84"]),
            SEPARATOR.join([b"\x83\x86\x44\x01/", b"\xbe\x83\x86", b"\xbe\x83\x86", b"\x40\x01a\x01b", b"\xbe\x83\x86\x84"]), b"\x3f\xe1\x1f\x83\x86\x84" + SEPARATOR + b"\x20\xbe"],
     words=[SEPARATOR, b"\x83\x86\x84", b"\xbe", b"\x40\x01a\x01b", b"\x20", b"\x3f\xe1\x1f", b"\x00\x01A\x01b", b"\x44\x01/"],

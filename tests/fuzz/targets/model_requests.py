@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from cloud_ml.net.compression import decompressed
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.codecs import raw_tensors, tensor_proto, wire
-from cloud_ml.serving.codecs.compression import decompressed
 from cloud_ml.serving.errors import ServingError, TooLarge
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.signatures import TensorSpec
@@ -184,7 +184,7 @@ def model_strings(data: bytes) -> None:
 
 
 @target(
-    "serving.codecs.compression",
+    "net.compression",
     seeds=[b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x02\x03\x4b\x04\x00\x43\xbe\xb7\xe8\x01\x00\x00\x00", b"x\x9cK\x04\x00\x00b\x00b", b"x\x9c"],
     words=[b"\x1f\x8b\x08\x00", b"x\x9c", b"\0\0\0\0"],
 )  # fmt: skip

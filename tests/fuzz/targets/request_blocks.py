@@ -7,15 +7,15 @@ from typing import Any, cast
 from hpack import Encoder
 
 from cloud_ml.gateway.fronts import GrpcFront, RestFront
-from cloud_ml.serving.http1.cors import Cors
-from cloud_ml.serving.http1.limits import Limits as Http1Limits
-from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.http2.connection import Http2Connection
-from cloud_ml.serving.http2.headers import Blocks
-from cloud_ml.serving.http2.http_requests import HttpOverHttp2
-from cloud_ml.serving.http2.service import Answers
-from cloud_ml.serving.http2.stream import Limits, Received
-from cloud_ml.serving.turns import Turns
+from cloud_ml.net.http1.cors import Cors
+from cloud_ml.net.http1.limits import Limits as Http1Limits
+from cloud_ml.net.http2 import frames
+from cloud_ml.net.http2.connection import Http2Connection
+from cloud_ml.net.http2.headers import Blocks
+from cloud_ml.net.http2.http_requests import HttpOverHttp2
+from cloud_ml.net.http2.service import Answers
+from cloud_ml.net.http2.stream import Limits, Received
+from cloud_ml.net.turns import Turns
 from fuzz.harness import cuts, target
 from fuzz.model_world import Loop, Transport
 
@@ -93,7 +93,7 @@ _SAME = [
 
 
 @target(
-    "serving.http2.connection", "serving.http2.headers", "serving.http2.requests", "gateway.fronts",
+    "net.http2.connection", "net.http2.headers", "net.http2.requests", "gateway.fronts",
     seeds=[b"".join(_SAME), _asks(1, _PLAIN) + _asks(3, _PLAIN) + _asks(5, _PLAIN + b"\0\x01a\x01b"),
            _asks(1, _PLAIN + b"\x40\x01a\x01b") + _asks(3, _PLAIN + b"\xbe") + _asks(5, _PLAIN + b"\x40\x01a\x01c") + _asks(7, _PLAIN + b"\xbe"),
            _asks(1, _PLAIN + b"\x40\x01a\x01b") + _asks(3, _PLAIN + b"\xbe") * 2 + _asks(7, b"\x20" + _PLAIN) + _asks(9, _PLAIN + b"\xbe"),

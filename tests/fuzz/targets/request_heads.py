@@ -9,13 +9,13 @@ from typing import Any, cast
 import h11
 
 from cloud_ml.gateway.fronts import RestFront
-from cloud_ml.serving.http1.calls import TEXT, HttpCall
-from cloud_ml.serving.http1.clock import Clock
-from cloud_ml.serving.http1.connection import Http1Connection
-from cloud_ml.serving.http1.cors import Cors
-from cloud_ml.serving.http1.heads import Head, Heads, read_head
-from cloud_ml.serving.http1.limits import Limits
-from cloud_ml.serving.turns import Turns
+from cloud_ml.net.http1.calls import TEXT, HttpCall
+from cloud_ml.net.http1.clock import Clock
+from cloud_ml.net.http1.connection import Http1Connection
+from cloud_ml.net.http1.cors import Cors
+from cloud_ml.net.http1.heads import Head, Heads, read_head
+from cloud_ml.net.http1.limits import Limits
+from cloud_ml.net.turns import Turns
 from fuzz.harness import target
 from fuzz.model_world import Loop, Transport
 
@@ -138,7 +138,7 @@ _SMUGGLED = b"GET /hidden HTTP/1.1\r\nHost: h\r\n\r\n"
 
 
 @target(
-    "serving.http1.connection", "serving.http1.heads", "serving.http1.chunks", "gateway.fronts",
+    "net.http1.connection", "net.http1.heads", "net.http1.chunks", "gateway.fronts",
     seeds=[_head(b"Transfer-Encoding: chunked") + b"3;a=7\r\nabc\r\n0\r\nX: 1\r\n\r\n" + _SMUGGLED, _head(b"Content-Length: 3") + b"abc" + _head(b"Content-Length: 33") + _SMUGGLED,
            _head(b"X-Content-Length: 7") + _head(b"X-Content-Length: 33") + _SMUGGLED, _head(b"A: x ontent-Length: 4", b"Content-Length: 4") + b"abcd",
            _head(b"Content-Length: 5") + b"abcde" + _head(b"Content-Length: ") + b"GET /", _head(b"A: Content-Length: 9") + _SMUGGLED,

@@ -11,28 +11,28 @@ from unittest.mock import patch
 import numpy as np
 from google.protobuf.message import DecodeError
 
+from cloud_ml.net.budget import Budget
+from cloud_ml.net.http1.chunks import Chunks
+from cloud_ml.net.http1.heads import CHUNKED, HeadFault, read_head
+from cloud_ml.net.http2 import connection as http2_connection
+from cloud_ml.net.http2 import frames, straight
+from cloud_ml.net.http2.connection import Http2Connection
+from cloud_ml.net.http2.grpc_timeout import parse_timeout, wrong_timeout
+from cloud_ml.net.http2.service import Answers
+from cloud_ml.net.http2.stream import Limits, Received
+from cloud_ml.net.turns import Turns
 from cloud_ml.serving import dtypes
-from cloud_ml.serving.budget import Budget
 from cloud_ml.serving.codecs import infer_request, json_documents, json_numbers, wire
 from cloud_ml.serving.errors import ServingError
-from cloud_ml.serving.http1.chunks import Chunks
-from cloud_ml.serving.http1.heads import CHUNKED, HeadFault, read_head
-from cloud_ml.serving.http2 import connection as http2_connection
-from cloud_ml.serving.http2 import frames, straight
-from cloud_ml.serving.http2.connection import Http2Connection
-from cloud_ml.serving.http2.grpc_timeout import parse_timeout, wrong_timeout
-from cloud_ml.serving.http2.service import Answers
-from cloud_ml.serving.http2.stream import Limits, Received
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.signatures import Signature, TensorSpec
-from cloud_ml.serving.turns import Turns
 from fuzz.harness import cuts, target
 
 MOST = 1 << 16
 
 
 @target(
-    "serving.http1.heads",
+    "net.http1.heads",
     seeds=[b"POST /v1/models/m:predict HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nAccept-Encoding: gzip;q=0.5, *\r\n\r\n",
            b"GET http://h/a HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n", b"GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\ncontent-length: 2\r\n\r\n",
            b"GET / HTTP/1.1\r\nHost: x\r\nAccept-Encoding: gzip;q=nan\r\nContent-Encoding: x\r\nExpect: y\r\n\r\n", b"\r\n\r\n"],
@@ -52,7 +52,7 @@ def model_head(data: bytes) -> None:
 
 
 @target(
-    "serving.http1.chunks",
+    "net.http1.chunks",
     seeds=[
         b"3;x=y\r\nabc\r\n0\r\nT: v\r\n\r\nrest",
         b"fffffffffffffff\r\n",
@@ -220,8 +220,8 @@ _PARTS = b"\x83\x86\x44\x06/parts"
 
 
 @target(
-    "serving.http2.connection",
-    "serving.http2.requests",
+    "net.http2.connection",
+    "net.http2.requests",
     seeds=[
         frames.frame(1, 4, 1, _HEAD) + frames.frame(0, 1, 1, b"body") + frames.frame(6, 0, 0, bytes(8)),
         frames.frame(1, 4, 1, _PARTS) + frames.frame(0, 0, 1, b"one") + frames.frame(0, 1, 1, b"two"),
@@ -274,7 +274,7 @@ _FLOATS = Signature("s", (TensorSpec("x", dtypes.FLOAT, (-1,)),), (TensorSpec("y
 
 
 @target(
-    "serving.http2.grpc_timeout",
+    "net.http2.grpc_timeout",
     seeds=["1S", "99999999H", "0n", "999999999S", "S", "", "-1S", "\u0661S"],
     words=["H", "m", "u", "9"],
 )

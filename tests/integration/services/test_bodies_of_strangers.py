@@ -18,7 +18,7 @@ import pytest
 
 from cloud_ml.auth.tokens import derived_key, make_token
 from cloud_ml.domain.services.routes import Backend, CallingKey, Route
-from cloud_ml.serving.http2 import frames
+from cloud_ml.net.http2 import frames
 from support.gateway_process import GatewayProcess, free_port, honest_replica
 
 pytestmark = pytest.mark.timeout(300)

@@ -12,7 +12,7 @@ import grpc
 import pytest
 
 from cloud_ml.domain.services.spec import SOCKET
-from cloud_ml.serving.http2 import frames
+from cloud_ml.net.http2 import frames
 from cloud_ml.serving.protos import message
 from integration.serving.test_rest import PREDICT
 from support.gateway_front import gateway_before, replica

@@ -93,7 +93,7 @@ def test_who_gives_up_harms_nobody(linear: Running) -> None:
 
 PATIENT = """#!{python}
 import runpy, sys
-from cloud_ml.serving import listening
+from cloud_ml.net import listening
 
 drain = listening.Alive.drain
 listening.Alive.drain = lambda connections, seconds: drain(connections, 600.0)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import zipfile
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -55,6 +57,18 @@ def test_what_lies_there_instead_is_told() -> None:
     assert told.startswith("fds://cloudml/m has no model: looked for a folder with a number for its name, such as")
     assert "such as fds://cloudml/m/1, that holds one of saved_model.pb, export.meta, model.keras" in told
     assert told.endswith("there is 0/, 1/, 2/, 3/, 4/ …")
+
+
+def test_the_wheel_of_the_model_server_has_every_module_of_ours_that_it_imports(tmp_path: Path) -> None:
+    source = ModelServerPackage(tmp_path).source("python")
+    with zipfile.ZipFile(source.path) as wheel:
+        names = set(wheel.namelist())
+        content = b"\n".join(wheel.read(name) for name in names if name.endswith(".py")).decode()
+    wanted = {
+        name.replace(".", "/") for name in re.findall(r"^ *from (cloud_ml\.[\w.]+) import", content, re.MULTILINE)
+    }
+    assert "cloud_ml/net/http2/frames" in wanted
+    assert [name for name in sorted(wanted) if not {f"{name}.py", f"{name}/__init__.py"} & names] == []
 
 
 def test_the_sdk_knows_the_same_files() -> None:

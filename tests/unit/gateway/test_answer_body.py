@@ -9,10 +9,10 @@ from typing import Any, cast
 
 from cloud_ml.gateway import answer_body
 from cloud_ml.gateway.answer_body import AnswerBody
-from cloud_ml.serving.http2.outgoing import Outgoing
-from cloud_ml.serving.http2.stream import Stream
-from cloud_ml.serving.tuning import SENT_IN_TURN
-from cloud_ml.serving.turns import Turns
+from cloud_ml.net.http2.outgoing import Outgoing
+from cloud_ml.net.http2.stream import Stream
+from cloud_ml.net.tuning import SENT_IN_TURN
+from cloud_ml.net.turns import Turns
 from support.measuring import growth
 
 PIECES = 300_000

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.gateway.connection_limit import ConnectionLimit
-from cloud_ml.serving.listening import Alive
+from cloud_ml.net.listening import Alive
 from support.gateway_front import gateway_before
 
 REQUEST = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"

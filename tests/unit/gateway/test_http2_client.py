@@ -16,10 +16,10 @@ import pytest
 
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.http2 import Http2Client
-from cloud_ml.serving.budget import Budget
-from cloud_ml.serving.http2 import frames
-from cloud_ml.serving.turns import Turns
-from cloud_ml.serving.work_share import WorkShare
+from cloud_ml.net.budget import Budget
+from cloud_ml.net.http2 import frames
+from cloud_ml.net.turns import Turns
+from cloud_ml.net.work_share import WorkShare
 from support.measuring import growth
 
 pytestmark = pytest.mark.anyio

@@ -9,7 +9,7 @@ import pytest
 
 from cloud_ml.gateway.answer_heads import translated
 from cloud_ml.gateway.releases import Split, grpc_mark
-from cloud_ml.serving.http2 import frames
+from cloud_ml.net.http2 import frames
 from support.gateway_world import OK, answers, dies, world
 
 pytestmark = pytest.mark.anyio

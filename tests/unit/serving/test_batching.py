@@ -13,12 +13,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from cloud_ml.net.turns import Turns
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.aside import Aside
 from cloud_ml.serving.batching import Batcher, Outcome, Policy, Request, Workshop
 from cloud_ml.serving.errors import BadRequest, ModelFailed, Overloaded, ServingError, TooLate
 from cloud_ml.serving.signatures import Signature, TensorSpec
-from cloud_ml.serving.turns import Turns
 
 ROWS = Signature("s", (TensorSpec("x", dtypes.FLOAT, (-1,)),), (TensorSpec("y", dtypes.FLOAT, (-1,)),))
 WHOLE = Signature("s", (TensorSpec("x", dtypes.FLOAT, (2,)),), (TensorSpec("y", dtypes.FLOAT, (2,)),))

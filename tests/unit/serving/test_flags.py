@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cloud_ml.serving.connection_bounds import ConnectionBounds
+from cloud_ml.net.connection_bounds import ConnectionBounds
 from cloud_ml.serving.flags import add_life, life_of
 from cloud_ml.serving.versions.keeper import Rules
 from cloud_ml.serving.versions.wanted import ModelConfig

@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from cloud_ml.net.turns import Turns
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.aside import Aside
 from cloud_ml.serving.batching import Outcome, Policy, Request, Workshop
 from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.signatures import Signature, TensorSpec
-from cloud_ml.serving.turns import Turns
 
 
 def signature(name: str, size: int = -1) -> Signature:

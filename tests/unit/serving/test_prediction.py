@@ -9,6 +9,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
+from cloud_ml.net.turns import Turns
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.batching import Workshop
 from cloud_ml.serving.codecs import tensor_proto
@@ -21,7 +22,6 @@ from cloud_ml.serving.protos import message
 from cloud_ml.serving.runtimes.base import Array
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.table import ModelTable
-from cloud_ml.serving.turns import Turns
 
 
 class Model:

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from cloud_ml.net.tuning import MESSAGES_IN_TURN
 from cloud_ml.serving.errors import BadRequest, ServingError
 from cloud_ml.serving.grpc import stream_infer, streams
 from cloud_ml.serving.grpc.calls import PREFIX
 from cloud_ml.serving.grpc.stream_infer import StreamInfer
 from cloud_ml.serving.grpc.streams import GrpcStream
 from cloud_ml.serving.protos import message
-from cloud_ml.serving.tuning import MESSAGES_IN_TURN
 
 
 class Connection:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from cloud_ml.net.http2.stream import Received
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.codecs import wire
 from cloud_ml.serving.codecs.infer_parameters import check_parameters, values_of
@@ -14,7 +15,6 @@ from cloud_ml.serving.codecs.layouts import Spans
 from cloud_ml.serving.codecs.tensor_proto import LARGEST
 from cloud_ml.serving.dtypes import DType
 from cloud_ml.serving.errors import BadRequest
-from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.runtimes.base import Array
 from cloud_ml.serving.signatures import Signature
 

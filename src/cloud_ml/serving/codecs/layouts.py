@@ -13,8 +13,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
+from cloud_ml.net.http2.stream import Received
 from cloud_ml.serving.codecs.value_lists import Decoder
-from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.runtimes.base import Array
 
 MOST = 1024

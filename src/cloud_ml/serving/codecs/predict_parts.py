@@ -13,11 +13,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from cloud_ml.net.http2.stream import Received
 from cloud_ml.serving.codecs import tensor_values, wire
 from cloud_ml.serving.codecs.layouts import WORTH, Values
 from cloud_ml.serving.codecs.value_lists import Decoder
 from cloud_ml.serving.dtypes import DType
-from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.runtimes.base import Array
 from cloud_ml.serving.signatures import Shape
 

@@ -3,11 +3,11 @@
 from math import prod
 from typing import Any, NamedTuple
 
+from cloud_ml.net.http2.stream import Received
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.codecs import tensor_proto, value_lists, wire
 from cloud_ml.serving.codecs.value_lists import Decoder
 from cloud_ml.serving.dtypes import DType
-from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.runtimes.base import Array
 from cloud_ml.serving.signatures import Shape
 

@@ -5,9 +5,9 @@ from functools import lru_cache
 from typing import Protocol
 from urllib.parse import quote
 
+from cloud_ml.net.http2.frames import literal
+from cloud_ml.net.http2.service import Answers
 from cloud_ml.serving.errors import ServingError
-from cloud_ml.serving.http2.frames import literal
-from cloud_ml.serving.http2.service import Answers
 
 PREFIX = struct.Struct(">BL")
 """Before each message: whether it is compressed, and its length."""

@@ -1,5 +1,6 @@
 """The Open Inference Protocol's ModelInfer."""
 
+from cloud_ml.net.http2.stream import Received
 from cloud_ml.serving.batching import Form, Outcome, Request
 from cloud_ml.serving.codecs.infer_answer import InferAnswer
 from cloud_ml.serving.codecs.infer_parameters import (
@@ -14,7 +15,6 @@ from cloud_ml.serving.codecs.layouts import Layouts
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.grpc.calls import MessageCall
 from cloud_ml.serving.grpc.messages import parsed
-from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.signatures import Shape, Signature
 from cloud_ml.serving.table import ModelTable

@@ -5,10 +5,10 @@ from typing import Any
 
 from google.protobuf.message import DecodeError
 
+from cloud_ml.net.http2.stream import Received
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.grpc.calls import GrpcCall
 from cloud_ml.serving.grpc.service import Method
-from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.protos import message, pool
 
 Handler = Callable[[GrpcCall, Any], Any]

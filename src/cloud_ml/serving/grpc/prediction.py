@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from cloud_ml.net.http2.stream import Received
 from cloud_ml.serving.batching import Outcome, Request, Values
 from cloud_ml.serving.codecs import tensor_proto
 from cloud_ml.serving.codecs.layouts import Layouts
@@ -10,7 +11,6 @@ from cloud_ml.serving.codecs.predict_parts import Parts, PredictParts, TensorTyp
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.grpc.calls import GrpcCall
 from cloud_ml.serving.grpc.messages import parsed
-from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE

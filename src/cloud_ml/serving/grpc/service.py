@@ -5,16 +5,16 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cloud_ml.serving.budget import NO_ROOM
-from cloud_ml.serving.codecs.compression import Inflater, SlicedWork
+from cloud_ml.net.budget import NO_ROOM
+from cloud_ml.net.compression import Inflater, SlicedWork
+from cloud_ml.net.http2.frames import literal
+from cloud_ml.net.http2.grpc_timeout import parse_timeout, wrong_timeout
+from cloud_ml.net.http2.http_requests import HttpOverHttp2, HttpRequest, is_grpc
+from cloud_ml.net.http2.service import Answers
+from cloud_ml.net.http2.stream import Received
 from cloud_ml.serving.errors import BadRequest, ServingError, TooLarge, TooLate, Unsupported
 from cloud_ml.serving.grpc.calls import PREFIX, GrpcCall, status_block
 from cloud_ml.serving.grpc.streams import MOST_UNREAD, GrpcStream, StreamMethod
-from cloud_ml.serving.http2.frames import literal
-from cloud_ml.serving.http2.grpc_timeout import parse_timeout, wrong_timeout
-from cloud_ml.serving.http2.http_requests import HttpOverHttp2, HttpRequest, is_grpc
-from cloud_ml.serving.http2.service import Answers
-from cloud_ml.serving.http2.stream import Received
 from cloud_ml.serving.tallies import Refusals
 
 Method = Callable[[GrpcCall, Received], None]
@@ -63,7 +63,7 @@ class GrpcService:
         self._http = http
 
     def understand(self, fields: list[tuple[bytes, bytes]]) -> Head:
-        """See ``http2.service.Service``."""
+        """See ``net.http2.service.Service``."""
         head, told = Head(), dict(fields)
         if self._http is not None and not is_grpc(fields):
             head.http = self._http.understand(fields)
@@ -94,13 +94,13 @@ class GrpcService:
         return head
 
     def length(self, head: Head, begun: memoryview) -> int:
-        """See ``http2.service.Service``."""
+        """See ``net.http2.service.Service``."""
         if head.http is not None:
             return head.http.length
         return int.from_bytes(begun[1:5], "big") + 5 if len(begun) >= 5 else 0
 
     def serve(self, connection: Answers, stream: int, head: Head, body: Received) -> None:
-        """See ``http2.service.Service``."""
+        """See ``net.http2.service.Service``."""
         if head.refusal is not None or head.method is None:
             if head.http is not None and self._http is not None:
                 self._http.serve(connection, stream, head.http, body)
@@ -129,7 +129,7 @@ class GrpcService:
         self._fail(call, ServingError("the server failed; its log says why"))
 
     def sink(self, connection: Answers, stream: int, head: Head) -> GrpcStream | None:
-        """See ``http2.service.Service``."""
+        """See ``net.http2.service.Service``."""
         if head.stream is None or head.refusal is not None:
             return None
         deadline = self._loop.time() + head.timeout if head.timeout else 0.0

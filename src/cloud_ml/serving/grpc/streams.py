@@ -4,10 +4,10 @@ import logging
 from collections.abc import Callable
 from typing import Protocol
 
+from cloud_ml.net.http2.service import Answers
+from cloud_ml.net.tuning import MESSAGES_IN_TURN
 from cloud_ml.serving.errors import BadRequest, ServingError, TooLarge
 from cloud_ml.serving.grpc.calls import OK_HEAD, OK_TRAILERS, PREFIX, status_fields
-from cloud_ml.serving.http2.service import Answers
-from cloud_ml.serving.tuning import MESSAGES_IN_TURN
 
 log = logging.getLogger(__name__)
 
@@ -37,7 +37,7 @@ class Talk(Protocol):
 
 
 class GrpcStream:
-    """The way back to the caller, and the messages from it: see ``http2.stream.Sink``.
+    """The way back to the caller, and the messages from it: see ``net.http2.stream.Sink``.
 
     ``deadline`` is in the loop's time, 0 for none. Messages wait while the caller leaves more than ``unread_bytes`` of
     answers unread, and when this turn's work is done; meanwhile the caller may send no more than its window.

@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 import orjson
 
 from cloud_ml import __version__
+from cloud_ml.net.http1.calls import HttpCall
+from cloud_ml.net.http1.heads import Head
 from cloud_ml.serving.codecs.json_documents import document
 from cloud_ml.serving.errors import BadRequest, NotNow, NotReady, ServingError
-from cloud_ml.serving.http1.calls import HttpCall
-from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.oip import model_documents, statistics
 from cloud_ml.serving.oip.infer import Infer

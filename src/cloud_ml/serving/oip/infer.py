@@ -4,11 +4,11 @@ from functools import partial
 
 import orjson
 
+from cloud_ml.net.http1.calls import JSON, HttpCall
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.batching import Outcome, Request
 from cloud_ml.serving.codecs import infer_parameters, json_answers, raw_tensors
 from cloud_ml.serving.errors import BadRequest
-from cloud_ml.serving.http1.calls import JSON, HttpCall
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.oip import requests, templates
 from cloud_ml.serving.oip.requests import Wanted

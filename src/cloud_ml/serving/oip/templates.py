@@ -15,9 +15,9 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from cloud_ml.net.http1.calls import HttpCall
 from cloud_ml.serving.batching import Request, Values
 from cloud_ml.serving.codecs.json_documents import native_code
-from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.signatures import Shape, Signature
 
 MAX_TEMPLATES = 1024

@@ -4,8 +4,8 @@ from typing import Any
 
 import orjson
 
+from cloud_ml.net.http1.calls import HttpCall
 from cloud_ml.serving.errors import CODES
-from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.table import Choice, ModelTable

@@ -2,8 +2,8 @@
 
 import re
 
+from cloud_ml.net.http1.heads import Head
 from cloud_ml.serving.errors import BadRequest
-from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.rest.about import Metadata, Status
 from cloud_ml.serving.rest.infer_examples import InferExamples
 from cloud_ml.serving.rest.predict import Predict

@@ -5,12 +5,12 @@ from typing import Any
 import numpy as np
 import orjson
 
+from cloud_ml.net.http1.calls import HttpCall
 from cloud_ml.serving import examples
 from cloud_ml.serving.batching import Outcome, Request
 from cloud_ml.serving.codecs import json_answers
 from cloud_ml.serving.codecs.json_documents import document, is_base64, unpacked
 from cloud_ml.serving.errors import BadRequest, ModelNotFound
-from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.loaded import rows_and_tails
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.signatures import CLASSIFY, Signature

@@ -6,10 +6,10 @@ https://docs.aws.amazon.com/sagemaker/latest/dg/your-algorithms-inference-code.h
 
 from typing import Any
 
+from cloud_ml.net.http1.calls import TEXT, HttpCall
+from cloud_ml.net.http1.heads import Head
 from cloud_ml.serving.codecs.json_documents import document
 from cloud_ml.serving.errors import BadRequest, ModelNotFound, Unsupported
-from cloud_ml.serving.http1.calls import TEXT, HttpCall
-from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.rest import dataframes
 from cloud_ml.serving.rest.predict import RestPlan, Tensors, by_columns, by_rows

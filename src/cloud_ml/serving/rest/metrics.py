@@ -6,10 +6,10 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+from cloud_ml.net.http1.calls import HttpCall
+from cloud_ml.net.http1.heads import Head
+from cloud_ml.net.listening import Alive
 from cloud_ml.serving.errors import CODES
-from cloud_ml.serving.http1.calls import HttpCall
-from cloud_ml.serving.http1.heads import Head
-from cloud_ml.serving.listening import Alive
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.rest.exposition import Exposition, Labels, Series, wants_openmetrics
 from cloud_ml.serving.rest.service import Answer

@@ -4,12 +4,12 @@ from array import array
 from collections.abc import Sequence
 from typing import Any
 
+from cloud_ml.net.http1.calls import HttpCall
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.batching import Outcome, Request, Values
 from cloud_ml.serving.codecs import json_answers, json_documents
 from cloud_ml.serving.codecs.json_numbers import WORTH, Numbers
 from cloud_ml.serving.errors import BadRequest, ModelNotFound
-from cloud_ml.serving.http1.calls import HttpCall
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.runtimes.base import Array
 from cloud_ml.serving.signatures import Shape, Signature

@@ -5,10 +5,10 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 from urllib.parse import unquote
 
+from cloud_ml.net.http1.calls import HttpCall
+from cloud_ml.net.http1.cors import PREFLIGHT, Cors
+from cloud_ml.net.http1.heads import Head
 from cloud_ml.serving.errors import BadRequest, ModelNotFound, ServingError
-from cloud_ml.serving.http1.calls import HttpCall
-from cloud_ml.serving.http1.cors import PREFLIGHT, Cors
-from cloud_ml.serving.http1.heads import Head
 from cloud_ml.serving.tallies import Refusals
 
 Answer = Callable[[HttpCall, bytes], None]
@@ -39,7 +39,7 @@ class HttpService:
         self._refusals = refusals
 
     def understand(self, head: Head) -> Answer:
-        """See ``http1.connection.Service``."""
+        """See ``net.http1.connection.Service``."""
         if self._cors is not None:
             head.answer_fields = self._cors.fields(head)
             if self._cors.is_preflight(head):
@@ -59,7 +59,7 @@ class HttpService:
         return _not_found
 
     def serve(self, call: HttpCall, meaning: Answer, body: bytes) -> None:
-        """See ``http1.connection.Service``."""
+        """See ``net.http1.connection.Service``."""
         try:
             meaning(call, body)
         except ServingError as error:

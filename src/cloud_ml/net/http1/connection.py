@@ -1,0 +1,511 @@
+"""One HTTP/1.1 connection of a client: bytes in, whole requests out, answers back in the order of the requests."""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar, cast
+
+from cloud_ml.net.budget import COUNTED, NO_ROOM
+from cloud_ml.net.compression import Inflater, SlicedWork
+from cloud_ml.net.http1.calls import CONTINUE, HttpCall, rest_of
+from cloud_ml.net.http1.chunks import Chunks
+from cloud_ml.net.http1.clock import Clock
+from cloud_ml.net.http1.heads import CHUNKED, Head, HeadFault, Heads, HeadTooLarge
+from cloud_ml.net.http1.limits import Limits
+from cloud_ml.net.http1.oversized_heads import end_of_oversized, oversized_head
+from cloud_ml.net.http1.paced_writer import PacedWriter
+from cloud_ml.net.pieces import Pieces, gathered
+from cloud_ml.net.tuning import BYTES_SHIFT, NOT_COUNTED, SLICE
+from cloud_ml.net.turns import Turns
+
+H = TypeVar("H")
+
+JOINED = 4_096
+"""Bytes of pieces of a body that are kept as one."""
+REMEMBERED = 1024
+"""Bytes of a head that a connection knows again: a client sends the same one most often."""
+
+
+REQUEST_UNITS = 8
+"""Units of work of a request, or of what is none."""
+NEW_HEAD_UNITS = 16
+"""Units of a head that is not the same as the one before, beside one for each 16 of its bytes."""
+LINE_UNITS = 2
+"""Units of a line between chunks."""
+
+
+class Service(Protocol[H]):
+    """What a connection asks of whoever serves its requests."""
+
+    def understand(self, head: Head) -> H:
+        """What a head means; never raises, an error is a meaning too. May be kept for other requests."""
+
+    def serve(self, call: HttpCall, meaning: H, body: Any) -> None:
+        """Answer a whole request, now or later. The body is ``bytes``; see ``Limits.in_pieces``."""
+
+
+class Http1Connection(asyncio.Protocol, Generic[H]):
+    """RFC 9112 as a server. ``heads`` may be shared by all connections of one service.
+
+    What its requests cost in a turn is bounded by the share of ``turns``: the rest waits for a later turn.
+    """
+
+    def __init__(self, service: Service[H], heads: Heads[H], limits: Limits, turns: Turns, clock: Clock) -> None:
+        self._service = service
+        self._heads = heads
+        self.limits = limits
+        self._turns = turns
+        self._share = turns.share
+        self._clock = clock
+        self._transport: asyncio.Transport | None = None
+        self._calls: deque[HttpCall] = deque()
+        self._rest = b""
+        self._last: tuple[bytes, tuple[Head, H, int] | None] = b"", None  # the head that was read last
+        self._reading: tuple[Head, H] | None = None  # a request whose body is not whole
+        self._parts: list[bytes] = []
+        self._came = 0  # bytes of that body
+        self._counted = 0  # in the budget
+        self._unread = 0  # bytes of answers that the peer has not read, in theirs
+        self._missing = 0
+        self._weight = 0  # bytes of the bodies that are not answered
+        self._chunks: Chunks | None = None
+        self._since = clock.now
+        self._armed = False
+        self._long: PacedWriter | None = None  # what writes long answers; Python slows objects of over 30 attributes
+        self._full = False  # the peer does not read
+        self._held = False  # nothing is taken from the peer
+        self._deferred = False  # because this turn's work is done
+        self._units = 0  # of work, before the share of this turn is asked for more
+        self._half_closed = False  # the peer sends no more
+        self._ended = False  # no request is read any more; what comes is thrown away
+        self.open = False
+        self.leaving = False
+
+    # --- the transport ---
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast("asyncio.Transport", transport)  # uvloop's own class
+        self.open = True
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.open = False
+        self._count(-self._counted)
+        self._came = 0
+        self.count_unread(-self._unread)
+        self._calls.clear()
+        if self._long is not None:
+            self._long.close()
+        self._parts.clear()
+        self._rest = b""
+
+    def eof_received(self) -> bool:
+        """The peer sends no more; what it asked is answered still."""
+        self._drop_body()
+        self._rest, self._half_closed = b"", True
+        self._since = self._clock.now
+        self._finish()
+        return self.open and bool(self._calls or self._long)
+
+    def pause_writing(self) -> None:
+        self._full = True
+        if self._long is not None:
+            self._long.paused = True
+        self._since = self._clock.now
+        self._hold()
+
+    def resume_writing(self) -> None:
+        self._full = False
+        if self._long is not None:
+            self._since = self._clock.now
+            self._long.resume()
+        self._recount_unread()
+        self._go_on()
+
+    @property
+    def date(self) -> bytes:
+        """The line of an answer's head that tells the time."""
+        return self._clock.date
+
+    def leave(self) -> None:
+        """Answer what is under way, take nothing new, close."""
+        self.leaving = True
+        if not self._calls and not self._long and self._reading is None and not self._rest:
+            self._close()
+
+    def give_way(self) -> bool:
+        """Close if no request is under way; false otherwise."""
+        if self._calls or self._reading is not None or self._rest or self._ended:
+            return False
+        self.leave()
+        return True
+
+    def tick(self, now: float) -> None:
+        """Cut who is too slow: called every second."""
+        self._recount_unread()
+        if self._deferred and not self._ended:  # it waits for us
+            self._since = now
+        limits, quiet = self.limits, now - self._since
+        if self._ended and not self._calls:
+            late = quiet > limits.linger_s
+        elif self._full:
+            late = quiet > limits.body_s
+        elif self._calls:
+            late = self._half_closed and quiet > limits.half_closed_s  # else it waits for us
+        elif self._reading is not None:
+            late = quiet > limits.body_s + self._came / limits.slowest
+        elif self._rest:
+            late = quiet > limits.head_s
+        else:
+            late = quiet > limits.idle_s
+        if late and self._transport is not None:
+            if (self._rest or self._reading) and not self._full and not self._ended:
+                self._refuse(HeadFault(408, "the request did not come in time"))
+            else:
+                self._transport.abort()
+
+    # --- requests in ---
+
+    def data_received(self, data: bytes) -> None:
+        if self._ended:
+            self._share.charge(len(data) >> BYTES_SHIFT)
+            if self._share.left <= 0:
+                self._defer()
+            return
+        size = len(data)
+        if self._reading is None:
+            if self._rest:
+                data = self._rest + data
+            else:
+                self._since = self._clock.now
+        self._units = SLICE - (size >> BYTES_SHIFT)
+        try:
+            if self._reading is not None:
+                data = self._body(data)
+            if data:
+                self._requests(data)
+        except HeadFault as fault:
+            self._refuse(fault)
+        if self._units < SLICE - NOT_COUNTED:
+            self._share.charge(SLICE - self._units)
+            if self._units <= 0 and self._share.left <= 0 and not self._deferred:
+                self._defer()
+
+    def _defer(self) -> None:
+        """Go on with what came in a later turn, and read nothing until then."""
+        self._deferred = True
+        self._hold()
+        self._share.defer(self._resume)
+
+    def _resume(self) -> None:
+        self._deferred = False
+        self._go_on()
+
+    def _requests(self, data: bytes) -> None:
+        """Read as many requests as came; keep what is none yet."""
+        at, end, limits, units = 0, len(data), self.limits, self._units
+        while at < end:
+            if self._ended:
+                break
+            if self._full or len(self._calls) >= limits.pipelined or self._weight > limits.body_bytes:
+                self._hold()
+                break
+            if units <= 0 and (units := self._share.next_slice(SLICE - units)) <= 0:
+                units = SLICE  # all of it is counted
+                self._defer()
+                break
+            units -= REQUEST_UNITS
+            if data[at] == 13:  # an empty line after a body: section 2.2
+                if end - at == 1:
+                    break
+                if data[at + 1] == 10:
+                    at += 2
+                    continue
+            text, known = self._last
+            if known is not None and data.startswith(text, at):
+                stop = at + len(text)
+            else:
+                stop = data.find(b"\r\n\r\n", at, at + limits.head_bytes) + 4
+                units -= NEW_HEAD_UNITS + (max(0, stop - at) >> 4)
+                if stop >= 4:
+                    text = data[at:stop]
+                    try:
+                        known = self._heads.read(text)
+                    except HeadTooLarge:
+                        known = self._oversized(text)
+                    if len(text) <= REMEMBERED:
+                        self._last = text, known
+                elif end - at < limits.head_bytes or not (stop := end_of_oversized(data, at, self.limits)):
+                    break
+                else:
+                    known = self._oversized(data[at:stop])
+            head, meaning, length = known
+            if 0 <= length <= end - stop:
+                at = stop + length
+                if length > limits.body_bytes:
+                    raise HeadFault(413, f"a body of more than {limits.body_bytes} bytes")
+                self._whole(head, meaning, data[stop:at])
+                continue
+            self._begin(head, meaning, length)
+            at = end
+            self._units = units
+            rest = self._body(data[stop:]) if self._reading is not None else b""
+            units = self._units
+            if rest:
+                data, at, end = rest, 0, len(rest)
+        self._units = units
+        if at:
+            self._since = self._clock.now
+        self._rest = data[at:] if not self._ended else b""
+
+    def _oversized(self, text: bytes) -> tuple[Head, H, int]:
+        """Such a head, for a request that is refused."""
+        head = oversized_head(text, self.limits)
+        return head, cast("H", None), head.length
+
+    def _begin(self, head: Head, meaning: H, length: int) -> None:
+        """The head of a request whose body is still to come."""
+        if length > self.limits.body_bytes:
+            raise HeadFault(413, f"a body of more than {self.limits.body_bytes} bytes")
+        self._rest = b""
+        refused = self.limits.refused
+        if refused is not None and head.refusal is None and refused(meaning):
+            self._service.serve(self._last_call(head), meaning, b"")
+            return
+        self._reading = head, meaning
+        self._since = self._clock.now
+        if length == CHUNKED:
+            self._chunks = Chunks(self.limits.body_bytes)
+        else:
+            self._missing = length
+        if head.expects:
+            interim = HttpCall(self, head, 0.0)
+            interim.answer, interim.done, interim.close = CONTINUE, True, False
+            self._calls.append(interim)
+            self.answered()
+
+    def _body(self, data: bytes) -> bytes:
+        """Take more of a body; what comes after it is given back."""
+        assert self._reading is not None
+        head, meaning = self._reading
+        self._hold_piece(len(data) if self._chunks is not None else min(len(data), self._missing))
+        if self._chunks is not None:
+            rest = self._chunks.feed(data, max(self._units, self._share.left) // LINE_UNITS)
+            self._units -= self._chunks.lines * LINE_UNITS
+            if self._chunks.behind:
+                self._defer()
+            if rest is None:
+                return b""
+            parts = self._chunks.parts
+        else:
+            if len(data) < self._missing:
+                self._add(data)
+                return b""
+            self._parts.append(data[: self._missing])
+            parts, rest = self._parts, data[self._missing :]
+        body = gathered(parts) if self.limits.in_pieces else b"".join(parts)
+        self._units -= len(body) >> BYTES_SHIFT  # copied once more
+        self._drop_body()
+        self._whole(head, meaning, body)
+        return rest
+
+    def _add(self, data: bytes) -> None:
+        """Keep a piece of a body. Small ones are joined: each object takes forty bytes beside its content."""
+        if self._parts and len(self._parts[-1]) + len(data) <= JOINED:
+            self._parts[-1] += data
+        else:
+            self._parts.append(data)
+        self._missing -= len(data)
+
+    # --- what bodies take ---
+
+    def _count(self, size: int) -> None:
+        self._counted += size
+        self.limits.budget.add(size)
+
+    def _hold_piece(self, size: int) -> None:
+        """Count what came of a body.
+
+        Raises:
+            HeadFault: All bodies together leave no room for it.
+        """
+        self._came += size
+        self._count(size)
+        if self.limits.budget.full:
+            raise HeadFault(503, NO_ROOM)
+
+    def count_unread(self, size: int) -> None:
+        """So many bytes of answers wait for the peer, or, below zero, do so no more."""
+        self._unread += size
+        if self.limits.unread_budget is not None:
+            self.limits.unread_budget.add(size)
+
+    def _recount_unread(self) -> None:
+        """Count what still waits: answers behind others, and what the transport has."""
+        if not self._unread or self._armed or self._transport is None:
+            return
+        behind = sum(len(call.answer) for call in self._calls if call.done)
+        if self._long is not None:
+            behind += self._long.size + sum(sum(map(len, rest_of(call))) for call in self._calls if call.done)
+        self.count_unread(behind + self._transport.get_write_buffer_size() - self._unread)
+
+    def _drop_body(self) -> None:
+        """Nothing is read of a body any more."""
+        self._count(-self._came)
+        self._came = self._missing = 0
+        self._reading, self._parts, self._chunks = None, [], None
+
+    def _recount(self, call: HttpCall, size: int) -> None:
+        """The body of a call is larger than what came."""
+        before = call.size if call.size >= COUNTED else 0
+        self._count((size if size >= COUNTED else 0) - before)
+        self._weight += size - call.size
+        call.size = size
+
+    def _whole(self, head: Head, meaning: H, body: bytes | Pieces) -> None:
+        """A request is complete."""
+        call = HttpCall(self, head, self._turns.time() + self.limits.answer_s)
+        size = call.size = len(body)
+        self._weight += size
+        if size >= COUNTED:
+            self._count(size)
+        self._calls.append(call)
+        if head.close or self.leaving:
+            self._ended = call.close = True
+        if head.refusal is not None:
+            call.refuse(head.refusal.status, str(head.refusal))
+            return
+        if size >= COUNTED and self.limits.budget.full:
+            call.refuse(503, NO_ROOM)
+            return
+        if head.encoding and body:
+            self._inflate(call, meaning, body)
+            return
+        self._service.serve(call, meaning, body)
+
+    def _inflate(self, call: HttpCall, meaning: H, body: bytes | Pieces) -> None:
+        """Serve a compressed request: a long one takes several turns."""
+        inflater = Inflater(body, call.head.encoding, self.limits.body_bytes)
+
+        def defer(work: Callable[[], None], units: int) -> None:
+            self._recount(call, inflater.size)
+            if self.limits.budget.full:
+                call.refuse(503, NO_ROOM)
+            else:
+                self.defer(work, units)
+
+        def done() -> None:
+            self._recount(call, inflater.size)
+            parts = inflater.parts
+            self._service.serve(call, meaning, gathered(parts) if self.limits.in_pieces else inflater.content)
+
+        SlicedWork(inflater, defer=defer, wanted=call.waits, done=done, failed=call.fail).run()
+
+    def defer(self, work: Callable[[], None], units: int) -> None:
+        """Count work that was done in this turn, and call ``work`` in a later one."""
+        self._share.charge(units)
+        self._share.defer(work)
+
+    def _refuse(self, fault: HeadFault) -> None:
+        """Answer what breaks the rules, after what was asked before, and end."""
+        call = self._last_call(Head("GET", "/", {}, old=False))
+        call.refuse(fault.status, str(fault))
+
+    def _last_call(self, head: Head) -> HttpCall:
+        """A call after which nothing is read."""
+        self._ended = True
+        self._drop_body()
+        self._rest = b""
+        call = HttpCall(self, head, 0.0)
+        call.close = True
+        self._calls.append(call)
+        return call
+
+    def _hold(self) -> None:
+        if not self._held and self._transport is not None and self.open:
+            self._held = True
+            self._transport.pause_reading()
+
+    def _go_on(self) -> None:
+        """Read again, first what came before."""
+        if not self._held or self._full or self._deferred or not self.open or self._transport is None:
+            return
+        self._held = False
+        self._transport.resume_reading()
+        behind = self._chunks is not None and self._chunks.behind
+        if (self._rest or behind) and not self._ended:
+            data, self._rest = self._rest, b""
+            self.data_received(data)
+
+    # --- answers out ---
+
+    def answered(self) -> None:
+        """A call has its answer: it is written at the end of this turn, if those before have theirs."""
+        if not self._armed:
+            self._armed = True
+            self._turns.write(self._flush)
+
+    def _flush(self) -> None:
+        self._armed = False
+        if self._long is not None and self._long.size:
+            return
+        calls, close = self._calls, False
+        parts: list[bytes] = []
+        while calls and calls[0].done:
+            call = calls.popleft()
+            parts.append(call.answer)
+            self._weight -= call.size
+            if call.size >= COUNTED:
+                self._count(-call.size)
+            close = close or call.close
+            if self._long is not None and self._long.add(rest_of(call)):
+                break
+        if not self.open or self._transport is None:
+            return
+        if parts:
+            self._since = self._clock.now
+            self._transport.write(parts[0] if len(parts) == 1 else b"".join(parts))
+            if self._unread:
+                self._recount_unread()
+        if self._long is not None:
+            close = self._write_long(self._long, close=close)
+        if close or (self.leaving and not self._rest):
+            self._finish()
+        elif self._held:
+            self._go_on()
+
+    def begin_long(self) -> None:
+        """An answer is there that goes out turn by turn."""
+        if self._long is None:
+            self._long = PacedWriter(self._share, self._long_written)
+            self._long.paused = self._full
+
+    def _write_long(self, long: PacedWriter, *, close: bool) -> bool:
+        """Begin with a long answer; whether the connection ends now."""
+        long.closing = close or long.closing
+        if long.size and self._transport is not None:
+            long.begin(self._transport)
+        return long.closing and not long.size
+
+    def _long_written(self) -> None:
+        """A long answer is out: those behind it follow."""
+        self._since = self._clock.now
+        self._recount_unread()
+        self.answered()
+
+    def _finish(self) -> None:
+        """End in order when the last answer is out: what is on its way to us must not destroy it."""
+        if self._calls or self._long or self._reading is not None or not self.open or self._transport is None:
+            return
+        self._ended = True
+        self._since = self._clock.now
+        if self._held:
+            self._held = False
+            self._transport.resume_reading()
+        if not self._transport.can_write_eof():  # TLS
+            self._transport.close()
+        elif not self._transport.is_closing():
+            self._transport.write_eof()
+
+    def _close(self) -> None:
+        if self._transport is not None:
+            self._transport.close()

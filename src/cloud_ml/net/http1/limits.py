@@ -1,0 +1,40 @@
+"""What a client of HTTP/1 may make large or slow."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from cloud_ml.net.budget import Budget
+
+PASSED_OVER = 65_536
+"""Bytes of a body that is read and dropped behind such a head."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What a peer may make large or slow, in bytes, numbers and seconds.
+
+    A body may take ``body_s`` and a second more for each ``slowest`` bytes of it that came. A peer that has closed its
+    side of the connection is answered for ``half_closed_s``: most such peers have left. All bodies that are not
+    answered share ``budget``. ``refused`` judges what a head means: the service refuses the request, so that
+    it is served without its body, and the connection ends.
+    ``unread_budget`` counts answers that wait for their peers to read. ``dropped_body_bytes`` of a body are read and
+    dropped behind a head over its bound. With ``in_pieces`` the service takes long bodies as they came.
+    """
+
+    body_bytes: int = 64 << 20
+    head_bytes: int = 16_384
+    pipelined: int = 64
+    compress_bytes: int = 16_384
+    answer_s: float = 30.0
+    head_s: float = 10.0
+    body_s: float = 20.0
+    slowest: int = 16_384
+    idle_s: float = 300.0
+    linger_s: float = 2.0
+    half_closed_s: float = 60.0
+    budget: Budget = field(default_factory=Budget)
+    unread_budget: Budget | None = None
+    refused: Callable[[Any], bool] | None = None
+    dropped_body_bytes: int = PASSED_OVER
+    in_pieces: bool = False

@@ -1,0 +1,554 @@
+"""What the frames of a client mean: requests that open, grow and become whole, are given up, and are answered."""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from cloud_ml.net.budget import COUNTED
+from cloud_ml.net.http2 import frames
+from cloud_ml.net.http2.bodies import Bodies
+from cloud_ml.net.http2.frames import ConnectionFault, StreamFault
+from cloud_ml.net.http2.headers import OVERSIZED, Blocks, Fields, Split, malformed, malformed_regular, told_length
+from cloud_ml.net.http2.outgoing import EMPTY, Outgoing, Sized
+from cloud_ml.net.http2.patience import Patience
+from cloud_ml.net.http2.service import Service
+from cloud_ml.net.http2.stream import Limits, Received, Stream
+from cloud_ml.net.pieces import Body
+
+H = TypeVar("H")
+LAST = 0x7FFFFFFF
+"""The highest number of a stream."""
+CUT_SHORT_KEPT = 1_000
+"""Streams that ended before their request was whole, and whose peer may not know it yet."""
+
+
+TOO_LARGE = (
+    b"\x08\x03431"  # :status
+    + frames.literal("content-type", "application/grpc")
+    + frames.literal("grpc-status", "8")
+    + frames.literal("grpc-message", "the head of the request is too large")
+)
+"""Answers a head over its bound, for clients of HTTP and of gRPC."""
+
+
+class _Sized(Generic[H]):
+    """A head that tells the length of its body, where that is no message of gRPC."""
+
+    __slots__ = ("head", "length")
+
+    def __init__(self, head: H, length: int) -> None:
+        self.head = head
+        self.length = length
+
+
+ANSWER_UNITS = 8
+"""Units of a request that is answered as it is read. Others are bounded by the number of streams."""
+PIECE_UNITS = 4
+"""Units of a piece of a body that is passed on."""
+
+
+TOO_LARGE_COST = 16
+"""A head over its bound costs as much as so many free frames: up to 8 ms to decode."""
+
+
+class _TooLarge:
+    """A head over its bound."""
+
+
+_OVER_BOUND = _TooLarge()
+
+
+class Requests(Generic[H]):
+    """The streams of a connection: RFC 9113, sections 5 and 6.
+
+    ``streams`` are those that were not answered yet, ``split`` is a head that has not come whole, ``settled`` tells
+    that the peer has said what it wants. Who reads frames calls what they mean; each may raise ``ConnectionFault``.
+    ``extra`` are units of work beyond one for each request; who reads frames charges them and sets it to 0.
+    """
+
+    def __init__(self, service: Service[H], limits: Limits, outgoing: Outgoing, patience: Patience) -> None:
+        self._service = service
+        self._limits = limits
+        self._outgoing = outgoing
+        self._patience = patience
+        # Of H, _Sized[H], _TooLarge and None; ``known`` gives H or None, so that it need not look.
+        self._heads: Blocks[Any] = Blocks(
+            self._understood,
+            limits.head_bytes,
+            _OVER_BOUND,
+            lambda found: isinstance(found, _Sized),
+            limits.kept_head_bytes,
+        )
+        self._lengths: dict[int, int] = {}  # what is still to come of bodies whose heads tell it
+        self.streams: dict[int, Stream[H]] = {}
+        self.bodies = Bodies(limits, service.length, self.streams, outgoing)
+        self.split = Split(OVERSIZED * limits.head_bytes, limits.empty_frames)
+        self.settled = False
+        self.extra = 0
+        self._last = 0
+        self._cut_short: dict[int, bool] = {}  # whether the peer reset it
+        self._passed_over: dict[int, int] = {}  # bytes of these that came for nothing
+        self._refused_head = limits.refused
+        self._leaving = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request is under way; who only listens does not count."""
+        return bool(self._outgoing.waiting) or any(stream.sink is None for stream in self.streams.values())
+
+    def leave(self) -> None:
+        """Take no new request; close when the last answer is out."""
+        if not self._leaving:
+            self._leaving = True
+            self._outgoing.send(frames.goaway(self._last, frames.NO_ERROR))
+        self._close_if_done()
+
+    def second(self) -> None:
+        """A second passed: give up what does not become whole."""
+        for number in [number for number, stream in self.streams.items() if self._too_slow(stream)]:
+            self._forget(number, self.streams[number])
+            self._outgoing.send(frames.reset(number, frames.CANCEL))
+        for number in self._outgoing.overdue(self._limits.unread_s):
+            self._give_up_answer(number)
+
+    def fail(self, fault: ConnectionFault) -> None:
+        """Tell the peer what it did, and nothing after that."""
+        self._leaving = True
+        self._outgoing.send(frames.goaway(self._last, fault.code, fault.why))
+        self._outgoing.flush()
+        self._outgoing.close()
+        self.drop()  # nobody gets these answers
+
+    def drop(self) -> None:
+        """The connection is gone, and its requests with it."""
+        self.streams.clear()
+        self._lengths.clear()
+        self.bodies.drop()
+
+    def _too_slow(self, stream: Stream[H]) -> bool:
+        if stream.asked or stream.sink is not None:
+            return False
+        stream.age += 1
+        return stream.age > self._limits.body_s
+
+    def _close_if_done(self) -> None:
+        if self._leaving and not self.busy:
+            self._outgoing.hang_up()
+
+    # --- heads ---
+
+    def _understood(self, fields: Fields) -> H | _Sized[H] | None:
+        length = told_length(fields)
+        if malformed(fields) or (length is not None and length < 0):
+            return None
+        head = self._service.understand(fields)
+        return head if length is None else _Sized(head, length)
+
+    def known(self, number: int, block: bytes) -> bool:
+        """Take a request whose head came before, as nearly all did; False where there is more to look at."""
+        head = self._heads.known(block)
+        if head is None or not self._last < number <= LAST or not number & 1 or self._full():
+            return False
+        self._last = number
+        self.streams[number] = Stream(head)
+        if self._refused_head is not None and self._refused_head(head):
+            self._serve_without_body(number, 0)
+        return True
+
+    def headers(self, number: int, flags: int, block: bytes) -> None:
+        """A frame of HEADERS."""
+        frames.bound(len(block))
+        if flags & (frames.PADDED | frames.WITH_PRIORITY):
+            block = frames.unpadded(block, flags)
+        if number & 1 == 0:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, f"a request on stream {number}")
+        if flags & frames.END_HEADERS:
+            self._head(number, flags, block)
+        else:
+            self.split.begin(number, flags, block)
+
+    def _head(self, number: int, flags: int, block: bytes) -> None:
+        if number <= self._last:
+            self._trailers(number, flags, self._heads.fields(block))
+            return
+        head = self._heads.read(block)  # always: the table has to follow
+        self._last = number
+        self.extra += self._heads.take_units()
+        ended = bool(flags & frames.END_STREAM)
+        length = None
+        if isinstance(head, _Sized):
+            length = head.length
+            head = None if ended and length else head.head
+        if head is None or isinstance(head, _TooLarge) or self._full():
+            self._refuse_head(number, flags, head)
+            return
+        stream = Stream(head)
+        self.streams[number] = stream
+        if self._refused_head is not None and self._refused_head(head):
+            self._serve_without_body(number, flags)
+        elif ended:
+            stream.asked = True
+            self._service.serve(self, number, head, b"")
+            if number not in self.streams:
+                self.extra += ANSWER_UNITS
+        elif length is not None:
+            self._lengths[number] = length
+
+    def _serve_without_body(self, number: int, flags: int) -> None:
+        """Have a request refused before its body comes: a caller without a right fills no memory."""
+        stream = self.streams[number]
+        stream.asked = True
+        self.extra += ANSWER_UNITS
+        self._service.serve(self, number, stream.head, b"")
+        if not flags & frames.END_STREAM:
+            self._cut(number)
+            if not self._outgoing.holds(number):
+                self._outgoing.send(frames.reset(number, frames.NO_ERROR))
+
+    def _refuse_head(self, number: int, flags: int, head: H | _TooLarge | None) -> None:
+        """Refuse one that is malformed, too large, or one too many."""
+        self._patience.free(TOO_LARGE_COST if isinstance(head, _TooLarge) else 1)
+        if head is None:
+            self._refused(number, flags, frames.PROTOCOL_ERROR)
+        elif not isinstance(head, _TooLarge):
+            self._refused(number, flags, frames.REFUSED_STREAM)
+        else:
+            self._outgoing.send(frames.frame(frames.HEADERS, 0x5, number, TOO_LARGE))
+            if not flags & frames.END_STREAM:
+                self._refused(number, flags, frames.NO_ERROR)
+
+    def _trailers(self, number: int, flags: int, fields: Fields) -> None:
+        """A second head on a stream: sections 5.1 and 8.1."""
+        stream = self.streams.get(number)
+        if stream is None:
+            if not self._tolerated(number):
+                raise ConnectionFault(frames.PROTOCOL_ERROR, f"a head on stream {number}, which is over")
+            return
+        if stream.asked:
+            self._give_up(number, stream, frames.STREAM_CLOSED)
+        elif not flags & frames.END_STREAM or malformed_regular(fields):
+            self._give_up(number, stream, frames.PROTOCOL_ERROR)
+        else:
+            self.whole(number)
+
+    def _give_up(self, number: int, stream: Stream[H], code: int) -> None:
+        """A fault that costs the stream and not the connection: section 5.4.2."""
+        self._patience.free()
+        self._forget(number, stream)
+        self._outgoing.send(frames.reset(number, code))
+        self._close_if_done()
+
+    def _full(self) -> bool:
+        """Whether no further request can be taken now."""
+        outgoing, limits = self._outgoing, self._limits
+        under_way = len(self.streams) + outgoing.waiting
+        return self._leaving or under_way >= limits.streams or outgoing.held > limits.unread_bytes
+
+    def _refused(self, number: int, flags: int, code: int) -> None:
+        if not flags & frames.END_STREAM:
+            self._cut(number)
+        self._outgoing.send(frames.reset(number, code))
+
+    # --- bodies ---
+
+    def data(self, number: int, flags: int, data: bytes | memoryview, at: int, stop: int) -> None:
+        """A frame of DATA, or a part of one that has no padding: ``data[at:stop]``."""
+        size = stop - at
+        self.bodies.count(size)
+        stream = self.streams.get(number)
+        if stream is None or stream.asked:
+            self.extra += 1
+            self._unexpected(number, stream, size)
+            return
+        if flags & frames.PADDED:
+            if not size or data[at] >= size:
+                raise ConnectionFault(frames.PROTOCOL_ERROR, "more padding than frame")
+            stop -= data[at]
+            at += 1
+        body = stream.body
+        if body is None:
+            if flags & frames.END_STREAM:
+                if self._lengths and not self._length_fits(number, stream, stop - at):
+                    return
+                if size >= COUNTED and not self.bodies.count_whole(stream, size):
+                    self._no_room(number, stream)
+                    return
+                stream.asked = True
+                self._service.serve(self, number, stream.head, bytes(data[at:stop]))
+                if number not in self.streams:
+                    self.extra += ANSWER_UNITS
+                return
+            if stream.sink is None:
+                stream.sink = self._service.sink(self, number, stream.head)
+        self.extra += 1
+        if stop == at and not flags & frames.END_STREAM:
+            self._patience.free()
+        elif stream.sink is not None:
+            if number in self._lengths:
+                self._lengths[number] -= stop - at
+            self.extra += PIECE_UNITS
+            stream.sink.data(bytes(data[at:stop]), ended=False)
+        elif not self.bodies.add(stream, data, at, stop):
+            self._no_room(number, stream)
+            return
+        elif flags & frames.END_STREAM:
+            self.whole(number)
+            return
+        self.bodies.acknowledge(number, stream, size)
+
+    def _no_room(self, number: int, stream: Stream[H]) -> None:
+        """Refuse a body that is too large, or for which all bodies together leave no room."""
+        limits = self._limits
+        answer = limits.no_room if limits.no_room is not None and limits.budget.full else limits.too_large
+        self._forget(number, stream)
+        self._outgoing.send(*answer(number), frames.reset(number, frames.NO_ERROR))
+
+    def _unexpected(self, number: int, stream: Stream[H] | None, size: int) -> None:
+        """Data where none can be: section 5.1."""
+        if number > self._last or number == 0:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, f"data on stream {number}, which was not opened")
+        if stream is not None:
+            self._give_up(number, stream, frames.STREAM_CLOSED)
+        elif not self._tolerated(number):
+            raise ConnectionFault(frames.STREAM_CLOSED, f"data on stream {number}, which is over")
+        else:
+            came = self._passed_over[number] = self._passed_over.get(number, 0) + size
+            if came > self._limits.window:
+                raise ConnectionFault(frames.FLOW_CONTROL_ERROR, f"data without end on stream {number}, which is over")
+
+    def passed_over(self, number: int) -> bool:
+        """Whether what still comes on a stream is thrown away."""
+        return number in self._cut_short
+
+    def _tolerated(self, number: int) -> bool:
+        """Whether what comes on a stream that is over costs at most the rest of its answer: section 5.1."""
+        by_peer = self._cut_short.get(number, False)
+        if by_peer or self._outgoing.drop(number):
+            self._patience.free()
+            self._outgoing.send(frames.reset(number, frames.STREAM_CLOSED))
+            self._close_if_done()
+            return True
+        return number in self._cut_short
+
+    def _cut(self, number: int, *, by_peer: bool = False) -> None:
+        """Pass over what still comes on a stream; from a peer that reset it itself nothing may come."""
+        self._cut_short[number] = by_peer
+        if len(self._cut_short) > CUT_SHORT_KEPT:
+            oldest = next(iter(self._cut_short))
+            del self._cut_short[oldest]
+            self._passed_over.pop(oldest, None)
+
+    def whole(self, number: int) -> None:
+        """The last of a body came."""
+        stream = self.streams[number]
+        if self._lengths:
+            size = stream.body.size if stream.body is not None else 0
+            if not self._length_fits(number, stream, size):
+                return
+        body = self.bodies.close(stream)
+        stream.asked = True
+        self._service.serve(self, number, stream.head, body.whole() if body is not None else b"")
+        if number not in self.streams:
+            self.extra += ANSWER_UNITS
+
+    def _length_fits(self, number: int, stream: Stream[H], size: int) -> bool:
+        """Whether a whole body, or the last piece of one that was passed on, is as long as its head says."""
+        if self._lengths.pop(number, size) == size:
+            return True
+        self._give_up(number, stream, frames.PROTOCOL_ERROR)
+        return False
+
+    def _forget(self, number: int, stream: Stream[H]) -> None:
+        self.bodies.release(stream)
+        if stream.sink is not None:
+            self.bodies.hold(number, 0)
+            self.bodies.resume(number)
+        self._lengths.pop(number, None)
+        del self.streams[number]
+        if not stream.asked:
+            self._cut(number)
+
+    # --- all else ---
+
+    def other(self, kind: int, number: int, flags: int, payload: bytes) -> None:
+        """A frame of any other kind."""
+        self.extra += 1
+        frames.bound(len(payload))
+        if kind == frames.WINDOW_UPDATE:
+            if len(payload) != 4:
+                raise ConnectionFault(frames.FRAME_SIZE_ERROR, "WINDOW_UPDATE")
+            if number > self._last or (number and not number & 1):
+                raise ConnectionFault(frames.PROTOCOL_ERROR, f"a window of stream {number}, which was not opened")
+            self._window(number, frames.NUMBER.unpack(payload)[0] & 0x7FFFFFFF)
+        elif kind == frames.PING:
+            if len(payload) != 8 or number:
+                raise ConnectionFault(frames.PROTOCOL_ERROR if number else frames.FRAME_SIZE_ERROR, "PING")
+            self._patience.free()
+            if not flags & frames.ACK:
+                self._outgoing.send(frames.frame(frames.PING, frames.ACK, 0, payload))
+        elif kind == frames.SETTINGS:
+            self._patience.free()
+            self.extra += (len(payload) >> 4) + self._outgoing.settings(number, flags, payload)
+            self.settled = True
+        elif kind == frames.RST_STREAM:
+            self._reset(number, payload)
+        elif kind == frames.CONTINUATION:
+            if (whole := self.split.add(number, flags, payload)) is not None:
+                self._head(number, *whole)
+        elif kind == frames.GOAWAY:
+            if number or len(payload) < 8:
+                raise ConnectionFault(frames.PROTOCOL_ERROR if number else frames.FRAME_SIZE_ERROR, "GOAWAY")
+            self._leaving = True  # answers under way still go out
+            self._close_if_done()
+        elif kind == frames.PUSH_PROMISE:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, "a client does not push")
+        else:
+            self._patience.free()
+            if kind == frames.PRIORITY:
+                self._priority(number, payload)
+            # unknown kinds are passed over: section 5.5
+
+    def _priority(self, number: int, payload: bytes) -> None:
+        """PRIORITY has no effect, and a form: section 6.3."""
+        if number == 0:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, "PRIORITY of the connection")
+        if len(payload) == 5:
+            return
+        stream = self.streams.get(number)
+        if stream is None:  # there is no stream to end
+            raise ConnectionFault(frames.FRAME_SIZE_ERROR, "PRIORITY")
+        self._give_up(number, stream, frames.FRAME_SIZE_ERROR)
+
+    def _window(self, number: int, more: int) -> None:
+        """The peer takes more: sections 6.9 and 6.9.1."""
+        try:
+            self.extra += self._outgoing.more(number, more, self.streams.get(number))
+        except StreamFault as fault:
+            stream = self.streams.get(number)
+            if stream is not None:
+                self._forget(number, stream)
+            self._outgoing.drop(number)
+            self._patience.free()
+            self._outgoing.send(frames.reset(number, fault.code))
+        self._close_if_done()
+
+    def _reset(self, number: int, payload: bytes) -> None:
+        if len(payload) != 4:
+            raise ConnectionFault(frames.FRAME_SIZE_ERROR, "RST_STREAM")
+        if number > self._last or not number & 1:
+            raise ConnectionFault(frames.PROTOCOL_ERROR, f"reset of stream {number}, which was not opened")
+        stream = self.streams.get(number)
+        if stream is not None:
+            self._forget(number, stream)
+            self._cut(number, by_peer=True)
+        if self._outgoing.drop(number) or stream is not None:
+            self._patience.free()
+            self._close_if_done()
+
+    # --- answers out ---
+
+    def waits(self, number: int) -> bool:
+        """Whether who asked on this stream still waits for the answer."""
+        return number in self.streams
+
+    def answer(self, number: int, head: bytes, body: Sized = EMPTY, trailers: bytes = b"") -> None:
+        """Send a whole answer: a block of headers, a body in pieces, a block of trailers.
+
+        With no body, ``head`` alone ends the stream. An answer to who gave up goes nowhere.
+        """
+        stream = self.streams.pop(number, None)
+        if stream is None:
+            return
+        if self._patience.count:
+            self._patience.count -= 1
+        if stream.held:
+            self.bodies.release(stream)
+        self._outgoing.answer(number, stream, head, body, trailers)
+        if self._leaving:
+            self._close_if_done()
+
+    def respond(self, number: int, head: bytes, body: Body) -> None:
+        """The same without trailers: the last byte of the body ends the stream."""
+        stream = self.streams.pop(number, None)
+        if stream is None:
+            return
+        if self._patience.count:
+            self._patience.count -= 1
+        if stream.held:
+            self.bodies.release(stream)
+        self._outgoing.message(number, stream, head, body)
+        if self._leaving:
+            self._close_if_done()
+
+    # --- bodies and answers piece by piece ---
+
+    def listen(self, number: int, body: Received) -> None:
+        """Give a body that came whole to who takes it piece by piece."""
+        stream = self.streams[number]
+        sink = stream.sink = stream.sink or self._service.sink(self, number, stream.head)
+        if sink is not None:
+            sink.data(bytes(body), ended=True)
+
+    def begin(self, number: int, head: bytes) -> None:
+        """The head of an answer that comes in pieces."""
+        if number in self.streams:
+            self._outgoing.begin(number, head)
+
+    def hold_body(self, number: int, size: int) -> bool:
+        """Count a whole body that has become so large; False where all connections together keep too many bytes."""
+        stream = self.streams.get(number)
+        return stream is None or self.bodies.recount_whole(stream, size)
+
+    def hold(self, number: int, size: int) -> bool:
+        """Count bytes that the sink of a stream keeps now; False where all connections together keep too many."""
+        return number not in self.streams or self.bodies.hold(number, size)
+
+    def push(self, number: int, data: bytes, unread_bytes: int = 0) -> None:
+        """A piece of an answer. A caller is given up that leaves more unread: ``unread_bytes`` and this piece."""
+        stream = self.streams.get(number)
+        if stream is None:
+            return
+        most = max(self._limits.pushed_bytes, unread_bytes + len(data) if unread_bytes else 0)
+        self._outgoing.push(number, stream, data)
+        if self._outgoing.holds(number) > most or self._outgoing.held > self._limits.unread_bytes + len(data):
+            self._give_up_answer(number)
+
+    def _give_up_answer(self, number: int) -> None:
+        """Drop an answer that its caller does not read."""
+        self._outgoing.drop(number)
+        stream = self.streams.get(number)
+        if stream is not None:
+            self._forget(number, stream)
+        self._outgoing.send(frames.reset(number, frames.ENHANCE_YOUR_CALM))
+        self._close_if_done()
+
+    def unread(self, number: int) -> int:
+        """Bytes of an answer for which the caller's windows have no room."""
+        return self._outgoing.holds(number)
+
+    def when_read(self, number: int, resume: Callable[[], None]) -> None:
+        """Call ``resume`` in a later turn, once there are none."""
+        self._outgoing.when_out(number, resume)
+
+    def pause(self, number: int) -> None:
+        """Let the caller send no more of a body than its window, until ``resume``."""
+        if number in self.streams:
+            self.bodies.pause(number)
+
+    def resume(self, number: int) -> None:
+        """Let the caller send on."""
+        self.bodies.resume(number)
+
+    def defer(self, resume: Callable[[], None], units: int) -> None:
+        """Count work that was done in this turn, and call ``resume`` in a later one."""
+        self._outgoing.defer(resume, units)
+
+    def finish(self, number: int, trailers: bytes) -> None:
+        """The end of such an answer."""
+        stream = self.streams.get(number)
+        if stream is None:
+            return
+        self._forget(number, stream)
+        self._outgoing.finish(number, trailers)
+        if not stream.asked and not self._outgoing.holds(number):
+            self._outgoing.send(frames.reset(number, frames.NO_ERROR))
+        self._close_if_done()
