@@ -286,7 +286,7 @@ def rest_head_over_http2(data: bytes) -> None:
     head = read_head(written)
     given = dict(fields)
     assert head.target.encode() == given[b":path"]
-    assert head.method.encode() == given[b":method"].replace(b"HEAD", b"GET")
+    assert head.method.encode() == (b"GET" if given[b":method"] == b"HEAD" else given[b":method"])
     assert head.length == 0
     assert head.fields["host"] == "replica"
     assert {name.encode() for name in head.fields} <= {*given, b"host", b"content-length"}
