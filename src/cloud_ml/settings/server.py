@@ -87,7 +87,7 @@ class ApiSettings:
     connections, so that no tenant has all of them."""
     records_per_org: int = 500_000
     """Jobs, and model services, that one organisation may have, saved and ended ones among them; 0 for any number. A
-    record takes 3 to 15 kB of the database, which is everybody's."""
+    record takes 3 to 15 kB of the database, which is everybody's; one of more than 16 KiB counts as several."""
     heartbeat_s: float = 15.0
     """Longest silence on a stream of events before a line says that the server is still there."""
     stream_limit_s: float = 3600.0

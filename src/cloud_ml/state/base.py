@@ -162,8 +162,8 @@ class StateStore(abc.ABC):
         """How many records are listed under each index. Walks all of an index: for the operator, not for requests."""
 
     @abc.abstractmethod
-    def count(self, kind: Kind[Any, Any], *, org: str, most: int) -> int:
-        """How many records an organisation has, counted up to ``most``."""
+    def count(self, kind: Kind[Any, Any], *, org: str, most: int, tag: str | None = None) -> int:
+        """How many records an organisation has, counted up to ``most``; with ``tag``, those that have it."""
 
     @abc.abstractmethod
     def change_spec(

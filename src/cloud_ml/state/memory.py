@@ -155,11 +155,11 @@ class MemoryStateStore(StateStore):
         with self._reading():
             return Counter(row.summary.index for row in self._rows.values() if row.summary.key.kind == kind.name)
 
-    def count(self, kind: Kind[Any, Any], *, org: str, most: int) -> int:
+    def count(self, kind: Kind[Any, Any], *, org: str, most: int, tag: str | None = None) -> int:
         """See ``StateStore.count``."""
         with self._reading():
-            keys = (row.summary.key for row in self._rows.values())
-            return min(most, sum((key.kind, key.org) == (kind.name, org) for key in keys))
+            rows = [row for row in self._rows.values() if tag is None or tag in row.tags]
+            return min(most, sum((row.summary.key.kind, row.summary.key.org) == (kind.name, org) for row in rows))
 
     def change_spec(
         self,

@@ -9,6 +9,7 @@ from datetime import datetime
 from cloud_ml.domain import quotas
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.quotas import Amounts, Excess, QuotaOf, QuotaSpec
+from cloud_ml.domain.record_sizes import units_of
 from cloud_ml.domain.records import Event, EventType, Summary
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ServiceRecord, name_of, service_tag
@@ -104,8 +105,9 @@ class ModelServices:
         self._check_secrets(caller.org, service.secrets)
         now, name = self._clock(), name_of(service.model_name, service.model_version)
         saved = service.save_mode
-        self._records.check(MODEL_SERVICE, caller.org, "model services")
-        self._check_quota(caller.org, name, specs.from_wire(service), counted=not saved)
+        spec = specs.from_wire(service)
+        self._records.check(MODEL_SERVICE, caller.org, "model services", spec)
+        self._check_quota(caller.org, name, spec, counted=not saved)
         event = Event(
             now, Reason.SAVED if saved else Reason.SUBMITTED, f"{'saved' if saved else 'created'} by {caller.user}"
         )
@@ -115,7 +117,7 @@ class ModelServices:
                 org=caller.org,
                 name=name,
                 owner=caller.user,
-                spec=specs.from_wire(service),
+                spec=spec,
                 status=ServiceStatus(phase=ServicePhase.SAVED if saved else ServicePhase.STARTING),
                 now=now,
                 events=[
@@ -220,6 +222,8 @@ class ModelServices:
         self._check(record.key.org, tried.submitted if tried is not None else after.submitted)
         if "secrets" in given:
             self._check_secrets(record.key.org, given["secrets"])
+        if units_of(after) > units_of(record.spec):
+            self._records.check(MODEL_SERVICE, record.key.org, "model services", after)
         self._check_quota(record.key.org, record.key.name, after, counted=record.status.phase is ServicePhase.FAILED)
         if tried is not None:
             _check_served(record, tried)

@@ -109,7 +109,7 @@ class TrainJobs:
         job = self._filled(caller, job, resubmit_of)
         add_arguments = add_arguments and not job.hyperparameters
         admitted, unknown = self._admit(caller, job, capacity, refuse_uris=refuse_uris, add_arguments=add_arguments)
-        self._records.check(TRAIN_JOB, caller.org, "jobs")
+        self._records.check(TRAIN_JOB, caller.org, "jobs", admitted.spec)
         now = self._clock()
         saved = admitted.spec.workload.desired is Desired.SAVED
         reason = Reason.SAVED if saved else Reason.SUBMITTED

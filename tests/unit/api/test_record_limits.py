@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.settings import ApiSettings
@@ -59,3 +60,36 @@ async def test_a_service_that_is_changed_without_end(served: Served) -> None:
     told = (await served.member.call("GET", "/api/v1/models/m/v1/events")).json()["items"]
     assert len(told) == many
     assert "Tried" not in told[-1]["reason"]
+
+
+@pytest.fixture
+def roomy() -> Iterator[Served]:
+    served = Served(ApiSettings(records_per_org=100))
+    yield served
+    served.close()
+
+
+async def test_a_large_job_counts_as_many(roomy: Served) -> None:
+    """A request of a megabyte becomes two of the database: half a million of them would be a terabyte."""
+    large = roomy.job(save_mode=True, job_args=["x" * 65_000] * 8)
+    answers = []
+    for number in range(3):
+        answers.append(await roomy.member.call("POST", "/api/v1/jobs", {**large, "job_name": f"l{number}"}))
+        roomy.clock.advance(61)  # then what is stored is counted
+    assert [answer.status for answer in answers] == [201, 403, 403]
+    assert "counts as 64" in answers[2].json()["message"]
+    assert (await roomy.member.call("POST", "/api/v1/jobs", roomy.job(save_mode=True))).status == 201
+    record = roomy.platform.jobs.find("default", "l0")
+    roomy.store.delete(TRAIN_JOB, record.key.uid, fence=None)
+    roomy.clock.advance(61)
+    assert (await roomy.member.call("POST", "/api/v1/jobs", {**large, "job_name": "l3"})).status == 201
+
+
+async def test_a_service_that_grows_counts_as_many(served: Served) -> None:
+    service = {"model_name": "m", "model_version": "v1", "model_uri": "fds://cloudml/m", "save_mode": True}
+    assert (await served.member.call("POST", "/api/v1/models", service)).status == 201
+    large = {"environment": {f"A{number}": "x" * 4_000 for number in range(60)}}
+    refused = await served.member.call("PATCH", "/api/v1/models/m/v1", large)
+    assert (refused.status, refused.json()["code"]) == (403, "quota_exceeded")
+    small = await served.member.call("PATCH", "/api/v1/models/m/v1", {"environment": {"A": "1"}})
+    assert small.status == 200

@@ -8,6 +8,7 @@ from itertools import pairwise
 from urllib.parse import quote
 
 from cloud_ml.domain.jobs.spec import JobSpec, upgraded
+from cloud_ml.domain.record_sizes import size_tags
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.workloads.phases import JobStatus
 
@@ -51,7 +52,7 @@ def _exporting(arguments: Sequence[str]) -> Iterator[str]:
 
 def _asked_for(spec: JobSpec) -> Collection[str]:
     job = spec.submitted
-    tags = {label_tag(name, value) for name, value in (job.labels or {}).items()}
+    tags = {label_tag(name, value) for name, value in (job.labels or {}).items()}.union(size_tags(spec))
     if job.framework:
         tags.add(framework_tag(job.framework))
     for uri in exports(spec):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from cloud_ml.domain.jobs.kind import label_tag
+from cloud_ml.domain.record_sizes import size_tags
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.services.spec import SERVICE_LABEL, ReplicaSpec, ServiceSpec, upgraded_replica
 from cloud_ml.domain.services.status import ServiceStatus
@@ -24,11 +25,11 @@ def name_of(model_name: str, version: str) -> str:
     return f"{model_name}/{version}"
 
 
-def _labels(spec: ServiceSpec) -> Collection[str]:
-    return {label_tag(name, value) for name, value in (spec.submitted.labels or {}).items()}
+def _tags(spec: ServiceSpec) -> Collection[str]:
+    return {label_tag(name, value) for name, value in (spec.submitted.labels or {}).items()}.union(size_tags(spec))
 
 
-MODEL_SERVICE = Kind("model_service", ServiceSpec, ServiceStatus, spec_tags=_labels)
+MODEL_SERVICE = Kind("model_service", ServiceSpec, ServiceStatus, spec_tags=_tags)
 REPLICA = Kind(
     "replica", ReplicaSpec, JobStatus, spec_tags=lambda spec: {service_tag(spec.service)}, upgrade=upgraded_replica
 )

@@ -16,7 +16,7 @@ from sqlalchemy import ColumnElement, Connection, Select, bindparam, func, selec
 from cloud_ml.domain.records import Key, Kind, Summary
 from cloud_ml.state.base import Page
 from cloud_ml.state.sql.statements import Statement
-from cloud_ml.state.sql.tables import records
+from cloud_ml.state.sql.tables import record_tags, records
 
 NARROW = [column for column in records.c if column.name not in ("spec", "status", "revision", "generation")]
 _LINE = select(*NARROW)
@@ -53,9 +53,13 @@ def counts(connection: Connection, kind: Kind[Any, Any]) -> Mapping[str, int]:
     return {row.index_value: row.records for row in rows}
 
 
-def count(connection: Connection, kind: Kind[Any, Any], *, org: str, most: int) -> int:
-    """How many records an organisation has, counted up to ``most``."""
-    found = select(records.c.number).where(records.c.kind == kind.name, records.c.org == org).limit(most).subquery()
+def count(connection: Connection, kind: Kind[Any, Any], *, org: str, most: int, tag: str | None = None) -> int:
+    """How many records an organisation has, counted up to ``most``; with ``tag``, those that have it."""
+    table = records if tag is None else record_tags
+    query = select(table.c.number).where(table.c.kind == kind.name, table.c.org == org)
+    if tag is not None:
+        query = query.where(record_tags.c.tag == tag)
+    found = query.limit(most).subquery()
     return int(connection.execute(select(func.count()).select_from(found)).scalar_one())
 
 

@@ -197,10 +197,10 @@ class SqlStateStore(StateStore):
         with self._reading() as connection:
             return listing.counts(connection, kind)
 
-    def count(self, kind: Kind[Any, Any], *, org: str, most: int) -> int:
+    def count(self, kind: Kind[Any, Any], *, org: str, most: int, tag: str | None = None) -> int:
         """See ``StateStore.count``."""
         with self._reading() as connection:
-            return listing.count(connection, kind, org=org, most=most)
+            return listing.count(connection, kind, org=org, most=most, tag=tag)
 
     def change_spec(
         self,

@@ -11,7 +11,7 @@ import pytest
 from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.state.base import StateStore
-from cloud_ml.state.matching import Match
+from cloud_ml.state.matching import Match, owner_tag
 from cloud_ml.testing.state.samples import FOUND, LATER, NOW, OTHER, WISH, Made, Phase, Progress, Wish, commit, make
 
 
@@ -108,6 +108,14 @@ class ListContract:
         assert [store.count(WISH, org="red", most=most) for most in (1, 3, 10)] == [1, 3, 3]
         assert store.count(WISH, org="blue", most=10) == 2
         assert store.count(WISH, org="green", most=10) == 0
+
+    def test_records_with_a_tag_are_counted_up_to_a_bound(self, store: StateStore) -> None:
+        for number in range(4):
+            make(store, f"n{number}", owner="bob" if number else "ann")
+        make(store, org="blue", owner="bob")
+        tag = owner_tag("bob")
+        assert [store.count(WISH, org="red", most=most, tag=tag) for most in (2, 10)] == [2, 3]
+        assert store.count(WISH, org="red", most=10, tag="nothing") == 0
 
     @pytest.mark.parametrize("limit", [0, -1, 1001])
     def test_a_limit_out_of_range_is_refused(self, store: StateStore, limit: int) -> None:
