@@ -14,6 +14,7 @@ from cloud_ml.api import documents
 from cloud_ml.api.v1_compat import quotas as original
 from cloud_ml.domain.jobs import spec
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.errors import Damaged, InvalidRequest
 from cloud_ml.models import admin, codec, framework, job, quota, storage, train_job
 from cloud_ml.models.batches import Entry, EntryReader
@@ -134,14 +135,26 @@ def wire_document(data: bytes) -> None:
 
 @target(
     "state.sql.records",
-    seeds=["{}", "[", '{"roles": []}', "[" * 3000, "9" * 5000, '{"a": "' + "x" * 3000 + '"}'],
+    seeds=[
+        "{}",
+        "[",
+        '{"submitted": {}}',
+        '{"submitted": {"labels": {}}}',
+        "[]",
+        "null",
+        '{"roles": []}',
+        "[" * 3000,
+        "9" * 5000,
+        '{"a": "' + "x" * 3000 + '"}',
+    ],
     words=['"roles"', '"phase"', "[", "{", "null"],
 )
 def stored_record(data: bytes) -> None:
     """What a damaged database holds is said to be damaged."""
     row = SimpleNamespace(spec=data.decode("utf-8", "replace"), uid="u")
-    with contextlib.suppress(Damaged):
-        records.decode_spec(TRAIN_JOB, row)  # type: ignore[arg-type]
+    for kind in (TRAIN_JOB, REPLICA):
+        with contextlib.suppress(Damaged):
+            records.decode_spec(kind, row)  # type: ignore[arg-type]
 
 
 @target(

@@ -85,9 +85,12 @@ def resources_of(cpu: str | float | None, memory: str | None, gpus: int | str | 
     )
 
 
-def upgraded(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A stored spec in today's form. Version 0.1 kept the fields of the workload beside ``submitted``."""
-    if "workload" in document:
+def upgraded(document: Any) -> Any:
+    """A stored spec in today's form. Version 0.1 kept the fields of the workload beside ``submitted``.
+
+    What is no spec of either form stays as it is: whoever decodes it says what is missing.
+    """
+    if not isinstance(document, Mapping) or "workload" in document or "submitted" not in document:
         return document
     job = codec.decode(TrainJob, document["submitted"], ignore_unknown=True)
     spec = from_wire(job, add_arguments=bool(document.get("may_add_arguments")))

@@ -163,14 +163,20 @@ def replica(service_uid: str, release: Release, loading: LoadRetries = DEFAULT_R
     return ReplicaSpec(service_uid, release.template, model.model_uri, workload)
 
 
-def upgraded_replica(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """A stored spec in today's form. Version 0.1 stored a replica as a train job with labels."""
-    if "workload" in document:
+def upgraded_replica(document: Any) -> Any:
+    """A stored spec in today's form. Version 0.1 stored a replica as a train job with labels.
+
+    What is no spec of either form stays as it is: whoever decodes it says what is missing.
+    """
+    if not isinstance(document, Mapping) or "workload" in document:
         return document
-    labels = document["submitted"]["labels"]
-    workload = {**upgraded(document)["workload"], "serves": True}
-    model_uri = document["submitted"]["model_input_path"]
-    return {
-        "service": labels[SERVICE_LABEL], "template": int(labels[TEMPLATE_LABEL]), "model_uri": model_uri,
-        "workload": workload,
-    }  # fmt: skip
+    try:
+        labels = document["submitted"]["labels"]
+        workload = {**upgraded(document)["workload"], "serves": True}
+        model_uri = document["submitted"]["model_input_path"]
+        return {
+            "service": labels[SERVICE_LABEL], "template": int(labels[TEMPLATE_LABEL]), "model_uri": model_uri,
+            "workload": workload,
+        }  # fmt: skip
+    except (KeyError, TypeError, ValueError):
+        return document
