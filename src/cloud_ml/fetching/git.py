@@ -59,6 +59,7 @@ class _Git:
     def __init__(self, program: str, folder: Path, settings: Sequence[str]) -> None:
         self._line = [program, *settings]
         self._folder = folder
+        self._said = folder / "said"
         kept = {name: value for name in ("SSL_CERT_FILE", "SSL_CERT_DIR") if (value := os.environ.get(name))}
         self.environment: Mapping[str, str] = {
             "PATH": "/usr/local/bin:/usr/bin:/bin", "HOME": str(folder), "LANG": "C.UTF-8",
@@ -68,20 +69,30 @@ class _Git:
         }  # fmt: skip
 
     def start(self, *words: str) -> subprocess.Popen[bytes]:
-        """A command that runs; its output is piped."""
-        return subprocess.Popen(  # noqa: S603 - our own command line
-            [*self._line, *words], env=dict(self.environment), cwd=self._folder,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-        )  # fmt: skip
+        """A command that runs; its output is piped, and its messages go to a file of bounded size."""
+        with self._said.open("wb") as said:
+            return subprocess.Popen(  # noqa: S603 - our own command line
+                [*self._line, *words], env=dict(self.environment), cwd=self._folder,
+                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=said,
+            )  # fmt: skip
 
     def __call__(self, *words: str, what: str) -> None:
         process = self.start(*words)
         try:
-            _, said = process.communicate()
+            process.communicate()
         finally:
             _end(process)
         if process.returncode:
-            raise FetchFailed(f"{what} cannot be fetched: {_reason(said)}")
+            raise FetchFailed(f"{what} cannot be fetched: {self.reason()}")
+
+    def reason(self) -> str:
+        """The last thing that git said, as one line."""
+        with self._said.open("rb") as file:
+            size = file.seek(0, os.SEEK_END)
+            file.seek(max(size - _WORDS, 0))
+            lines = [line for line in file.read().decode("utf-8", "replace").splitlines() if line.strip()]
+        last = lines[-1] if lines else "git does not say why"
+        return shown(last.removeprefix("fatal: ").removeprefix("error: "))
 
 
 def _archive(run: _Git, task: Task, out: BinaryIO) -> int:
@@ -92,19 +103,17 @@ def _archive(run: _Git, task: Task, out: BinaryIO) -> int:
     size = 0
     try:
         assert process.stdout is not None
-        assert process.stderr is not None
         while block := process.stdout.read(_BLOCK):
             size += len(block)
             if size > task.size_limit:
                 raise FetchFailed(f"it has more than {task.size_limit} bytes")
             out.write(block)
-        said = process.stderr.read(_WORDS)
         process.wait()
     finally:
         _end(process)
     if process.returncode:
         missing = f"there is no folder {shown(below)} in it" if below else ""
-        raise FetchFailed(missing or f"its files cannot be read: {_reason(said)}")
+        raise FetchFailed(missing or f"its files cannot be read: {run.reason()}")
     return size
 
 
@@ -127,6 +136,7 @@ def _settings(repository: str, address: str) -> list[str]:
         "fetch.recurseSubmodules": "false",
         "fetch.uriProtocols": "",
         "transfer.bundleURI": "false",
+        "transfer.unpackLimit": "1",  # always one pack, which the bound of a file's size holds for
         "gc.auto": "0",
         "maintenance.auto": "false",
         "pack.threads": "1",
@@ -153,18 +163,10 @@ def find_git() -> tuple[str, str]:
     return program, version
 
 
-def _reason(said: bytes) -> str:
-    """The last thing that git said, as one line."""
-    lines = [line for line in said.decode("utf-8", "replace").splitlines() if line.strip()]
-    last = lines[-1] if lines else "git does not say why"
-    return shown(last.removeprefix("fatal: ").removeprefix("error: "))
-
-
 def _end(process: subprocess.Popen[bytes]) -> None:
     if process.poll() is None:
         with contextlib.suppress(ProcessLookupError):
             process.kill()
         process.wait()
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
+    if process.stdout is not None:
+        process.stdout.close()
