@@ -12,13 +12,13 @@ from cloud_ml.domain.services.routes import Backend, Route
 from cloud_ml.domain.services.spec import SOCKET
 from cloud_ml.gateway.access import Access
 from cloud_ml.gateway.answers import Refusal
-from cloud_ml.gateway.calls import Call
+from cloud_ml.gateway.call import Bounds, Call
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.replica import Replica
-from cloud_ml.gateway.services import Bounds, Service
+from cloud_ml.gateway.services import Service
 from cloud_ml.net.turns import Turns
 
 OK = b"HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\n"

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import abc
-from typing import TYPE_CHECKING
 
 from cloud_ml.gateway import answers
 from cloud_ml.gateway.answers import Refusal
+from cloud_ml.gateway.call import Call, CallService
 from cloud_ml.gateway.http1 import Http1Client
 from cloud_ml.gateway.http2 import Http2Client
 from cloud_ml.gateway.releases import grpc_mark, rest_mark
@@ -17,76 +17,7 @@ from cloud_ml.net.http2.service import Answers
 from cloud_ml.net.http2.stream import Received
 from cloud_ml.net.pieces import Pieces
 
-if TYPE_CHECKING:
-    from cloud_ml.gateway.services import Service
-
-
 _WELL = literal("grpc-status", "0")
-
-
-class Call(abc.ABC):
-    """One request of a caller.
-
-    Args:
-        service: Whose it is.
-        deadline: In the loop's time.
-        safe: Whether it may be done twice.
-        asked: The release that is to answer, in the caller's words; see ``releases.HEADER``.
-    """
-
-    lasting = False
-    """Whether it may be open for long without asking for anything."""
-    __slots__ = (
-        "asked", "attempts", "deadline", "replica", "safe", "sent_at", "service", "trial", "tried",
-        "waited_s", "waiting_since",
-    )  # fmt: skip
-
-    def __init__(self, service: Service, deadline: float, *, safe: bool, asked: str = "") -> None:
-        self.service = service
-        self.deadline = deadline
-        self.safe = safe
-        self.asked = asked
-        self.trial = False
-        self.sent_at = 0.0
-        self.waited_s = 0.0
-        self.waiting_since = 0.0
-        self.attempts = 0
-        self.replica: Replica | None = None
-        self.tried: set[str] = set()
-
-    @abc.abstractmethod
-    def waits(self) -> bool:
-        """Whether the caller still waits."""
-
-    @abc.abstractmethod
-    def refuse(self, refusal: Refusal) -> None:
-        """Answer with an error of the gateway's own."""
-
-    @abc.abstractmethod
-    def send(self, replica: Replica) -> None:
-        """Have a replica answer; ends in ``done`` or ``failed``."""
-
-    @abc.abstractmethod
-    def cancel(self) -> None:
-        """Tell the replica that nobody waits any more."""
-
-    @property
-    def release(self) -> int:
-        """The number of the release that has the call; 0 where it is not known."""
-        return self.replica.backend.release if self.replica is not None else 0
-
-    def failed(self, *, refused: bool, too_large: bool = False, broken: bool = False, no_room: bool = False) -> None:
-        """The replica gave no answer: try another one, where that may be."""
-        final = _final(too_large=too_large, broken=broken, no_room=no_room)
-        self.service.failed(self, refused=refused, final=final)
-
-
-def _final(*, too_large: bool, broken: bool, no_room: bool) -> Refusal | None:
-    if too_large:
-        return answers.TOO_LARGE
-    if no_room:
-        return answers.NO_ROOM
-    return answers.BROKEN if broken else None
 
 
 class _Http2Call(Call):
@@ -98,7 +29,7 @@ class _Http2Call(Call):
 
     def __init__(
         self,
-        service: Service,
+        service: CallService,
         connection: Answers,
         stream: int,
         head: bytes,
@@ -151,7 +82,7 @@ class GrpcCall(_Http2Call):
 
     def __init__(
         self,
-        service: Service,
+        service: CallService,
         connection: Answers,
         stream: int,
         head: bytes,
@@ -195,7 +126,7 @@ class StreamCall(_Http2Call):
 
     def __init__(
         self,
-        service: Service,
+        service: CallService,
         connection: Answers,
         stream: int,
         head: bytes,
@@ -284,7 +215,7 @@ class RestCall(Call):
 
     def __init__(
         self,
-        service: Service,
+        service: CallService,
         call: HttpCall,
         head: bytes,
         body: bytes | Pieces,

@@ -13,12 +13,13 @@ from collections.abc import Callable, Mapping
 from cloud_ml import open_files
 from cloud_ml.domain.services.routes import Figures, Route
 from cloud_ml.gateway.access import Access
+from cloud_ml.gateway.call import Bounds
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.config import GatewayConfig, Instruction
 from cloud_ml.gateway.connection_limit import ConnectionLimit
 from cloud_ml.gateway.fronts import GrpcFront, RestFront, grpc_too_large, no_room
 from cloud_ml.gateway.model_list import ModelList
-from cloud_ml.gateway.services import Bounds, Service
+from cloud_ml.gateway.services import Service
 from cloud_ml.net.budget import Budget
 from cloud_ml.net.http1.clock import Clock
 from cloud_ml.net.http1.connection import Http1Connection

@@ -6,13 +6,12 @@ import asyncio
 import logging
 from collections import deque
 from collections.abc import Collection
-from dataclasses import dataclass
 
 from cloud_ml.domain.services.routes import Figures, Route
 from cloud_ml.gateway import answers
 from cloud_ml.gateway.access import Access
 from cloud_ml.gateway.answers import Refusal
-from cloud_ml.gateway.calls import Call
+from cloud_ml.gateway.call import Bounds, Call
 from cloud_ml.gateway.client_limits import ClientLimits
 from cloud_ml.gateway.model_list import ModelList
 from cloud_ml.gateway.releases import Counts, Sides, Split
@@ -25,19 +24,6 @@ _AGAIN_S = 0.05
 _LOG_S = 10.0
 """How often a service's log line about its replicas' faults may be written."""
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class Bounds:
-    """See the settings of the gateway."""
-
-    waiting: int
-    waiting_s: float
-    in_flight: int
-    attempts: int
-    timeout_s: float
-    stream_unread_bytes: int = 262_144
-    open_health: bool = False
 
 
 class Service:

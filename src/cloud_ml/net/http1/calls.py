@@ -1,8 +1,8 @@
 """One request and its answer."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import orjson
 
@@ -13,8 +13,8 @@ from cloud_ml.net.pieces import Pieces, gathered, pieces_of
 from cloud_ml.net.tuning import UNJOINED_BYTES
 
 if TYPE_CHECKING:
-    from cloud_ml.net.http1.connection import Http1Connection
     from cloud_ml.net.http1.heads import Head
+    from cloud_ml.net.http1.limits import Limits
 
 JSON = b"Content-Type: application/json\r\n"
 TEXT = b"Content-Type: text/plain; charset=utf-8\r\n"
@@ -31,6 +31,23 @@ _LENGTHS = [_length(size) for size in range(1024)]
 CONTINUE = b"HTTP/1.1 100 Continue\r\n\r\n"
 
 
+class CallConnection(Protocol):
+    """What a call asks of the connection that it came on."""
+
+    @property
+    def open(self) -> bool: ...
+    @property
+    def leaving(self) -> bool: ...
+    @property
+    def limits(self) -> "Limits": ...
+    @property
+    def date(self) -> bytes: ...
+    def defer(self, work: Callable[[], None], units: int) -> None: ...
+    def count_unread(self, size: int) -> None: ...
+    def begin_long(self) -> None: ...
+    def answered(self) -> None: ...
+
+
 class HttpCall:
     """A request that was read. ``done`` is true once ``answer`` is whole. ``deadline`` is in loop's time.
 
@@ -41,7 +58,7 @@ class HttpCall:
     __slots__ = ("_connection", "answer", "close", "deadline", "done", "head", "rest", "size")
     rest: Sequence[bytes | bytearray]
 
-    def __init__(self, connection: "Http1Connection[Any]", head: "Head", deadline: float) -> None:
+    def __init__(self, connection: "CallConnection", head: "Head", deadline: float) -> None:
         self._connection = connection
         self.head = head
         self.deadline = deadline
