@@ -9,12 +9,13 @@ from typing import Any
 from cloud_ml.aio.clock import in_thread
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.errors import CloudMlError
+from cloud_ml.sdk.arrays import SupportsArray, for_json, is_rows
 from cloud_ml.sdk.config import Credentials, TokenCredentials
 from cloud_ml.sdk.endpoint import parse_endpoint
 from cloud_ml.sdk.inference import are_named, asking, authorization, only_output, refusal_of
 from cloud_ml.sdk.messages import Request, segment
 
-Inputs = Mapping[str, Any] | list[Any]
+Inputs = Mapping[str, Any] | list[Any] | SupportsArray
 
 
 class AsyncPredictions:
@@ -47,13 +48,13 @@ class AsyncPredictions:
             InvalidRequest: The inputs do not fit; the message says what would.
             Unavailable: No replica answers now.
         """
-        asked: dict[str, Any] = {"instances": inputs} if isinstance(inputs, list) else {"inputs": inputs}
+        asked: dict[str, Any] = {"instances": inputs} if is_rows(inputs) else {"inputs": inputs}
         if signature:
             asked["signature_name"] = signature
         request = Request(
             "POST",
             f"/v1/models/{segment(self.name)}:predict",
-            body=json.dumps(asked).encode(),
+            body=json.dumps(asked, default=for_json).encode(),
             headers={"Content-Type": "application/json", **asking(release)},
             idempotency_key="prediction",  # a model answers the same however often it is asked
             read_timeout_s=timeout,

@@ -117,6 +117,7 @@ class AsyncServiceHandle:
 
         Args:
             inputs: Values by the names of inputs, in columns (``{"X": [[10.0]]}``); over HTTP also a list of rows.
+                Arrays of NumPy, pandas, PyTorch and the like are taken wherever lists are.
             types: Of inputs, over gRPC (``{"X": "float32"}``); for the others what the model takes.
             signature: Use this signature instead of the default one.
             grpc: Ask over gRPC; nothing has to be installed for it.

@@ -10,6 +10,7 @@ from typing import Any
 from cloud_ml import errors
 from cloud_ml.auth.tokens import make_token
 from cloud_ml.models.service import Service, ServiceSignatures
+from cloud_ml.sdk.arrays import SupportsArray
 from cloud_ml.sdk.config import Credentials, TokenCredentials, check_encrypted
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.signing import key_of
@@ -88,13 +89,13 @@ def check_address(service: Service) -> None:
         )  # fmt: skip
 
 
-def by_name(inputs: Mapping[str, Any] | list[Any]) -> Mapping[str, Any]:
+def by_name(inputs: Mapping[str, Any] | list[Any] | SupportsArray) -> Mapping[str, Any]:
     """Inputs in columns.
 
     Raises:
         InvalidRequest: They are rows, which only HTTP takes.
     """
-    if isinstance(inputs, list):
+    if not isinstance(inputs, Mapping):
         raise errors.InvalidRequest("rows are asked over HTTP only", field="inputs", allowed='columns: {"X": [[10.0]]}')
     return inputs
 

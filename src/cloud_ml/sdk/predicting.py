@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from cloud_ml.errors import CloudMlError
+from cloud_ml.sdk.arrays import SupportsArray, for_json, is_rows
 from cloud_ml.sdk.clock import in_thread
 from cloud_ml.sdk.config import Credentials, TokenCredentials
 from cloud_ml.sdk.endpoint import parse_endpoint
@@ -15,7 +16,7 @@ from cloud_ml.sdk.inference import are_named, asking, authorization, only_output
 from cloud_ml.sdk.messages import Request, segment
 from cloud_ml.sdk.transport import Transport
 
-Inputs = Mapping[str, Any] | list[Any]
+Inputs = Mapping[str, Any] | list[Any] | SupportsArray
 
 
 class Predictions:
@@ -48,13 +49,13 @@ class Predictions:
             InvalidRequest: The inputs do not fit; the message says what would.
             Unavailable: No replica answers now.
         """
-        asked: dict[str, Any] = {"instances": inputs} if isinstance(inputs, list) else {"inputs": inputs}
+        asked: dict[str, Any] = {"instances": inputs} if is_rows(inputs) else {"inputs": inputs}
         if signature:
             asked["signature_name"] = signature
         request = Request(
             "POST",
             f"/v1/models/{segment(self.name)}:predict",
-            body=json.dumps(asked).encode(),
+            body=json.dumps(asked, default=for_json).encode(),
             headers={"Content-Type": "application/json", **asking(release)},
             idempotency_key="prediction",  # a model answers the same however often it is asked
             read_timeout_s=timeout,

@@ -9,10 +9,11 @@ from __future__ import annotations
 import base64
 import math
 import struct
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from cloud_ml.errors import InvalidRequest, TransportError
+from cloud_ml.sdk.arrays import as_array, to_plain
 from cloud_ml.sdk.shortest import shortest
 
 METHOD = "/tensorflow.serving.PredictionService/Predict"
@@ -83,12 +84,17 @@ def type_named(name: str, field: str) -> str:
 
 
 def _tensor(name: str, value: Any, given: str | None) -> bytes:
+    array = as_array(value)
+    own = getattr(getattr(array, "dtype", None), "name", None)
+    kind = type_named(given, f"{name}_dtype") if given else own if own in TYPES else None
+    if kind == own and kind is not None and array.dtype.str[0] in "<|":
+        return _head(kind, array.shape) + _bytes(4, array.tobytes())
+    value = to_plain(value)
     shape = _shape(name, value, 0)
     flat = list(_flat(value))
-    kind = type_named(given, f"{name}_dtype") if given else _guessed(flat)
+    kind = kind or _guessed(flat)
     one = TYPES[kind]
-    dims = b"".join(_bytes(2, _number(1, size)) for size in shape)
-    head = _number(1, one.number) + _bytes(2, dims)
+    head = _head(kind, shape)
     try:
         if kind == "string":
             return head + b"".join(_bytes(one.field, _to_bytes(each)) for each in flat)
@@ -101,6 +107,12 @@ def _tensor(name: str, value: Any, given: str | None) -> bytes:
         raise InvalidRequest(
             f"{name} does not fit its type, {kind}: {error}", field=name, allowed=f"values of {kind}"
         ) from None
+
+
+def _head(kind: str, shape: Iterable[int]) -> bytes:
+    """Type and shape of a ``TensorProto``."""
+    dims = b"".join(_bytes(2, _number(1, size)) for size in shape)
+    return _number(1, TYPES[kind].number) + _bytes(2, dims)
 
 
 def _shape(name: str, value: Any, depth: int) -> list[int]:
