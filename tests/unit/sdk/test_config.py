@@ -180,6 +180,7 @@ def test_a_key_and_a_token_of_one_place_are_refused(tmp_path: Path, place: str) 
         ("cmt2.key.99.x", "only for calls of model services"),
         ("secret-of-another-service", "not an access token"),
     ],
+    ids=["cut", "longer", "id", "of calls", "another's"],  # the texts differ in each process of the tests
 )
 def test_a_text_that_is_no_token_is_named_and_not_repeated(text: str, words: str) -> None:
     with pytest.raises(InvalidRequest, match=words) as caught:
