@@ -20,6 +20,7 @@ from cloud_ml.auth.headers import Headers
 from cloud_ml.errors import Unauthenticated
 
 _ALLOWED = f"{signature.SCHEME}, {bearer.SCHEME} (an access token) or {legacy.SCHEME}"
+_HOW_TO_AUTHENTICATE = "Create a token with cloudml token create, and send the header Authorization: Bearer TOKEN"
 _LAST_MOMENT = 253_370_764_800
 """The beginning of the year 9999, in seconds."""
 
@@ -70,7 +71,9 @@ def read(headers: Headers) -> Claim:
     pairs = list(headers)
     sent = next((value for name, value in pairs if name.lower() == "authorization"), None)
     if sent is None:
-        raise Unauthenticated("the request is not signed", field="Authorization", allowed=_ALLOWED)
+        raise Unauthenticated(
+            "the request is not signed", field="Authorization", allowed=_ALLOWED, hint=_HOW_TO_AUTHENTICATE
+        )
     if sent.startswith(legacy.SCHEME + " "):
         return legacy.Claim.from_headers(pairs)
     if sent.startswith(signature.SCHEME + " "):

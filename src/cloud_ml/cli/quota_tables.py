@@ -20,6 +20,9 @@ def show(quota: OrgQuota) -> None:
     echo_table(("KIND", "CPU", "MEMORY", "GPU", "COUNT"), [_row(line) for line in quota.items])
     if quota.storage_used is not None:
         echo(f"Storage: {_pair(_size(quota.storage_used), quota.storage_limit and _size(quota.storage_limit))}")
+    else:
+        limit = "unlimited" if quota.storage_limit is None else _size(quota.storage_limit)
+        echo(f"Storage limit: {limit}")
 
 
 def _row(line: QuotaLine) -> tuple[str, ...]:

@@ -93,7 +93,8 @@ class Excess:
         """Such as ``the quota of cpu for train jobs: 3 of 4 cores are used, the job asks for 2``."""
         what = f"the quota of {_NAMES[self.resource][1]} for {self.scope}"
         if self.asked is None:
-            return f"{what} is {shown(self.resource, self.limit)}, so a {self.who} has to name its {self.field}"
+            limit = shown(self.resource, self.limit)
+            return f"{what} is {limit}, so a {self.who} has to name its {self.field} (--{self.field})"
         if self.resource == "count":
             return f"{what}: {self.used} of {self.limit} are running"
         used, limit, asked = (shown(self.resource, amount) for amount in (self.used, self.limit, self.asked))

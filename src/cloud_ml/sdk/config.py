@@ -117,6 +117,10 @@ def resolve(
             travel unencrypted, or a file that cannot be read.
     """
     environment = os.environ if environment is None else environment
+    if access_key and "://" in access_key:
+        raise InvalidRequest(
+            "the access key is a URL; did you mean endpoint=?", field="access_key", allowed="the name of a key"
+        )
     given = Context(endpoint or "", access_key or "", secret_key or "", token or "")
     variables = Context(*(environment.get(name, "") for name in _VARIABLES))
     sources = [given, variables]

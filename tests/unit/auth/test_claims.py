@@ -80,3 +80,10 @@ def test_a_token_outlives_every_window_of_its_request() -> None:
     last = claims.forget_at(claim, 300)
     with pytest.raises(Unauthenticated, match="behind"):
         claim.verify("sk", method="DELETE", target="/x", now=last, window_s=300)
+
+
+def test_a_request_without_credentials_is_told_how_to_get_some() -> None:
+    with pytest.raises(Unauthenticated, match="the request is not signed") as refused:
+        claims.read([])
+    assert "cloudml token create" in str(refused.value.hint)
+    assert "Authorization: Bearer" in str(refused.value.hint)

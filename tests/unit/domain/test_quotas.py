@@ -32,7 +32,7 @@ def test_a_sentence_says_what_is_used_and_what_is_asked_for() -> None:
 def test_where_there_is_a_limit_a_job_has_to_say_what_it_takes() -> None:
     (found,) = excess(QuotaSpec(train=Limits(memory_bytes=2**30)), asked(spec_of(cpu_limit="1").workload))
     assert (found.field, found.allowed) == ("memory_limit", "at most 1G, said explicitly")
-    assert "has to name its memory_limit" in found.sentence()
+    assert "has to name its memory_limit (--memory_limit)" in found.sentence()
 
 
 def test_what_a_job_asks_for() -> None:

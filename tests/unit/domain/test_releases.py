@@ -156,8 +156,9 @@ def test_ways_back_lead_to_what_has_answered_as_a_whole_and_end() -> None:
     world.run()
     assert templates(world) == [1, 1]
     assert world.record.spec.submitted.model_uri == "fds://bucket/m"
-    with pytest.raises(Conflict, match="nothing to go back to"):
+    with pytest.raises(Conflict, match="no release from before 1 is kept") as refused:
         roll_back(world)
+    assert "discards newer releases" in str(refused.value.hint)
     world.change(**BETTER)
     assert world.record.spec.template == 5
 

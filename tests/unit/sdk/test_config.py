@@ -211,3 +211,8 @@ def test_what_only_a_key_can_make_says_so() -> None:
         client.storage.presign("fds://cloudml/x")
     with pytest.raises(InvalidRequest, match="not sent to"):
         client.predictions("10.0.0.1:8600", "linear").over_http({"x": [1]})
+
+
+def test_an_endpoint_in_the_place_of_the_key_is_told() -> None:
+    with pytest.raises(InvalidRequest, match="did you mean endpoint="):
+        CloudMlClient("http://127.0.0.1:8711", "key", "secret")

@@ -17,6 +17,7 @@ from cloud_ml.models.common import check_count
 from cloud_ml.models.model_service import ModelService
 
 _TRY = "a candidate is what an update with canary says, such as another model_uri and canary 10"
+_NEWER_IS_DISCARDED = "A rollback discards newer releases. To serve one again, deploy it with: cloudml models update"
 _DECIDE = "promote or roll back the candidate first; canary says that the candidate itself is to be changed"
 
 
@@ -103,8 +104,9 @@ def rolled_back(spec: ServiceSpec, *, release: int | None = None) -> ServiceSpec
         return replace(spec, candidate=None)
     if not spec.earlier:
         raise Conflict(
-            f"there is nothing to go back to: release {spec.template} is the only one that is known to have answered",
+            f"there is nothing to go back to: no release from before {spec.template} is kept",
             field="release", value=release, allowed="a service with a candidate, or with an earlier release",
+            hint=_NEWER_IS_DISCARDED if spec.newest > spec.template else None,
         )  # fmt: skip
     *rest, last = spec.earlier
     service = of_template(spec.submitted, last.submitted)
