@@ -42,8 +42,19 @@ def first_reason(words: str, limit: int = 300) -> str:
             reason = f"{causes[0]}: {causes[-1]}" if len(causes) > 1 else causes[0]
             if " fatal: " in reason:  # git's last word, behind a command line
                 reason = f"git: {reason.rpartition(' fatal: ')[2]}"
-            return reason if len(reason) <= limit else reason[: limit - 1] + "…"
+            return _shortened(reason, limit)
     return ""
+
+
+def _shortened(reason: str, limit: int) -> str:
+    """At most ``limit`` characters. Of a conflict the end is kept: there uv names what the job requires."""
+    if len(reason) <= limit:
+        return reason
+    if not reason.startswith("Because "):
+        return reason[: limit - 1] + "…"
+    end = reason[2 - limit :]
+    sentence = end.find(" And because ")
+    return "… " + (end[sentence + 1 :] if sentence >= 0 else end.partition(" ")[2] or end)
 
 
 @dataclass(frozen=True)

@@ -43,6 +43,16 @@ def test_a_long_reason_is_cut() -> None:
     assert (len(told), told[-1]) == (300, "…")
 
 
+@pytest.mark.parametrize("joint", [". And because", " and because"])
+def test_of_a_long_conflict_the_end_is_told(joint: str) -> None:
+    end = "you require pandas>=2 and numpy<1, we can conclude that your requirements are unsatisfiable."
+    causes = [f"pandas=={number}.0 depends on numpy>={number}" for number in range(2, 30)]
+    told = first_reason(f"  ╰─▶ Because {f'{joint} '.join(causes)}{joint} {end}\n")
+    assert told.endswith(end)
+    assert told.startswith("… And because" if joint.startswith(".") else "… ")
+    assert 200 < len(told) <= 300
+
+
 def test_without_a_reason_the_log_is_named() -> None:
     assert "see the log" in NoSolution(b"").message
     assert "dns error" in NoSolution(b"cause: dns error").message
