@@ -34,3 +34,8 @@ def clock(seconds: float) -> str:
     whole = round(max(seconds, 0.0))
     minutes = f"{whole % 3600 // 60:02}" if whole >= 3600 else f"{whole // 60}"
     return (f"{whole // 3600}:" if whole >= 3600 else "") + f"{minutes}:{whole % 60:02}"
+
+
+def files(count: int) -> str:
+    """Such as ``1 file`` and ``3 files``."""
+    return "1 file" if count == 1 else f"{count} files"

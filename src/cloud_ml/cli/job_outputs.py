@@ -85,9 +85,9 @@ def remarks(job: Job, files: Sequence[OutputFile]) -> list[str]:
     count, size = len(files), sum(file.size for file in files)
     if job.outputs is not None and count < job.outputs.files:  # the list was cut
         count, size = job.outputs.files, job.outputs.bytes
-    found = [f"{amount(count, size)}. Copy them: cloudml jobs cp -r {job.name}: ."]
+    found = [f"{amount(count, size)}. Copy them: cloudml jobs cp -r {job.name}: ."] if count else []
     if job.outputs and (missing := job.outputs.not_kept):
-        found.append(f"{_files(missing)} could not be saved. See why: cloudml jobs events {job.name}")
+        found.append(f"{figures.files(missing)} could not be saved. See why: cloudml jobs events {job.name}")
     models = [shlex.quote(f"{job.name}:{path}") for path in models_of(files)]
     found += [f"Deploy a model: cloudml models deploy {_DEPLOYED_AS} {model}" for model in models]
     return found
@@ -111,11 +111,7 @@ def outputs_that_go(job: Job) -> str:
 
 def amount(files: int, size: int) -> str:
     """Such as ``3 files (1.2 MiB)``."""
-    return f"{_files(files)} ({figures.size(size)})"
-
-
-def _files(count: int) -> str:
-    return "1 file" if count == 1 else f"{count} files"
+    return f"{figures.files(files)} ({figures.size(size)})"
 
 
 def _job_and_path(session: Session, source: str) -> tuple[Job, str]:

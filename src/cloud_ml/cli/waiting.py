@@ -38,7 +38,7 @@ def wait(session: Session, names: tuple[str, ...], *, timeout: str | None, outpu
         for handle in handles:
             left = None if deadline is None else max(0.0, deadline - time.monotonic())
             job = wait_for(handle, left)
-            conclude(job)
+            conclude(handle, job)
             ended.append(job)
     except WaitTimedOut:
         note(f"Timed out after {timeout}; {handle.name} is still {handle.phase}")

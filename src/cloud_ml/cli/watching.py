@@ -17,6 +17,7 @@ from cloud_ml.cli.output import note
 from cloud_ml.cli.progress import spinner
 from cloud_ml.cli.states import state_line, states
 from cloud_ml.cli.terminal import above_the_line
+from cloud_ml.errors import CloudMlError
 from cloud_ml.models.job import Job
 
 if TYPE_CHECKING:
@@ -67,15 +68,28 @@ def watch(handle: JobHandle) -> int:
         if print_log(installing.passing(handle.logs(follow=True)), handle.name, goes_on=True) == INTERRUPTED:
             return INTERRUPTED
         job = handle.wait()
-    conclude(job)
+    conclude(handle, job)
     return exit_code_of(job)
 
 
-def conclude(job: Job) -> None:
-    """Say how a job has ended and what can be done about it."""
+def conclude(handle: JobHandle, job: Job) -> None:
+    """Say how a job has ended, what of its outputs is missing, and what can be done about it."""
     note(verdict(job), state=job.phase)
+    for sentence in _missing_outputs(handle, job):
+        note(f"  {sentence}", state="Failed")
     if not job.succeeded and (advice := next_step(job)):
         note(f"  {advice}")
+
+
+def _missing_outputs(handle: JobHandle, job: Job) -> list[str]:
+    """A sentence for each reason why files of a job were not saved."""
+    if job.outputs is None or not job.outputs.not_kept:
+        return []
+    try:
+        events = handle.events()
+    except CloudMlError:  # how the job has ended is said already
+        return [f"{figures.files(job.outputs.not_kept)} could not be saved. See why: cloudml jobs events {job.name}"]
+    return [event.message for event in events if event.reason == "OutputsNotSaved" and event.type == "Warning"]
 
 
 def wait_for(handle: JobHandle, timeout: float | None) -> Job:

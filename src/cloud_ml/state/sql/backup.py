@@ -89,11 +89,13 @@ def restore(source: Path, url: str, *, now: datetime) -> Path | None:
 
 def _begin_epoch(draft: Path, *, replaced: Path) -> None:
     """Have a restored database go on with revisions that the replaced one cannot have given out."""
-    with closing(sqlite3.connect(draft)) as database, database:
-        revision, event = database.execute("SELECT revision, event FROM counters").fetchone()
-        epoch = epochs.next_epoch(revision, event, *_counters_of(replaced))
-        values = (epochs.moved_to(epoch, revision), epochs.moved_to(epoch, event))
-        database.execute("UPDATE counters SET revision = ?, event = ?", values)
+    with closing(sqlite3.connect(draft)) as database:
+        with database:
+            revision, event = database.execute("SELECT revision, event FROM counters").fetchone()
+            epoch = epochs.next_epoch(revision, event, *_counters_of(replaced))
+            values = (epochs.moved_to(epoch, revision), epochs.moved_to(epoch, event))
+            database.execute("UPDATE counters SET revision = ?, event = ?", values)
+        database.execute(sqlite.MOVE_LOG)
 
 
 def _counters_of(path: Path) -> tuple[int, ...]:

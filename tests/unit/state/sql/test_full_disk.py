@@ -99,6 +99,22 @@ def test_a_disk_that_is_really_full_and_then_read_only(small_disk: Path) -> None
     assert not (small_disk / "another.db").exists()
 
 
+@pytest.mark.root
+@pytest.mark.parametrize("free_kib", range(96, 400, 32))
+def test_a_database_that_a_full_disk_cuts_short_is_not_there(small_disk: Path, free_kib: int) -> None:
+    """Its log could not be moved into the file: the start said that the new database is damaged, for ever."""
+    ballast, url = small_disk / "ballast", f"sqlite:///{small_disk}/state.db"
+    _fill_up(ballast)
+    with ballast.open("r+b") as file:
+        file.truncate(ballast.stat().st_size - free_kib * 1024)
+    try:
+        SqlStateStore.open(url).close()
+    except OutOfSpace:
+        assert not (small_disk / "state.db").exists()
+        ballast.unlink()
+        SqlStateStore.open(url).close()
+
+
 def _fill_up(file: Path) -> None:
     with file.open("ab", buffering=0) as stream:
         try:

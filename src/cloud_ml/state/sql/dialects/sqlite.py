@@ -32,6 +32,8 @@ CHECKED_BYTES = 512 * 2**20
 server from answering for long; their damage is told when it is met, and each backup is checked in full."""
 _COMMON = ("foreign_keys = ON",)
 _WRITER = ("journal_mode = WAL", "synchronous = FULL", "journal_size_limit = 67108864")
+MOVE_LOG = "PRAGMA wal_checkpoint(TRUNCATE)"
+"""Moves the log into the file, or says why it cannot. The end of the last connection does so too, but says nothing."""
 _READER = ("query_only = ON",)
 _FEW_PAGES = "cache_size = -512"
 """Kilobytes: each of a dozen connections would come to hold 2 MB of what the system keeps in memory anyway."""
@@ -128,7 +130,9 @@ def _create(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with drafts.draft_of(path) as draft:
         os.close(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
-        _open_writer(draft, name=str(path))[0].dispose()  # the last connection moves the log into the file
+        _open_writer(draft, name=str(path))[0].dispose()
+        with closing(sqlite3.connect(draft)) as connection:
+            connection.execute(MOVE_LOG)
         sync(draft)
         failpoints.here("state.create.before")
         with suppress(FileExistsError):  # another server was quicker: its file is as good
