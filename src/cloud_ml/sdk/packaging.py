@@ -54,13 +54,14 @@ class Package:
 
 @dataclass(frozen=True, slots=True)
 class _Member:
-    """One entry of an archive: ``link`` is the target of a symbolic link, ``folder`` an empty folder."""
+    """One entry of an archive: ``link`` is the target of a symbolic link; ``folder`` tells an empty folder."""
 
     name: str
     path: Path
     size: int
     executable: bool = False
     link: str | None = None
+    folder: bool = False
 
 
 @contextmanager
@@ -134,7 +135,7 @@ def _members(root: Path, size_limit_bytes: int) -> list[_Member]:
     is_package = (root / "__init__.py").is_file() and not _is_project(root)
     prefix = f"{root.name}/" if is_package else ""
     members = sorted(_walk(root, "", prefix, rules), key=lambda member: member.name)
-    if not members:
+    if all(member.folder for member in members):
         raise refuse("trainer_uri", str(root), "a folder with files in it that are not ignored")
     if (total := sum(member.size for member in members)) > size_limit_bytes:
         raise _too_large(f"{root} holds", total, size_limit_bytes, members)
@@ -149,6 +150,8 @@ def _walk(root: Path, inside: str, prefix: str, rules: IgnoreRules) -> Iterator[
         raise _unreadable(root / inside, error) from error
     if inside and any(entry.name in ENVIRONMENT_MARKS for entry in found):
         return
+    if inside and not found:
+        yield _Member(prefix + _as_text(inside.rstrip("/")), root / inside, 0, folder=True)
     for entry in found:
         path = inside + entry.name
         if rules.ignores(path, folder=entry.is_dir(follow_symlinks=False)):
@@ -160,10 +163,7 @@ def _walk(root: Path, inside: str, prefix: str, rules: IgnoreRules) -> Iterator[
 
 
 def _member(root: Path, path: str, prefix: str, entry: os.DirEntry[str]) -> _Member:
-    try:
-        path.encode()
-    except UnicodeEncodeError:
-        raise refuse("trainer_uri", path, "files whose names are text") from None
+    _as_text(path)
     if entry.is_symlink():
         return _Member(prefix + path, Path(entry.path), 0, link=_inner_target(root, path))
     facts = entry.stat(follow_symlinks=False)
@@ -176,6 +176,14 @@ def _member(root: Path, path: str, prefix: str, entry: os.DirEntry[str]) -> _Mem
             hint=f"Remove it, or name it in {IGNORE_FILE}.",
         )
     return _Member(prefix + path, Path(entry.path), facts.st_size, executable=bool(facts.st_mode & 0o100))
+
+
+def _as_text(path: str) -> str:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise refuse("trainer_uri", path, "files whose names are text") from None
+    return path
 
 
 def _kind(mode: int) -> str:
@@ -219,6 +227,9 @@ def _write(members: list[_Member], target: IO[bytes]) -> None:
             info.mode = 0o755 if member.executable else 0o644
             if member.link is not None:
                 info.type, info.linkname, info.mode = tarfile.SYMTYPE, member.link, 0o777
+                archive.addfile(info)
+            elif member.folder:
+                info.type, info.mode = tarfile.DIRTYPE, 0o755
                 archive.addfile(info)
             else:
                 content = _content(member)

@@ -148,6 +148,25 @@ def test_a_name_that_is_no_text_is_refused(project: Path) -> None:
         pass
 
 
+def test_empty_folders_are_sent(project: Path) -> None:
+    """Code that writes into one failed as a job only."""
+    before = _digest(project)
+    for name in ("out/plots", "build/left", "only_ignored/__pycache__"):
+        (project / name).mkdir(parents=True)
+    (project / "only_ignored" / "__pycache__" / "x.pyc").write_bytes(b"x")
+    found = {name: each for name, each in _members(project).items() if each.isdir()}
+    assert {name: each.mode for name, each in found.items()} == {"out/plots": 0o755}
+    (project / "out" / "plots").rmdir()
+    (project / "out").rmdir()
+    assert _digest(project) == before
+
+
+def test_a_folder_with_empty_folders_only_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "code" / "inner").mkdir(parents=True)
+    with pytest.raises(InvalidRequest, match="not ignored"), packed(tmp_path / "code"):
+        pass
+
+
 def test_an_empty_folder_is_refused(tmp_path: Path) -> None:
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "x").write_text("x")
