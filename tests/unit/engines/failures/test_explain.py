@@ -129,6 +129,13 @@ def test_a_missing_object_names_the_command_that_shows_the_bucket(sent: FailureC
     assert "hand it to the code as an argument" in message
 
 
+def test_a_missing_secret_names_the_option_that_gives_it(sent: FailureContext) -> None:
+    message = told("FileNotFoundError: [Errno 2] No such file or directory: '/run/secrets/db-password'", sent)
+    assert message.endswith("submit it with --secret db-password; cloudml secret list shows all")
+    message = told("FileNotFoundError: [Errno 2] No such file or directory: '/run/secrets/$(reboot)'", sent)
+    assert "--secret" not in message
+
+
 def test_links_in_the_folder_of_a_job_are_not_followed(sent: FailureContext) -> None:
     assert sorted(sent_files(sent.folders)) == ["data/churn.csv", "data/deep/other.csv", "train.py"]
 

@@ -26,6 +26,7 @@ _COMPARISONS = 500_000
 """Pairs of characters that are compared in all, about a tenth of a second: 800 names of 25 characters."""
 _SKIPPED = ("__pycache__", "node_modules")
 _STORAGE, _FDS = "/storage/", "/fds/"
+_SECRET = re.compile(r"/run/secrets/([a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?)")
 _ELSEWHERE = re.compile(r"(?:/home/|/Users/|/content/|/kaggle/|/mnt/|/data/|/root/|~|[A-Za-z]:[\\/])")
 _QUOTED = re.compile(r"(?:No such file or directory|unable to open file)[^']{0,40}'([^']{1,1000})'")
 _NOT_FOUND = re.compile(r"(?:\[Errno 2\] )?(?:File )?'?([^\s'][^']{0,500}?)'? (?:not found|does not exist)\b")
@@ -59,6 +60,8 @@ def advice(detail: str, working_folder: str, folders: Sequence[CodeFolder]) -> s
         return "open() takes no URI: hand it to the code as an argument, which becomes a path"
     if path.startswith((_STORAGE, _FDS)):
         return _storage_advice(path)
+    if secret := _SECRET.fullmatch(path):
+        return f"the job has no secret of this name: submit it with --secret {secret[1]}; cloudml secret list shows all"
     sent = list(sent_files(folders))
     told = [f"the working directory is {working_folder}", _sent_sentence(sent)]
     if near := _near(path, sent):
