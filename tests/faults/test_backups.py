@@ -103,7 +103,7 @@ def test_each_copy_has_what_was_acknowledged_before_it(
 
     last, before = copies[-1]
     server.terminate()
-    server.kill_spawner()
+    server.kill_spawner(may_have_left=True)
     server.data.rename(tmp_path / "lost")
     (tmp_path / f"data-of-{last.stem}").rename(server.data)
     server.start()  # with the database alone: objects and logs have copies of their own
