@@ -105,7 +105,7 @@ def full(folder: Path) -> Iterator[None]:
 
 def test_a_disk_that_can_only_be_read_starts_nothing_and_says_why(server: RealServer, client: CloudMlClient) -> None:
     server.terminate()
-    server.kill_spawner()
+    server.kill_spawner(may_have_left=True)
     eventually(lambda: remount(server.data, "ro"), "nobody uses the disk any more")
     try:
         with pytest.raises(AssertionError, match=f"{server.data}[\\s\\S]*[Rr]ead-only"):
