@@ -52,6 +52,16 @@ async def check_path(request: Request) -> None:
         raise InvalidRequest("the path is no UTF-8", field="path", allowed="percent-encoded UTF-8") from None
 
 
+def check_limit(limit: int, most: int) -> None:
+    """Refuse a page that is too long.
+
+    Raises:
+        InvalidRequest: ``limit`` is more than ``most``.
+    """
+    if limit > most:
+        raise common.refuse("limit", limit, f"1 to {most}")
+
+
 def _parameters(route: Any) -> dict[str, bool]:
     """The names of a route's parameters, and whether each may be repeated."""
     found: dict[str, bool] = {}

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from cloud_ml.api import documents
 from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import answers
+from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.audit import AuditFilter
 from cloud_ml.models import codec, common
@@ -39,8 +40,7 @@ async def read(
 
     ``operation`` and ``target`` are beginnings, such as ``jobs.``; ``since`` and ``until`` are times.
     """
-    if limit > (most := here.settings.list_page_limit):
-        raise common.refuse("limit", limit, f"1 to {most}")
+    check_limit(limit, here.settings.list_page_limit)
     wanted = AuditFilter(org, user, key, operation, target, outcome, _moment("since", since), _moment("until", until))
     return documents.answer(await here.offload(here.audit.read, call.caller, wanted, after=after, limit=limit))
 

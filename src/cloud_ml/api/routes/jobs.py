@@ -11,6 +11,7 @@ from starlette.responses import Response
 from cloud_ml.api import conditional, documents, streams, waiting
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import JOB_BODY, answers, bytes_of, known
+from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.waiting import Wait, check_wait
 from cloud_ml.domain.jobs.kind import TrainJobRecord
@@ -97,8 +98,7 @@ async def list_jobs(
     most = here.settings.list_page_limit
     if details:
         most = min(most, here.settings.list_details_limit)
-    if limit > most:
-        raise common.refuse("limit", limit, f"1 to {most}")
+    check_limit(limit, most)
 
     filters = Filters(
         state=state, name=name, framework=framework, user=user, labels=label, created_after=created_after,

@@ -11,6 +11,7 @@ from starlette.responses import Response
 from cloud_ml.api import documents, openapi, sse, telling, waiting
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import answers, body_of, known
+from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.sse import After, LastEventId
@@ -51,8 +52,7 @@ async def list_services(
     org_id: str | None = None,
 ) -> Response:
     """Newest first; ``name`` is that of a model, of which all versions are given."""
-    if limit > (most := here.settings.list_page_limit):
-        raise common.refuse("limit", limit, f"1 to {most}")
+    check_limit(limit, here.settings.list_page_limit)
 
     def page() -> ServicePage:
         scope = here.identities.scope(call.caller, org_id)

@@ -10,9 +10,9 @@ from starlette.responses import Response
 from cloud_ml.api import content, documents
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.openapi import answers, bytes_of
+from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.domain.jobs.kind import TrainJobRecord
-from cloud_ml.models import common
 from cloud_ml.models.outputs import OutputPage
 
 router = APIRouter(
@@ -31,8 +31,7 @@ async def list_outputs(
     org_id: str | None = None,
 ) -> Response:
     """The files that a job left in its working directory, by path. They are stored when the job ends."""
-    if limit > (most := here.settings.list_page_limit):
-        raise common.refuse("limit", limit, f"1 to {most}")
+    check_limit(limit, here.settings.list_page_limit)
     record = await _find(here, call, name, org_id)
     page = await here.offload.long(record.key.org, here.outputs.page, record, after=after, limit=limit)
     return documents.answer(page)

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from cloud_ml.api import content, documents, streams
 from cloud_ml.api.auth import Signed, SignedOrLinked, SignedOrLinkedUpload, SignedQuestion, SignedUpload
 from cloud_ml.api.openapi import OBJECT_BODY, answers, body_of, bytes_of
+from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.models import batches, codec, common
 from cloud_ml.models.storage import (
@@ -90,8 +91,7 @@ async def list_unnameable(
     limit: Annotated[int, Query(ge=1)] = 1000,
 ) -> Response:
     """Files of jobs whose paths can be no keys. Names have escapes; with ``delimiter``, those of one folder only."""
-    if limit > (most := here.settings.list_page_limit):
-        raise common.refuse("limit", limit, f"1 to {most}")
+    check_limit(limit, here.settings.list_page_limit)
     found = await here.offload.long(
         call.org, here.storage.unnameable, call.org, bucket, prefix, deep=not delimiter, limit=limit
     )
@@ -136,8 +136,7 @@ async def list_objects(
     limit: Annotated[int, Query(ge=1)] = 1000,
 ) -> Response:
     """Objects in byte order of their keys; with ``delimiter``, folders stand for what is below them."""
-    if limit > (most := here.settings.list_page_limit):
-        raise common.refuse("limit", limit, f"1 to {most}")
+    check_limit(limit, here.settings.list_page_limit)
     page = await here.offload.long(
         call.org, here.storage.list, call.org, bucket, prefix, delimiter=delimiter, after=after, limit=limit
     )
