@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from datetime import UTC, datetime
 
@@ -59,3 +60,6 @@ def test_values_of_variables_are_not_told() -> None:
     changed = replace(JOB, submitted=replace(JOB.submitted, environment={"TOKEN": "other", "B": "new"}))
     words = describe_change(JOB, changed)
     assert words == "environment.A: changed, environment.B: changed, environment.TOKEN: changed"
+    program = replace(JOB.workload.program, variables={"A": "new"}, arguments=("--password", "hunter2"))
+    words = describe_change(JOB, replace(JOB, workload=replace(JOB.workload, program=program)))
+    assert set(re.findall(r"[\w.]+: (\w+)", words)) == {"changed"}
