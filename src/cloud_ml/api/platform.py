@@ -55,7 +55,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-async def _at_once() -> None:
+async def _no_wait() -> None:
     """Nothing has to be waited for."""
 
 
@@ -85,7 +85,7 @@ class Platform:
     default_limits: DefaultLimits = NO_DEFAULT_LIMITS
     longest_call_s: float = 300.0
     service_figures: Callable[[], Mapping[str, Figures]] = dict
-    rights_in_force: Callable[[], Awaitable[None]] = _at_once
+    rights_in_force: Callable[[], Awaitable[None]] = _no_wait
     """Waits until callers of model services are judged by the keys and tokens that are stored now."""
     offload: Offload = field(default_factory=Offload)
     metrics: Metrics = field(default_factory=Metrics)

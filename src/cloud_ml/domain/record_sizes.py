@@ -19,7 +19,7 @@ _ITEM = 4
 
 def units_of(spec: object) -> int:
     """The units of a spec: 1 for nearly all."""
-    units = -(-_bytes(spec) // UNIT_BYTES)
+    units = -(-bytes_of(spec) // UNIT_BYTES)
     return 1 if units <= 1 else next((each for each in CLASSES if each >= units), CLASSES[-1])
 
 
@@ -34,14 +34,14 @@ def size_tags(spec: object) -> Collection[str]:
     return () if units == 1 else (size_tag(units),)
 
 
-def _bytes(value: Any) -> int:
+def bytes_of(value: Any) -> int:
     """About how many bytes the JSON of a value takes."""
     if value is None or value is False or value is True:  # most fields of a spec
         return _ITEM
     if isinstance(value, str):
         return len(value) * (1 if value.isascii() and value.isprintable() else _ESCAPED) + _ITEM
     if isinstance(value, Mapping):
-        return sum(map(_bytes, value)) + sum(map(_bytes, value.values()))
+        return sum(map(bytes_of, value)) + sum(map(bytes_of, value.values()))
     if isinstance(value, list | tuple | set | frozenset):
-        return sum(map(_bytes, value))
-    return sum(map(_bytes, vars(value).values())) if hasattr(value, "__dict__") else _ITEM
+        return sum(map(bytes_of, value))
+    return sum(map(bytes_of, vars(value).values())) if hasattr(value, "__dict__") else _ITEM

@@ -11,7 +11,9 @@ from typing import Any
 
 from cloud_ml.models.common import format_memory
 
-_SECRET = re.compile(r"secret|password|token|keytab|sealed|cipher|content|hash|environment|variables|arguments|value", re.IGNORECASE)
+_SECRET = re.compile(
+    r"secret|password|token|keytab|sealed|cipher|content|hash|environment|variables|arguments|value", re.IGNORECASE
+)
 """Fields whose values are never told."""
 _UNTOLD = frozenset({"earlier", "newest"})
 """Histories, which every change of a service moves on."""

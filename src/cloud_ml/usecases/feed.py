@@ -11,11 +11,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 
 from cloud_ml import beats
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
+from cloud_ml.domain.record_sizes import bytes_of
 from cloud_ml.errors import CloudMlError, StartAgain
 from cloud_ml.settings.sizes import MIB
 from cloud_ml.state.base import StateStore
@@ -29,8 +30,6 @@ _PAGE_BYTES = 256 * 1024
 _KEPT = 1000
 _KEPT_BYTES = 16 * MIB
 _SMALL_JOB = 4 * 1024
-_ITEM = 64
-"""Bytes of an object beside its text."""
 _NOTHING_KEPT = 2**62
 
 logger = logging.getLogger(__name__)
@@ -198,17 +197,5 @@ class JobFeed:
 
 
 def _size_of(job: TrainJobRecord | None) -> int:
-    """About how many bytes a job takes: its texts, which its spec has twice."""
-    if job is None:
-        return 0
-    return _SMALL_JOB + 2 * sum(map(_length, vars(job.spec.submitted).values()))
-
-
-def _length(value: object) -> int:
-    if isinstance(value, str):
-        return len(value)
-    if isinstance(value, Mapping):
-        return sum(len(str(key)) + len(str(one)) + _ITEM for key, one in value.items())
-    if isinstance(value, Sequence):
-        return sum(len(str(one)) + _ITEM for one in value)
-    return 0
+    """About how many bytes a job takes."""
+    return 0 if job is None else _SMALL_JOB + bytes_of(job.spec)

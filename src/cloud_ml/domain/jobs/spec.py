@@ -20,7 +20,7 @@ _LOCATIONS: Mapping[str, str] = {
     "CLOUDML_TENSORBOARD_LOGDIR": "tensorboard_logdir",
 }
 """Variables that tell the code a field of its job."""
-_OF_THE_WORKLOAD = ("roles", "retry", "wall_time_s", "disk_bytes", "grace_s", "desired")
+_WORKLOAD_FIELDS = ("roles", "retry", "wall_time_s", "disk_bytes", "grace_s", "desired")
 
 
 @dataclass(frozen=True)
@@ -94,5 +94,5 @@ def upgraded(document: Any) -> Any:
         return document
     job = codec.decode(TrainJob, document["submitted"], ignore_unknown=True)
     spec = from_wire(job, add_arguments=bool(document.get("may_add_arguments")))
-    kept = {name: document[name] for name in _OF_THE_WORKLOAD if name in document}
+    kept = {name: document[name] for name in _WORKLOAD_FIELDS if name in document}
     return {"submitted": document["submitted"], "workload": {**codec.encode(spec.workload), **kept}}
