@@ -52,7 +52,15 @@ def test_many_messages_of_git_hold_up_nothing(server: GitServer, tmp_path: Path)
     assert (tmp_path / "said").stat().st_size > 64 << 10, "the control: there were that many"
 
 
-def test_attributes_of_a_repository_run_nothing(server: GitServer, tmp_path: Path) -> None:
+def test_attributes_of_a_repository_run_nothing(
+    server: GitServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They can name a filter that the machine's own settings define, as those of Git LFS do."""
+    ran, settings = tmp_path / "ran", tmp_path / "gitconfig"
+    settings.write_text(
+        f'[filter "evil"]\n\tsmudge = touch {ran} && cat\n[filter "lfs"]\n\tsmudge = touch {ran} && cat\n'
+    )
+    monkeypatch.setenv("GIT_CONFIG_GLOBAL", str(settings))
     rules = "*.py filter=evil diff=evil export-subst\n*.bin filter=lfs\n"
     pointer = "version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n"
     server.commit("rules", {".gitattributes": rules, "task.py": "print(1)", "model.bin": pointer})
@@ -60,6 +68,7 @@ def test_attributes_of_a_repository_run_nothing(server: GitServer, tmp_path: Pat
         kept = archive.extractfile("trainer/model.bin")
         assert kept is not None
         assert kept.read().decode() == pointer
+    assert not ran.exists()
 
 
 @pytest.mark.parametrize("target", ["/etc/passwd", "../../../etc/passwd", "../.."])
