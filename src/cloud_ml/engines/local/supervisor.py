@@ -35,6 +35,7 @@ from cloud_ml.engines.local.limits import Limiter, Verdict, signal_name
 from cloud_ml.engines.local.logfile import LogWriter
 from cloud_ml.engines.local.logview import note_code
 from cloud_ml.engines.local.network import TENANT
+from cloud_ml.engines.local.reporting import Reporter
 from cloud_ml.engines.local.stage import WRITABLE, Ahead, Stage, Staged
 from cloud_ml.engines.local.watched import WatchedTree
 from cloud_ml.engines.local.zygotes.zygote import NotFit
@@ -46,11 +47,6 @@ _UNLIMITED = 1 << 62
 _MOST_NOTICES, _LONGEST_NOTICE = 10, 500
 """What a report holds of the notices about an environment; the log has all of them."""
 _SHELL = ("/bin/sh", "-c")
-_FULL_DISK_PAUSE_S = 1.0
-_NEWS_S = 0.3
-"""A stage is told with the next one unless that takes longer: most follow each other within milliseconds."""
-
-
 _RUNNING_S, _SPOKEN_S = 0.1, 0.02
 """That a gang runs is told so long after its start or its first words, unless it has ended: for one that ends at
 once, one report does."""
@@ -80,8 +76,8 @@ class Supervisor:
         self._config = config
         self._ledger = ledger
         self._groups = list(groups)
-        self._report = ObservedGang(gang.key.job_uid, gang.key.attempt, GangState.STAGING, node=config.node)
-        self._staging = True
+        report = ObservedGang(gang.key.job_uid, gang.key.attempt, GangState.STAGING, node=config.node)
+        self._reporter = Reporter(ledger, report)
         self._ahead = ahead
         self._tasks: list[Task] = []
         self._disk = DiskWatch(
@@ -98,7 +94,6 @@ class Supervisor:
         self._kill_at: float | None = None
         self._stop_grace_s = float("inf")
         self._deadline: float | None = None
-        self._news_at: float | None = None
         self._selector = selectors.DefaultSelector()
 
     def run(self) -> bool:
@@ -112,7 +107,7 @@ class Supervisor:
         failpoints.here("supervisor.claim.after")
         linux.become_subreaper()
         self._listen_to_signals()
-        self._reach("claimed")
+        self._reporter.reach("claimed")
         stage = Stage(self._gang, self._config, self._ledger, self._groups, self._ahead)
         try:
             stage.make_folders()
@@ -138,13 +133,12 @@ class Supervisor:
     def _run_staged(self, stage: Stage) -> None:
         self._stop_if_asked()
         self._check_kept_disk()
-        staged = stage.prepare(self._reach)
-        self._staging = False
-        self._reach("environment")
+        staged = stage.prepare(self._reporter.reach)
+        self._reporter.staging = False
+        self._reporter.reach("environment")
         self._context = replace(self._context, folders=staged.code_folders, working_folder=staged.view.folder)
         failpoints.here("supervisor.stage.after")
-        self._report = replace(
-            self._report,
+        self._reporter.update(
             runtime=staged.runtime,
             environment_lock=staged.lock,
             trainer_digest=staged.trainer_digest,
@@ -161,10 +155,10 @@ class Supervisor:
         failpoints.here("supervisor.start.before")
         self._start(stage, staged, self._gang.processes)
         failpoints.here("supervisor.start.after")
-        self._reach("started")
+        self._reporter.reach("started")
         running = tuple(task.observed for task in self._tasks)
-        self._report = replace(self._report, state=GangState.RUNNING, processes=running)
-        self._tell_within(_RUNNING_S)
+        self._reporter.update(state=GangState.RUNNING, processes=running)
+        self._reporter.publish_within(_RUNNING_S)
         self._watch()
         if self._gang.finish_command and self._verdict is not None:
             if self._verdict.reason is Reason.COMPLETED:
@@ -228,7 +222,7 @@ class Supervisor:
         except NotFit as why:
             print(f"cloudml: {self._gang.key} does not use its zygote: {why}", file=sys.stderr, flush=True)  # noqa: T201
             return None
-        self._reach("imported")
+        self._reporter.reach("imported")
         return launched
 
     def _run_line(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
@@ -246,11 +240,11 @@ class Supervisor:
         return True
 
     def _finish(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
-        processes = self._report.processes
+        processes = self._reporter.report.processes
         note_code(self._ledger.log_folder(self._gang.key), first.name, self._tasks[0].log.written)
-        self._publish(state=GangState.FINISHING)
+        self._reporter.publish(state=GangState.FINISHING)
         self._run_line(stage, staged, first, line)
-        self._report = replace(self._report, processes=processes)
+        self._reporter.update(processes=processes)
         verdict = self._verdict
         if verdict is not None and verdict.reason in (Reason.NON_ZERO_EXIT, Reason.SIGNALED):
             self._verdict = Verdict(Reason.FINISH_FAILED, f"the finish command {verdict.message.partition(' ')[2]}")
@@ -262,13 +256,13 @@ class Supervisor:
 
     def _take_leave(self, stage: Stage, staged: Staged, first: ProcessPlan, line: str) -> None:
         """Run the finish command of what was stopped, for as long as the stop granted. What it says is in the log."""
-        processes, verdict = self._report.processes, self._verdict
+        processes, verdict = self._reporter.report.processes, self._verdict
         note_code(self._ledger.log_folder(self._gang.key), first.name, self._tasks[0].log.written)
         self._start(stage, staged, [replace(first, command=(*_SHELL, line))])
         self._verdict = verdict
         self._kill_at = time.monotonic() + (self._ledger.stop_requested(self._gang.key) or 0.0)
         self._watch()
-        self._report = replace(self._report, processes=processes)
+        self._reporter.update(processes=processes)
 
     # ---- watching
 
@@ -285,15 +279,14 @@ class Supervisor:
     def _patience(self) -> float:
         now = time.monotonic()
         times = [task.limiter.next_look for task in self._tasks if task.exit is None]
-        times += [moment for moment in (self._kill_at, self._deadline, self._news_at) if moment is not None]
+        times += [moment for moment in (self._kill_at, self._deadline, self._reporter.due_at) if moment is not None]
         return max(0.0, min([*times, self._disk.next_look, now + 5.0]) - now)
 
     def _keep_limits(self) -> None:
         now = time.monotonic()
         if not self._config.bwrap:  # in the sandbox its first process does that
             proctree.bury_orphans({task.launched.pid for task in self._tasks})
-        if self._news_at is not None and now >= self._news_at:
-            self._publish()
+        self._reporter.publish_due(now)
         if self._deadline is not None and now >= self._deadline:
             self._deadline = None
             limit = self._gang.wall_time_s
@@ -323,9 +316,9 @@ class Supervisor:
             return
         if data:
             task.log.write(data)
-            if self._report.state is GangState.RUNNING and "output" not in self._report.stages:
-                self._reach("output")
-                self._tell_within(_SPOKEN_S)
+            if self._reporter.report.state is GangState.RUNNING and "output" not in self._reporter.report.stages:
+                self._reporter.reach("output")
+                self._reporter.publish_within(_SPOKEN_S)
         else:
             self._selector.unregister(task.launched.output)
 
@@ -392,7 +385,7 @@ class Supervisor:
                 self._selector.unregister(task.launched.output)
             task.log.close()
             task.launched.close()
-        self._report = replace(self._report, processes=tuple(task.observed for task in self._tasks))
+        self._reporter.update(processes=tuple(task.observed for task in self._tasks))
 
     # ---- wishes and reports
 
@@ -402,7 +395,7 @@ class Supervisor:
             end.setblocking(False)
         signal.set_wakeup_fd(sender.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGTERM, self._on_signal)
-        signal.signal(signal.SIGALRM, self._on_alarm)
+        signal.signal(signal.SIGALRM, self._reporter.on_alarm)
         if not self._config.bwrap:  # orphans of the job are buried when they die
             signal.signal(signal.SIGCHLD, lambda *_: None)
         self._wakeup = (receiver, sender)
@@ -420,8 +413,8 @@ class Supervisor:
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:
         del number, frame
-        if self._staging and self._ledger.stop_requested(self._gang.key) is not None:
-            self._staging = False
+        if self._reporter.staging and self._ledger.stop_requested(self._gang.key) is not None:
+            self._reporter.staging = False
             raise StopRequested
 
     def _stop_if_asked(self) -> None:
@@ -439,39 +432,8 @@ class Supervisor:
             self._kill_at = min(self._kill_at, time.monotonic() + grace_s)
             self._stop_grace_s = grace_s
 
-    def _on_alarm(self, number: int, frame: FrameType | None) -> None:
-        del number, frame
-        if self._staging:
-            self._publish()
-
-    def _reach(self, stage: str) -> None:
-        """Note when a stage was reached, to be published with what comes next, or soon if that takes long."""
-        if self._staging:  # nobody looks at clocks meanwhile
-            signal.setitimer(signal.ITIMER_REAL, _NEWS_S)
-        else:
-            self._tell_within(_NEWS_S)
-        self._report = replace(self._report, stages={**self._report.stages, stage: _now()})
-
-    def _tell_within(self, seconds: float) -> None:
-        moment = time.monotonic() + seconds
-        self._news_at = moment if self._news_at is None else min(moment, self._news_at)
-
-    def _publish(self, **changes: object) -> None:
-        signal.setitimer(signal.ITIMER_REAL, 0)  # it would come in the middle of the writing
-        self._news_at = None
-        self._report = replace(self._report, **changes)  # type: ignore[arg-type]
-        while True:
-            try:
-                self._ledger.report(self._report)
-            except OSError:  # a full disk: news can be missed, but never the end
-                if not self._report.state.over:
-                    return
-                time.sleep(_FULL_DISK_PAUSE_S)
-            else:
-                return
-
     def _end(self, reason: Reason, message: str) -> None:
-        self._staging = False
+        self._reporter.staging = False
         for group in self._groups:
             group.kill()
         proctree.end_all_descendants(_KILL_LIMIT_S)
@@ -480,9 +442,9 @@ class Supervisor:
             remove(self._ledger.work_folder(self._gang.key.job_uid))
         if not self._gang.serves:
             self._ledger.kept_disk.note(self._gang.tenant, self._gang.key.job_uid, self._disk.size)
-        self._reach("ended")
+        self._reporter.reach("ended")
         failpoints.here("supervisor.end.before")
-        self._publish(state=GangState.EXITED, reason=reason, message=message)
+        self._reporter.publish(state=GangState.EXITED, reason=reason, message=message)
         failpoints.here("supervisor.end.after")
 
 
