@@ -7,7 +7,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ParamSpec, TypeVar
 
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
+from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.services.routes import Figures
+from cloud_ml.domain.workloads.phases import JobStatus
 from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.engines.base import Engine, SecretFiles
 from cloud_ml.models.storage import ServerInfo
@@ -28,7 +31,7 @@ from cloud_ml.usecases.batches import Batches
 from cloud_ml.usecases.catalog import Catalog
 from cloud_ml.usecases.changes import ChangeHub
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.feed import JobFeed
+from cloud_ml.usecases.feed import RecordFeed
 from cloud_ml.usecases.figures import JobFigures
 from cloud_ml.usecases.health import Health
 from cloud_ml.usecases.identities import Identities
@@ -115,7 +118,7 @@ class Platform:
     read: ShortReads = field(init=False)
     outputs: Outputs = field(init=False)
     hub: ChangeHub = field(init=False)
-    feed: JobFeed = field(init=False)
+    job_feed: RecordFeed[JobSpec, JobStatus] = field(init=False)
     logs: Logs = field(init=False)
     health: Health = field(init=False)
     runtimes: FrameworkRuntimes = field(init=False)
@@ -170,7 +173,7 @@ class Platform:
         self.outputs = Outputs(self.store, self.storage, self.objects)
         self.lineage = Lineage(self.store, self.objects)
         self.hub = ChangeHub(self.store, self.read)
-        self.feed = JobFeed(self.store, self.offload)
+        self.job_feed = RecordFeed(self.store, TRAIN_JOB, self.offload)
         self.metrics.add(JobFigures(self.store).families())
         self.logs = Logs(self.store, self.engine, self.hub, self.offload)
         self.runtimes = FrameworkRuntimes(self.engine, self.catalog, self.store, self.offload)

@@ -1,9 +1,9 @@
-"""Every change of every job as one stream that anybody may join at any revision, and leave behind, and join again.
+"""The changes of all records of a kind, as one stream. A watcher may join at any revision and come back later.
 
-The stream is the store's own feed. What happened a moment ago is kept, so that a change is read once, however
-many watch; whoever is behind that reads for himself. Nobody has a queue of his own: a slow watcher hears of the
-newest state of what changed meanwhile, and costs nothing. A job's arguments may take a megabyte, so what is kept and
-what is read ahead is bounded by its size as well as its number.
+The stream is the store's change feed. Recent changes are kept, so that each is read once, however many watch. A
+watcher that is behind reads for itself. No watcher has a queue: a slow one is told the newest state of what changed
+meanwhile, and costs nothing. A record may take a megabyte, so what is kept and what is read ahead is bounded by its
+size as well as its number.
 """
 
 from __future__ import annotations
@@ -13,10 +13,11 @@ import logging
 from collections import deque
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
 
 from cloud_ml import beats
-from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.record_sizes import bytes_of
+from cloud_ml.domain.records import Kind, Record
 from cloud_ml.errors import CloudMlError, StartAgain
 from cloud_ml.settings.sizes import MIB
 from cloud_ml.state.base import StateStore
@@ -26,18 +27,20 @@ from cloud_ml.usecases.offload import Offload
 
 _PAGE = 200
 _PAGE_BYTES = 256 * 1024
-"""What a watcher that is behind reads ahead: one more job at most."""
+"""What a watcher that is behind reads ahead: one more record at most."""
 _KEPT = 1000
 _KEPT_BYTES = 16 * MIB
-_SMALL_JOB = 4 * 1024
+_SMALL_RECORD = 4 * 1024
 _NOTHING_KEPT = 2**62
 
+S = TypeVar("S")
+T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting:
-    """A job changed. ``job`` is how it stands, at ``revision`` or later; ``None`` when it is gone.
+class Sighting(Generic[S, T]):
+    """A record changed. ``record`` is how it stands, at ``revision`` or later; ``None`` when it is gone.
 
     Without a ``uid`` it only says how far the store was read.
     """
@@ -46,9 +49,9 @@ class Sighting:
     uid: str
     org: str
     name: str
-    job: TrainJobRecord | None
+    record: Record[S, T] | None
     size: int = 0
-    """About how many bytes ``job`` takes."""
+    """About how many bytes ``record`` takes."""
 
 
 def check_epoch(after: int, newest: int, *, known: int | None = None) -> None:
@@ -73,14 +76,15 @@ def check_epoch(after: int, newest: int, *, known: int | None = None) -> None:
         )
 
 
-class JobFeed:
-    """Follows the store while somebody watches, and not otherwise. Belongs to one event loop."""
+class RecordFeed(Generic[S, T]):
+    """Follows the records of a kind while somebody watches, and not otherwise. Belongs to one event loop."""
 
-    def __init__(self, store: StateStore, offload: Offload, *, poll_s: float = 1.0) -> None:
+    def __init__(self, store: StateStore, kind: Kind[S, T], offload: Offload, *, poll_s: float = 1.0) -> None:
+        self._kind = kind
         self._store = store
         self._offload = offload
         self._poll_s = poll_s
-        self._recent: deque[Sighting] = deque()
+        self._recent: deque[Sighting[S, T]] = deque()
         self._recent_bytes = 0
         self._complete_from = _NOTHING_KEPT
         self._newest = 0
@@ -94,17 +98,17 @@ class JobFeed:
 
     @property
     def kept_bytes(self) -> int:
-        """About how much memory the jobs take that all watchers share."""
+        """About how much memory the records take that all watchers share."""
         return self._recent_bytes
 
     async def watch(
         self, scope: str | None, *, uid: str | None = None, after: int, heartbeat_s: float
-    ) -> AsyncGenerator[Sighting | None]:
+    ) -> AsyncGenerator[Sighting[S, T] | None]:
         """What changes after the revision ``after``; ``None`` now and then, when nothing does. Never ends.
 
         Args:
-            scope: Only jobs of this organisation; ``None`` for all.
-            uid: Only this job.
+            scope: Only records of this organisation; ``None`` for all.
+            uid: Only this record.
             after: Where to begin; what changed since is told first.
             heartbeat_s: The longest silence.
         """
@@ -113,7 +117,7 @@ class JobFeed:
         try:
             if self._follower is None:
                 self._complete_from = _NOTHING_KEPT
-                self._follower = asyncio.get_running_loop().create_task(self._follow(), name="job-feed")
+                self._follower = asyncio.get_running_loop().create_task(self._follow(), name=f"{self._kind.name}-feed")
             while True:
                 woken.clear()
                 seen = await self._since(after, scope, uid)
@@ -134,7 +138,7 @@ class JobFeed:
                 self._follower.cancel()
                 self._follower = None
 
-    async def _since(self, after: int, scope: str | None, uid: str | None) -> Sequence[Sighting]:
+    async def _since(self, after: int, scope: str | None, uid: str | None) -> Sequence[Sighting[S, T]]:
         if after < self._complete_from:
             return await self._offload(self._look, after, scope, uid)
         return [one for one in self._recent if one.revision > after]
@@ -175,27 +179,27 @@ class JobFeed:
             for woken in self._watchers:
                 woken.set()
 
-    def _look(self, after: int, scope: str | None = None, uid: str | None = None) -> Sequence[Sighting]:
-        """What the store tells next, of jobs of ``scope`` and ``uid`` if they are named.
+    def _look(self, after: int, scope: str | None = None, uid: str | None = None) -> Sequence[Sighting[S, T]]:
+        """What the store tells next, of records of ``scope`` and ``uid`` if they are named.
 
         Changes of others count, too: they move whoever reads along.
         """
-        seen: list[Sighting] = []
+        seen: list[Sighting[S, T]] = []
         last, size = after, 0
         for change in self._store.changes(after, limit=_PAGE):
             if size >= _PAGE_BYTES:
                 break
             last = change.revision
-            if change.kind == TRAIN_JOB.name and scope in (None, change.org) and uid in (None, change.uid):
-                job = None if change.gone else self._store.get(TRAIN_JOB, change.uid)
-                if change.gone or job is not None:
-                    seen.append(Sighting(last, change.uid, change.org, change.name, job, _size_of(job)))
+            if change.kind == self._kind.name and scope in (None, change.org) and uid in (None, change.uid):
+                record = None if change.gone else self._store.get(self._kind, change.uid)
+                if change.gone or record is not None:
+                    seen.append(Sighting(last, change.uid, change.org, change.name, record, _size_of(record)))
                     size += seen[-1].size
         if last > after and (not seen or seen[-1].revision < last):
             seen.append(Sighting(last, "", "", "", None))
         return seen
 
 
-def _size_of(job: TrainJobRecord | None) -> int:
-    """About how many bytes a job takes."""
-    return 0 if job is None else _SMALL_JOB + bytes_of(job.spec)
+def _size_of(record: Record[Any, Any] | None) -> int:
+    """About how many bytes a record takes."""
+    return 0 if record is None else _SMALL_RECORD + bytes_of(record.spec)

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.domain.workloads.phases import Phase
@@ -98,7 +99,7 @@ async def test_events_come_as_they_are_said_and_are_taken_up_again(served: Serve
     async with served.member.open(f"{path}/events/watch?after={number}") as exchange:
         stream = events(exchange)
         assert (await following(stream))[2]["message"] == "again"
-        served.store.delete(feed.TRAIN_JOB if what == "job" else MODEL_SERVICE, made["uid"], fence=None)
+        served.store.delete(TRAIN_JOB if what == "job" else MODEL_SERVICE, made["uid"], fence=None)
         assert await following(stream) == ("end", None, {})
         with pytest.raises(StopAsyncIteration):
             await following(stream)
@@ -125,12 +126,12 @@ async def test_a_job_is_watched_from_how_it_stands_to_its_end(served: Served) ->
         revision = served.move(job["uid"], Phase.STARTING)
         kind, number, change = await following(stream)
         assert (kind, number, change["job"]["phase"]) == ("job", revision, "Starting")
-        served.store.delete(feed.TRAIN_JOB, job["uid"], fence=None)
+        served.store.delete(TRAIN_JOB, job["uid"], fence=None)
         kind, number, change = await following(stream)
         assert (kind, number, change["job"], change["name"]) == ("gone", served.store.revision(), None, "linear")
         with pytest.raises(StopAsyncIteration):
             await following(stream)
-    assert not served.platform.feed.watchers
+    assert not served.platform.job_feed.watchers
 
 
 async def test_an_organisation_hears_of_its_own_jobs_only(served: Served) -> None:
@@ -142,7 +143,7 @@ async def test_an_organisation_hears_of_its_own_jobs_only(served: Served) -> Non
         streams = [events(one) for one in (mine, theirs, all_of_them)]
         assert [(await following(stream))[0] for stream in streams] == ["ready"] * 3
         job = await served.submitted(served.stranger, job_name="secret", trainer_uri="fds://others/t.tar.gz")
-        served.store.delete(feed.TRAIN_JOB, job["uid"], fence=None)
+        served.store.delete(TRAIN_JOB, job["uid"], fence=None)
         await served.submitted(job_name="linear")
         assert (await following(streams[0]))[2]["name"] == "linear"
         heard = [await following(streams[2])]

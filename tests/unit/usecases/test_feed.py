@@ -15,7 +15,7 @@ from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases import feed
 from cloud_ml.usecases.clock import system_clock
-from cloud_ml.usecases.feed import JobFeed
+from cloud_ml.usecases.feed import RecordFeed
 from cloud_ml.usecases.offload import Offload
 
 pytestmark = pytest.mark.anyio
@@ -44,7 +44,7 @@ async def test_whoever_is_behind_reads_few_huge_jobs_ahead(offload: Offload) -> 
         submit(store, name, arguments=HUGE)
     read = Mock(side_effect=store.get)
     store.get = read  # type: ignore[method-assign]
-    async with aclosing(JobFeed(store, offload).watch("mine", after=0, heartbeat_s=60)) as seen:
+    async with aclosing(RecordFeed(store, TRAIN_JOB, offload).watch("mine", after=0, heartbeat_s=60)) as seen:
         first = await anext(seen)
         assert first is not None
         assert read.call_count < 5
@@ -59,7 +59,7 @@ async def test_whoever_is_behind_reads_few_huge_jobs_ahead(offload: Offload) -> 
 async def test_what_all_watchers_share_is_bounded(offload: Offload, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed, "_KEPT_BYTES", 5_000_000)
     store = MemoryStateStore()
-    jobs = JobFeed(store, offload, poll_s=0.01)
+    jobs = RecordFeed(store, TRAIN_JOB, offload, poll_s=0.01)
     async with aclosing(jobs.watch("mine", after=0, heartbeat_s=60)) as seen:
         for number in range(20):
             submit(store, f"j{number}", arguments=HUGE)
@@ -76,7 +76,7 @@ async def test_jobs_of_others_are_not_read_for_a_watcher(offload: Offload) -> No
     submit(store, "own")
     read = Mock(side_effect=store.get)
     store.get = read  # type: ignore[method-assign]
-    async with aclosing(JobFeed(store, offload).watch("mine", after=0, heartbeat_s=60)) as seen:
+    async with aclosing(RecordFeed(store, TRAIN_JOB, offload).watch("mine", after=0, heartbeat_s=60)) as seen:
         one = await anext(seen)
     assert one is not None
     assert one.name == "own"

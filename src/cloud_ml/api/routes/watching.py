@@ -15,6 +15,8 @@ from cloud_ml.api.openapi import events
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.sse import After, LastEventId
 from cloud_ml.domain.jobs.kind import TrainJobRecord
+from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.workloads.phases import JobStatus
 from cloud_ml.models.job import JobChange
 from cloud_ml.state.epochs import epoch_of
 from cloud_ml.usecases import views
@@ -40,7 +42,7 @@ async def watch_jobs(
     if start is None:
         start = newest
     check_epoch(start, newest)
-    seen = here.feed.watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
+    seen = here.job_feed.watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
     return streams.events(_messages(seen, start, here.settings.stream_limit_s))
 
 
@@ -65,7 +67,7 @@ async def watch_job(
     start = sse.place(last_event_id, after)
     if start is not None:
         check_epoch(start, max(newest, job.revision), known=job.revision)
-    seen = here.feed.watch(
+    seen = here.job_feed.watch(
         job.key.org, uid=job.key.uid, after=at if start is None else start, heartbeat_s=here.settings.heartbeat_s
     )
     first = Sighting(at, job.key.uid, job.key.org, job.key.name, job) if start is None else None
@@ -96,11 +98,11 @@ async def watch_events(
 
 
 async def _messages(
-    seen: AsyncGenerator[Sighting | None],
+    seen: AsyncGenerator[Sighting[JobSpec, JobStatus] | None],
     start: int,
     limit_s: float,
     *,
-    first: Sighting | None = None,
+    first: Sighting[JobSpec, JobStatus] | None = None,
     to_the_end: bool = False,
 ) -> AsyncGenerator[bytes]:
     """Events as they stand on the wire."""
@@ -112,16 +114,16 @@ async def _messages(
     async with aclosing(seen):
         async for one in seen:
             yield sse.NOTHING_NEW if one is None else _message(one)
-            if loop.time() > over or (to_the_end and one is not None and one.job is None):
+            if loop.time() > over or (to_the_end and one is not None and one.record is None):
                 return
 
 
-def _message(one: Sighting) -> bytes:
+def _message(one: Sighting[JobSpec, JobStatus]) -> bytes:
     change = JobChange(
         revision=one.revision,
         uid=one.uid,
         name=one.name,
         org=one.org,
-        job=None if one.job is None else views.job(one.job),
+        job=None if one.record is None else views.job(one.record),
     )
-    return sse.message("gone" if one.job is None else "job", one.revision, change)
+    return sse.message("gone" if one.record is None else "job", one.revision, change)
