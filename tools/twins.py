@@ -26,7 +26,8 @@ TWINS = {
         f"aio/{name}.py": f"sdk/{name}.py"
         for name in (
             "access_tokens", "admin", "deploying", "follow", "handles", "http1", "jobs", "objects", "outputs",
-            "predicting", "quota", "runtimes", "secrets", "service_handles", "services", "transport", "watching",
+            "predicting", "quota", "resources", "runtimes", "secrets", "service_handles", "services", "transport",
+            "watching",
         )
     },
 }  # fmt: skip

@@ -34,6 +34,7 @@ if TYPE_CHECKING:
     from cloud_ml.models.framework import PreparationLine, Runtime
     from cloud_ml.models.job import Job, JobChange, JobEvent, JobSummary, JobTasks
     from cloud_ml.models.outputs import OutputFile
+    from cloud_ml.models.resource import NewResource, ResourceType, ResourceView
     from cloud_ml.models.storage import ServerInfo, WhoAmI
     from cloud_ml.sdk.access_tokens import AccessTokens
     from cloud_ml.sdk.admin import Admin
@@ -42,12 +43,15 @@ if TYPE_CHECKING:
     from cloud_ml.sdk.jobs import JobCalls
     from cloud_ml.sdk.progress import Progress
     from cloud_ml.sdk.quota import Quota
+    from cloud_ml.sdk.resources import Resources
     from cloud_ml.sdk.runtimes import RuntimeCalls
     from cloud_ml.sdk.secrets import Secrets
     from cloud_ml.sdk.storage import Storage
     from cloud_ml.sdk.transport import Transport
 
 T = TypeVar("T")
+NewT = TypeVar("NewT", bound="NewResource")
+ViewT = TypeVar("ViewT", bound="ResourceView")
 
 
 class CloudMlClient(ModelServices):
@@ -141,6 +145,12 @@ class CloudMlClient(ModelServices):
         from cloud_ml.sdk.secrets import Secrets
 
         return Secrets(self._transport)
+
+    def resources(self, described: ResourceType[NewT, ViewT]) -> Resources[NewT, ViewT]:
+        """The resources of a kind, by its description."""
+        from cloud_ml.sdk.resources import Resources
+
+        return Resources(self._transport, described)
 
     # ── train jobs ────────────────────────────────────────────────────────────────────────────
 

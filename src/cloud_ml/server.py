@@ -80,7 +80,9 @@ def run(
 
 async def _serve(server: Server, listener: socket.socket, started: Callable[[], None]) -> None:
     settings = server.settings.server
-    application = asyncio.create_task(asyncio.to_thread(create_app, server.platform))  # others need the loop meanwhile
+    application = asyncio.create_task(
+        asyncio.to_thread(create_app, server.platform, server.platform.resources)
+    )  # others need the loop meanwhile
     await server.engine.start()
     failpoints.here("start.engine")
     controller = asyncio.create_task(server.controller.run(), name="controller")

@@ -27,6 +27,7 @@ from cloud_ml.settings import ApiSettings
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.first_start import bootstrap
 from cloud_ml.usecases.identities import Identities, Identity
+from cloud_ml.usecases.resources import Resource
 from support.asgi import Answer, AsgiClient, Exchange
 from support.sealing import PlainSealer
 
@@ -123,7 +124,9 @@ class Caller:
 class Served:
     """Everything, in memory. ``admin`` belongs to organisation 1, ``stranger`` to another."""
 
-    def __init__(self, settings: ApiSettings | None = None) -> None:
+    def __init__(
+        self, settings: ApiSettings | None = None, *, resources: Sequence[Resource[Any, Any, Any, Any]] = ()
+    ) -> None:
         self.clock = ManualClock()
         self.store = MemoryStateStore(clock=self.clock)
         self.engine = FakeEngine()
@@ -139,10 +142,12 @@ class Served:
             info=lambda: ServerInfo(version="1.2.3", isolation={"sandbox": "none"}),
             sealer=self.sealer,
             settings=settings or ApiSettings(),
+            resources=resources,
         )
         first = bootstrap(identities, self.platform.storage)
         assert first.admin is not None
-        self._app = _IDLE_APPS.pop() if _IDLE_APPS else create_app(self.platform)
+        self._reusable = not resources
+        self._app = _IDLE_APPS.pop() if _IDLE_APPS and self._reusable else create_app(self.platform, resources)
         self._app.state.platform = self.platform
         self.client = AsgiClient(self._app)
         self.admin = self.as_caller(self._with_legacy(first.admin))
@@ -202,4 +207,5 @@ class Served:
     def close(self) -> None:
         self.platform.hub.close()
         self.platform.offload.close()
-        _IDLE_APPS.append(self._app)
+        if self._reusable:
+            _IDLE_APPS.append(self._app)

@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from cloud_ml.aio.handles import AsyncJobHandle
     from cloud_ml.aio.jobs import AsyncJobCalls
     from cloud_ml.aio.quota import AsyncQuota
+    from cloud_ml.aio.resources import AsyncResources
     from cloud_ml.aio.runtimes import AsyncRuntimeCalls
     from cloud_ml.aio.secrets import AsyncSecrets
     from cloud_ml.aio.storage import AsyncStorage
@@ -42,11 +43,14 @@ if TYPE_CHECKING:
     from cloud_ml.models.framework import PreparationLine, Runtime
     from cloud_ml.models.job import Job, JobChange, JobEvent, JobSummary, JobTasks
     from cloud_ml.models.outputs import OutputFile
+    from cloud_ml.models.resource import NewResource, ResourceType, ResourceView
     from cloud_ml.models.storage import ServerInfo, WhoAmI
     from cloud_ml.sdk.config import Connection
     from cloud_ml.sdk.progress import Progress
 
 T = TypeVar("T")
+NewT = TypeVar("NewT", bound="NewResource")
+ViewT = TypeVar("ViewT", bound="ResourceView")
 
 
 class AsyncCloudMlClient(AsyncModelServices):
@@ -140,6 +144,12 @@ class AsyncCloudMlClient(AsyncModelServices):
         from cloud_ml.aio.secrets import AsyncSecrets
 
         return AsyncSecrets(self._transport)
+
+    def resources(self, described: ResourceType[NewT, ViewT]) -> AsyncResources[NewT, ViewT]:
+        """The resources of a kind, by its description."""
+        from cloud_ml.aio.resources import AsyncResources
+
+        return AsyncResources(self._transport, described)
 
     # ── train jobs ────────────────────────────────────────────────────────────────────────────
 

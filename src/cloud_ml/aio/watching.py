@@ -78,7 +78,7 @@ async def follow_stream(
     *,
     after: int | None,
     patience: RetryPolicy,
-    sleep: Callable[[float], Awaitable[None]],
+    sleep: Callable[[float], Awaitable[None]] = pause,
 ) -> AsyncGenerator[T]:
     """Yield the documents of a stream of events, however often it is cut, until it says that it ends.
 

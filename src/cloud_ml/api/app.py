@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 from fastapi import FastAPI
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 import cloud_ml
-from cloud_ml.api import errors, openapi, v1_compat
+from cloud_ml.api import errors, openapi, resource_routes, v1_compat
 from cloud_ml.api.cors import Cors
 from cloud_ml.api.direct import Direct
 from cloud_ml.api.fds.door import Door
@@ -31,6 +34,7 @@ from cloud_ml.api.routes import (
     uploads,
     watching,
 )
+from cloud_ml.usecases.resources import Resource
 
 _DESCRIPTION = (
     "Train jobs, model services and storage. Every error is one JSON document: see the schema `Error`. To try requests "
@@ -48,8 +52,8 @@ class _Application(FastAPI):
         await self.front(scope, receive, send)
 
 
-def create_app(platform: Platform) -> FastAPI:
-    """The application over ``platform``.
+def create_app(platform: Platform, resources: Sequence[Resource[Any, Any, Any, Any]] = ()) -> FastAPI:
+    """The application over ``platform``, with routes for the kinds of resources that are described.
 
     Whoever runs it starts the engine and the controller, and calls ``platform.hub.close()`` on the way down.
     """
@@ -69,6 +73,7 @@ def create_app(platform: Platform) -> FastAPI:
         runtimes, monitoring, pages,
     )  # fmt: skip
     routers = [room.router for room in modern]
+    routers += [resource_routes.router_for(resource) for resource in resources]
     for router in (*routers, v1_compat.router):
         app.include_router(router)
     errors.install(app)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
+from typing import Any, ParamSpec, TypeVar
 
-from cloud_ml.domain.jobs.kind import TRAIN_JOB
-from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.records import Kind
+from cloud_ml.domain.scopes import declare_resource
 from cloud_ml.domain.services.routes import Figures
-from cloud_ml.domain.workloads.phases import JobStatus
 from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits
 from cloud_ml.engines.base import Engine, SecretFiles
 from cloud_ml.models.storage import ServerInfo
@@ -46,6 +45,7 @@ from cloud_ml.usecases.outputs import Outputs
 from cloud_ml.usecases.quotas import Quotas
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.releasing import Releasing
+from cloud_ml.usecases.resources import Resource, Resources
 from cloud_ml.usecases.runtimes import FrameworkRuntimes
 from cloud_ml.usecases.secrets import Sealer, Secrets
 from cloud_ml.usecases.short_reads import ShortReads
@@ -56,6 +56,8 @@ from cloud_ml.usecases.users import Users
 
 P = ParamSpec("P")
 R = TypeVar("R")
+S = TypeVar("S")
+T = TypeVar("T")
 
 
 async def _no_wait() -> None:
@@ -97,6 +99,8 @@ class Platform:
     services_tls: bool = False
     original_services_open: bool = False
     database_slow_ms: float = 20.0
+    resources: Sequence[Resource[Any, Any, Any, Any]] = ()
+    """The kinds of resources that have nothing but their description."""
     streams: Counter[str] = field(default_factory=Counter)
     gathered_bytes: int = field(init=False, default=0)
     """Bytes of uploads that wait in memory for a trip to the disk, of all requests."""
@@ -117,8 +121,10 @@ class Platform:
     batches: Batches = field(init=False)
     read: ShortReads = field(init=False)
     outputs: Outputs = field(init=False)
+    resources_of: Mapping[str, Resources[Any, Any, Any, Any]] = field(init=False)
+    """The use cases of ``resources``, by the plural of their type."""
     hub: ChangeHub = field(init=False)
-    job_feed: RecordFeed[JobSpec, JobStatus] = field(init=False)
+    _feeds: dict[str, RecordFeed[Any, Any]] = field(init=False, default_factory=dict)
     logs: Logs = field(init=False)
     health: Health = field(init=False)
     runtimes: FrameworkRuntimes = field(init=False)
@@ -169,15 +175,25 @@ class Platform:
             grace_limit_s=self.settings.grace_limit_s, check_secrets=self.secrets.check_uses,
         )  # fmt: skip
         self.releasing = Releasing(self.store, self.services, self.clock, keep=self.kept_releases)
+        for resource in self.resources:
+            declare_resource(resource.type.plural)
+        self.resources_of = {
+            each.type.plural: Resources(each, self.store, self.clock, records) for each in self.resources
+        }
         self.read = ShortReads(self.store, self.offload, slow_ms=self.database_slow_ms)
         self.outputs = Outputs(self.store, self.storage, self.objects)
         self.lineage = Lineage(self.store, self.objects)
         self.hub = ChangeHub(self.store, self.read)
-        self.job_feed = RecordFeed(self.store, TRAIN_JOB, self.offload)
         self.metrics.add(JobFigures(self.store).families())
         self.logs = Logs(self.store, self.engine, self.hub, self.offload)
         self.runtimes = FrameworkRuntimes(self.engine, self.catalog, self.store, self.offload)
         self.health = Health(self.store, self.engine, self.offload, self.clock)
+
+    def feed_of(self, kind: Kind[S, T]) -> RecordFeed[S, T]:
+        """The changes of all records of a kind."""
+        if kind.name not in self._feeds:
+            self._feeds[kind.name] = RecordFeed(self.store, kind, self.offload)
+        return self._feeds[kind.name]
 
     async def change_rights(self, change: Callable[P, R], *args: P.args, **options: P.kwargs) -> R:
         """Make a change of who may do what, and answer once model services know it too."""

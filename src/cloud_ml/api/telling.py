@@ -1,4 +1,4 @@
-"""What is said about a job or a service, as it is said: a stream of events."""
+"""What is said about a record, as it is said: a stream of events."""
 
 from __future__ import annotations
 
@@ -28,6 +28,11 @@ def of_job(here: Platform, record: TrainJobRecord, after: int) -> Response:
 def of_service(here: Platform, record: ServiceRecord, after: int) -> Response:
     """What is said about a service behind the event ``after``, until it is gone."""
     return streams.events(_told(here, MODEL_SERVICE, record.key.uid, after))
+
+
+def of_record(here: Platform, kind: Kind[Any, Any], record: Record[Any, Any], after: int) -> Response:
+    """What is said about a record of any kind behind the event ``after``, until it is gone."""
+    return streams.events(_told(here, kind, record.key.uid, after))
 
 
 async def _told(here: Platform, kind: Kind[Any, Any], uid: str, after: int) -> AsyncGenerator[bytes]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from cloud_ml.client import CloudMlClient
+    from cloud_ml.models.resource import ResourceType
 
 PATIENCE_S = 1.5
 """The longest a person waits for names from a server."""
@@ -43,6 +44,16 @@ def secret_names(ctx: click.Context, _parameter: click.Parameter, incomplete: st
     """Names of secrets."""
     found = _asked(ctx, lambda client: [one.name for one in client.secrets.list()])
     return [name for name in found if name.startswith(incomplete)]
+
+
+def names_of(described: ResourceType[Any, Any]) -> Callable[[click.Context, click.Parameter, str], list[str]]:
+    """Names of resources of a kind."""
+
+    def names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:
+        found = _asked(ctx, lambda client: [one.name for one in client.resources(described).list(limit=_MOST)])
+        return [name for name in found if name.startswith(incomplete)]
+
+    return names
 
 
 def framework_names(ctx: click.Context, _parameter: click.Parameter, incomplete: str) -> list[str]:

@@ -7,10 +7,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
+from types import MappingProxyType
 
 from cloud_ml.errors import InvalidRequest
 
-ACTIONS: Mapping[str, tuple[str, ...]] = {
+_ACTIONS: dict[str, tuple[str, ...]] = {
     "jobs": ("read", "write"),
     "models": ("read", "write", "predict", "metadata"),
     "storage": ("read", "write"),
@@ -23,6 +24,7 @@ ACTIONS: Mapping[str, tuple[str, ...]] = {
     "tokens": ("read", "write"),
     "audit": ("read",),
 }
+ACTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(_ACTIONS)
 """Every resource and what a token may do with it."""
 
 CALLS = frozenset({"predict", "metadata"})
@@ -37,6 +39,11 @@ _INCLUDED: Mapping[str, frozenset[str]] = {
 _SERVICE = re.compile(r"[a-z0-9-]{1,63}(/[A-Za-z0-9._-]{1,63})?")
 MOST_SCOPES = 50
 """Scopes of one token."""
+
+
+def declare_resource(plural: str) -> None:
+    """Let tokens read and change resources of a kind that is known by its description."""
+    _ACTIONS.setdefault(plural, ("read", "write"))
 
 
 @dataclass(frozen=True, slots=True, order=True)

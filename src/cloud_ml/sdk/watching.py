@@ -78,7 +78,7 @@ def follow_stream(
     *,
     after: int | None,
     patience: RetryPolicy,
-    sleep: Callable[[float], None],
+    sleep: Callable[[float], None] = pause,
 ) -> Generator[T]:
     """Yield the documents of a stream of events, however often it is cut, until it says that it ends.
 

@@ -64,7 +64,7 @@ def test_methods_take_and_give_the_same(blocking: type, awaiting: type) -> None:
 
 @pytest.mark.parametrize(("blocking", "awaiting"), FACES)
 def test_what_asks_the_server_is_awaited_or_iterated_over(blocking: type, awaiting: type) -> None:
-    local = {"close", "presign", "model_token", "predictions"}
+    local = {"close", "presign", "model_token", "predictions", "resources"}
     for name, thing in _public(awaiting).items():
         if inspect.isfunction(thing) and name not in local:
             given = str(inspect.signature(thing).return_annotation)

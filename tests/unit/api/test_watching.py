@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -15,25 +14,10 @@ from cloud_ml.domain.services.kind import MODEL_SERVICE
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.settings import ApiSettings, KeySettings
 from cloud_ml.usecases import feed
-from support.asgi import Exchange
 from support.platform import Served
+from support.server_events import events
 
 pytestmark = pytest.mark.anyio
-
-
-async def events(exchange: Exchange) -> AsyncIterator[tuple[str, int | None, Any]]:
-    """Kind, id and data of each event; comments are kind ``:``."""
-    assert exchange.headers["content-type"].startswith("text/event-stream")
-    text = ""
-    async for chunk in exchange.chunks():
-        text += chunk.decode()
-        *blocks, text = text.split("\n\n")
-        for block in blocks:
-            fields = dict(line.split(": ", 1) for line in block.splitlines() if ": " in line)
-            if "event" in fields:
-                yield fields["event"], int(fields["id"]) if "id" in fields else None, json.loads(fields["data"])
-            elif block.startswith(":"):
-                yield ":", None, None
 
 
 async def following(stream: AsyncIterator[tuple[str, int | None, Any]]) -> tuple[str, int | None, Any]:
@@ -131,7 +115,7 @@ async def test_a_job_is_watched_from_how_it_stands_to_its_end(served: Served) ->
         assert (kind, number, change["job"], change["name"]) == ("gone", served.store.revision(), None, "linear")
         with pytest.raises(StopAsyncIteration):
             await following(stream)
-    assert not served.platform.job_feed.watchers
+    assert not served.platform.feed_of(TRAIN_JOB).watchers
 
 
 async def test_an_organisation_hears_of_its_own_jobs_only(served: Served) -> None:

@@ -14,7 +14,7 @@ from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import events
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.sse import After, LastEventId
-from cloud_ml.domain.jobs.kind import TrainJobRecord
+from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.workloads.phases import JobStatus
 from cloud_ml.models.job import JobChange
@@ -42,7 +42,7 @@ async def watch_jobs(
     if start is None:
         start = newest
     check_epoch(start, newest)
-    seen = here.job_feed.watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
+    seen = here.feed_of(TRAIN_JOB).watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
     return streams.events(_messages(seen, start, here.settings.stream_limit_s))
 
 
@@ -67,7 +67,7 @@ async def watch_job(
     start = sse.place(last_event_id, after)
     if start is not None:
         check_epoch(start, max(newest, job.revision), known=job.revision)
-    seen = here.job_feed.watch(
+    seen = here.feed_of(TRAIN_JOB).watch(
         job.key.org, uid=job.key.uid, after=at if start is None else start, heartbeat_s=here.settings.heartbeat_s
     )
     first = Sighting(at, job.key.uid, job.key.org, job.key.name, job) if start is None else None

@@ -1,0 +1,150 @@
+"""The calls about any kind of resource, by its description.
+
+::
+
+    notes = AsyncCloudMlClient().resources(NOTES)
+    await notes.create(NewNote(name="first", text="hello"))
+    note = await notes.wait("first")
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import AsyncGenerator, Collection
+from contextlib import aclosing
+from dataclasses import replace
+from typing import Generic, TypeVar
+
+from cloud_ml.aio.answers import AsyncAnswer
+from cloud_ml.aio.transport import AsyncTransport
+from cloud_ml.aio.watching import follow_events, follow_stream
+from cloud_ml.errors import NotFound, WaitTimedOut
+from cloud_ml.models import codec
+from cloud_ml.models.job import JobEvent, JobEvents
+from cloud_ml.models.resource import NewResource, ResourceChange, ResourceType, ResourceView
+from cloud_ml.sdk.failures import GoneByNow
+from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, json_request, segment, watching
+from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
+
+NewT = TypeVar("NewT", bound=NewResource)
+ViewT = TypeVar("ViewT", bound=ResourceView)
+_PAGE = 200
+
+
+class AsyncResources(Generic[NewT, ViewT]):
+    """The resources of one kind.
+
+    Every method raises ``Forbidden`` for what the caller's role may not, ``NotFound`` for what is absent, and
+    ``CloudMlError`` as ``AsyncTransport.json`` does.
+    """
+
+    def __init__(self, transport: AsyncTransport, described: ResourceType[NewT, ViewT]) -> None:
+        self._transport = transport
+        self._type = described
+
+    async def create(self, new: NewT) -> ViewT:
+        """Create one. However often the request has to be sent, one is made.
+
+        Raises:
+            InvalidRequest: A field is wrong.
+            AlreadyExists: The name is taken.
+        """
+        key = os.urandom(16).hex()
+        return await self._ask(json_request("POST", self._type.path, codec.encode(new), idempotency_key=key))
+
+    async def describe(self, name: str, *, newer_than: int | None = None, wait_s: float = 0.0) -> ViewT:
+        """One as it stands; with ``newer_than`` as soon as its revision is higher or ``wait_s`` are over."""
+        query = {} if newer_than is None else {"wait": f"{wait_s:g}", "revision": newer_than}
+        return await self._ask(Request("GET", self._path(name), query=query, read_timeout_s=READ_TIMEOUT_S + wait_s))
+
+    async def delete(self, name: str) -> None:
+        """Ask for removal."""
+        try:
+            await self._ask(Request("DELETE", self._path(name)))
+        except GoneByNow:
+            return
+
+    async def events(self, name: str, *, after: int = 0) -> list[JobEvent]:
+        """What was said about one, in order, behind the event with the id ``after``."""
+        request = Request("GET", f"{self._path(name)}/events", query={"after": after or None})
+        return codec.decode(JobEvents, await self._transport.json(request), ignore_unknown=True).items
+
+    async def watch_events(self, name: str, *, after: int = 0) -> AsyncGenerator[JobEvent]:
+        """What is said about one, as it is said, until it is gone; cut connections are made anew."""
+
+        async def open_stream(at: int | None) -> AsyncAnswer:
+            return await self._transport.send(watching(f"{self._path(name)}/events/watch", at))
+
+        async with aclosing(follow_events(open_stream, after=after or None)) as events:
+            async for event in events:
+                yield event
+
+    async def watch(self, name: str | None = None, *, after: int | None = None) -> AsyncGenerator[ResourceChange]:
+        """Changes of one, or of all, as they happen; cut connections are made anew. ``after`` is a revision.
+
+        Raises:
+            StartAgain: The server's database was restored from a backup since: list again, and watch from there.
+        """
+        path = f"{self._type.path}/-/watch" if name is None else f"{self._path(name)}/watch"
+
+        async def open_stream(at: int | None) -> AsyncAnswer:
+            return await self._transport.send(watching(path, at))
+
+        stream = follow_stream(open_stream, ResourceChange, ("changed", "gone"), after=after, patience=PATIENCE)
+        async with aclosing(stream) as changes:
+            async for change in changes:
+                if change.resource is None:
+                    yield change
+                    if name is not None:
+                        return
+                    continue
+                yield replace(change, resource=codec.decode(self._type.view, change.resource, ignore_unknown=True))
+
+    async def wait(self, name: str, timeout: float | None = None) -> ViewT:
+        """Wait until one has ended, well or not; the caller looks at its ``phase``.
+
+        Args:
+            name: Its name.
+            timeout: Seconds; ``None`` waits for ever.
+
+        Raises:
+            WaitTimedOut: It has not ended by then.
+        """
+        deadline = None if timeout is None else time.monotonic() + timeout
+        ends = self._type.succeeded | self._type.failed
+        view = await self.describe(name)
+        while view.phase not in ends:
+            left = LONG_POLL_S if deadline is None else deadline - time.monotonic()
+            if left <= 0:
+                raise WaitTimedOut(f"{name} is still {view.phase} after {timeout:g} s")
+            view = await self.describe(name, newer_than=view.revision, wait_s=min(left, LONG_POLL_S))
+        return view
+
+    async def wait_until_gone(self, name: str) -> None:
+        """Wait until one that is being deleted is gone and its name is free."""
+        try:
+            view = await self.describe(name)
+            while True:
+                view = await self.describe(view.uid, newer_than=view.revision, wait_s=LONG_POLL_S)
+        except NotFound:
+            return
+
+    async def list(self, *, phases: Collection[str] = (), limit: int | None = None) -> AsyncGenerator[ViewT]:
+        """Newest first, at most ``limit``; with ``phases`` only those in one of these."""
+        left, after = sys.maxsize if limit is None else limit, None
+        while left > 0:
+            query = {"limit": min(left, _PAGE), "after": after, "phase": list(phases) or None}
+            document = await self._transport.json(Request("GET", self._type.path, query=query))
+            for item in document["items"][:left]:
+                yield codec.decode(self._type.view, item, ignore_unknown=True)
+            left -= len(document["items"])
+            if (after := document.get("next")) is None:
+                return
+
+    def _path(self, name: str) -> str:
+        return f"{self._type.path}/{segment(name)}"
+
+    async def _ask(self, request: Request) -> ViewT:
+        return await self._transport.ask(self._type.view, request)

@@ -1,0 +1,122 @@
+"""A resource controller for a kind whose decisions need nothing but the record and the time."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+from cloud_ml.controller.runtime.changes import Followed
+from cloud_ml.controller.runtime.passes import begin_step
+from cloud_ml.controller.runtime.queue import KeyedQueue
+from cloud_ml.controller.runtime.reconciler import ReconcileResult
+from cloud_ml.controller.runtime.term import Term, TermWork
+from cloud_ml.domain.records import Decision, Kind, Record
+from cloud_ml.errors import StaleRevision
+from cloud_ml.state.base import Fence, StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.offload import Offload
+
+S = TypeVar("S")
+T = TypeVar("T")
+A = TypeVar("A")
+
+
+async def _nothing(*_: Any) -> None:
+    """Nothing is to be done."""
+
+
+@dataclass(frozen=True)
+class RecordRules(Generic[S, T, A]):
+    """What a controller does with the records of a kind.
+
+    Attributes:
+        kind: The kind.
+        unfinished: The phases in which something may be due.
+        decide: Makes a decision of a record and the time. It is called again after each commit.
+        perform: Carries out an action. It may be repeated, so it must be idempotent.
+        remove: Removes what belongs to a record, before the record itself is removed. It may be repeated.
+    """
+
+    kind: Kind[S, T]
+    unfinished: Collection[str]
+    decide: Callable[[Record[S, T], datetime], Decision[T, A]]
+    perform: Callable[[Record[S, T], A], Awaitable[None]] = _nothing
+    remove: Callable[[Record[S, T]], Awaitable[None]] = _nothing
+
+
+class RecordController(Generic[S, T, A]):
+    """Moves the records of a kind by a pure decision, and removes those whose deletion was asked for.
+
+    Args:
+        rules: What is done.
+        store: Keeps the records.
+        clock: The time.
+        offload: Runs the calls of the store.
+        workers: How many records are worked on at once.
+    """
+
+    def __init__(
+        self, rules: RecordRules[S, T, A], *, store: StateStore, clock: Clock, offload: Offload, workers: int = 1
+    ) -> None:
+        self._rules = rules
+        self._store = store
+        self._clock = clock
+        self._offload = offload
+        self._workers = workers
+
+    async def begin(self, term: Term) -> TermWork:
+        """See ``ResourceController``."""
+        queue = KeyedQueue()
+        reconciler = RecordReconciler(self._rules, self._store, self._clock, self._offload, term.fence)
+        pool = term.pool(queue, reconciler)
+        followed = Followed(self._rules.kind, queue, self._rules.unfinished)
+        return TermWork(followed=[followed], tasks=[pool.work] * self._workers)
+
+
+class RecordReconciler(Generic[S, T, A]):
+    """One look at a record: read, decide, then commit *or* act."""
+
+    def __init__(
+        self, rules: RecordRules[S, T, A], store: StateStore, clock: Clock, offload: Offload, fence: Fence
+    ) -> None:
+        self._rules = rules
+        self._store = store
+        self._clock = clock
+        self._offload = offload
+        self._fence = fence
+
+    async def reconcile(self, uid: str) -> ReconcileResult:
+        """See ``Reconciler``."""
+        record = await self._read(uid)
+        while record is not None and record.delete_requested_at is None:
+            decision = self._rules.decide(record, self._clock())
+            if decision.status is None:
+                for action in decision.actions:
+                    begin_step(f"perform {action}")
+                    await self._rules.perform(record, action)
+                return ReconcileResult(record.revision, decision.look_again)
+            record = await self._commit(record, decision, decision.status)
+        if record is not None:
+            begin_step("remove what belongs to it")
+            await self._rules.remove(record)
+            await self._offload(self._store.delete, self._rules.kind, uid, fence=self._fence)
+        return ReconcileResult()
+
+    def step_aside(self, uid: str) -> None:
+        """See ``Reconciler``. Nobody waits in a line for it."""
+
+    async def _read(self, uid: str) -> Record[S, T] | None:
+        begin_step("read the record")
+        return await self._offload(self._store.get, self._rules.kind, uid)
+
+    async def _commit(self, record: Record[S, T], decision: Decision[T, A], status: T) -> Record[S, T] | None:
+        begin_step("commit the new state")
+        try:
+            return await self._offload(
+                self._store.commit_status, self._rules.kind, record.key.uid, status,
+                expected_revision=record.revision, fence=self._fence, now=self._clock(), events=decision.events,
+            )  # fmt: skip
+        except StaleRevision:  # somebody wrote in between: look at that first
+            return await self._read(record.key.uid)

@@ -1,0 +1,157 @@
+"""Kinds of resources by description: what a caller may ask of any of them. Blocking."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Generic, TypeVar
+
+from cloud_ml.domain.records import Event, Kind, Record, Summary
+from cloud_ml.domain.tenancy import Operation
+from cloud_ml.errors import AlreadyExists, Conflict, NotFound
+from cloud_ml.models import common
+from cloud_ml.models.resource import NewResource, ResourceType, ResourceView
+from cloud_ml.state.base import Once, Page, StateStore
+from cloud_ml.usecases.clock import Clock
+from cloud_ml.usecases.identities import Identity
+from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.record_limits import RecordLimits
+
+NewT = TypeVar("NewT", bound=NewResource)
+ViewT = TypeVar("ViewT", bound=ResourceView)
+S = TypeVar("S")
+T = TypeVar("T")
+_LONGEST_NAME = 63
+
+
+def _no_fields(_: Any) -> Mapping[str, Any]:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resource(Generic[NewT, ViewT, S, T]):
+    """Describes a kind of resource to the server.
+
+    Attributes:
+        type: What its users see of it.
+        kind: How it is stored.
+        operation: The right that changes need. Every user of the organisation may look.
+        spec_of: Makes the spec of what was sent. Raises ``InvalidRequest`` for what is wrong with it.
+        first_status: The status that a new one begins with.
+        fields: The view's own fields, beyond those that all resources show.
+        has_controller: A controller removes its records when their deletion is asked for. Without one, they are
+            removed at once.
+    """
+
+    type: ResourceType[NewT, ViewT]
+    kind: Kind[S, T]
+    operation: Operation
+    spec_of: Callable[[NewT], S]
+    first_status: Callable[[S], T]
+    fields: Callable[[Record[S, T]], Mapping[str, Any]] = _no_fields
+    has_controller: bool = False
+
+    def view(self, record: Record[S, T]) -> ViewT:
+        """What is shown of a record."""
+        return self.type.view(
+            uid=record.key.uid,
+            name=record.key.name,
+            org=record.key.org,
+            owner=record.owner,
+            phase=self.kind.index_of(record.status),
+            revision=record.revision,
+            created_at=record.created_at,
+            updated_at=record.updated_at,
+            deleting=record.delete_requested_at is not None,
+            **self.fields(record),
+        )
+
+
+class Resources(Generic[NewT, ViewT, S, T]):
+    """The resources of one kind. Those of another organisation look as absent as those that never were."""
+
+    def __init__(
+        self, resource: Resource[NewT, ViewT, S, T], store: StateStore, clock: Clock, limits: RecordLimits
+    ) -> None:
+        self._resource = resource
+        self._kind = resource.kind
+        self._store = store
+        self._clock = clock
+        self._limits = limits
+
+    def create(
+        self, caller: Identity, new: NewT, *, idempotency_key: str | None = None, once: Once | None = None
+    ) -> Record[S, T]:
+        """Store a new resource.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            InvalidRequest: A field is wrong.
+            QuotaExceeded: The organisation has as many records as it may have.
+            AlreadyExists: The name is taken.
+            Conflict: The idempotency key was used for another one.
+        """
+        resource = self._resource
+        permit(caller, resource.operation)
+        name = common.check_name("name", new.name)
+        spec, now = resource.spec_of(new), self._clock()
+        self._limits.check(self._kind, caller.org, resource.type.plural, spec)
+        try:
+            record = self._store.create(
+                self._kind, org=caller.org, name=name, owner=caller.user, spec=spec, status=resource.first_status(spec),
+                now=now, events=[Event(now, "Created", f"created by {caller.user}")], idempotency_key=idempotency_key,
+                once=once,
+            )  # fmt: skip
+        except AlreadyExists as error:
+            one = resource.type.name
+            raise AlreadyExists(
+                f"there is a {one} {name} already", field="name", value=name, allowed="a name that is not in use",
+                same_spec=(found := self._store.find(self._kind, caller.org, name)) is not None and found.spec == spec,
+            ) from error  # fmt: skip
+        if record.key.name != name or record.spec != spec:
+            raise Conflict(
+                f"the idempotency key has made another {resource.type.name}, {record.key.name}",
+                field="Idempotency-Key", allowed=f"a key for each {resource.type.name}",
+            )  # fmt: skip
+        return record
+
+    def list(
+        self, scope: str | None, *, phases: Collection[str] | None = None, after: int | None = None, limit: int = 50
+    ) -> tuple[Sequence[ViewT], int | None]:
+        """A page of views, newest first, and the cursor of the next page."""
+        page: Page[Summary] = self._store.list(self._kind, org=scope, indexes=phases, after=after, limit=limit)
+        records = (self._store.get(self._kind, line.key.uid) for line in page.items)
+        return [self._resource.view(record) for record in records if record is not None], page.next
+
+    def find(self, scope: str | None, name: str) -> Record[S, T]:
+        """The one of that name, else of that uid. Under ``None`` only uids are unique.
+
+        Raises:
+            NotFound: There is none, or it is somebody else's.
+        """
+        if len(name) <= _LONGEST_NAME and common.NAME.fullmatch(name):
+            record = self._store.find(self._kind, scope, name) if scope is not None else None
+            record = record or self._store.get(self._kind, name)
+            if record is not None and scope in (None, record.key.org):
+                return record
+        shown = name[:_LONGEST_NAME]
+        raise NotFound(f"there is no {self._resource.type.name} {shown}", field="name", value=shown)
+
+    def delete(self, scope: str | None, name: str, caller: Identity, *, once: Once | None = None) -> Record[S, T]:
+        """Ask for removal. What has no controller is gone at once.
+
+        Raises:
+            Forbidden: The caller's role may not.
+            NotFound: There is none.
+        """
+        permit(caller, self._resource.operation)
+        record, now = self.find(scope, name), self._clock()
+        said = Event(now, "DeleteRequested", f"deletion requested by {caller.user}")
+        record = self._store.request_delete(self._kind, record.key.uid, now=now, events=[said], once=once)
+        if not self._resource.has_controller:
+            self._store.delete(self._kind, record.key.uid, fence=None)
+        return record
+
+    def events(self, record: Record[S, T], *, after: int = 0) -> Sequence[Event]:
+        """What was said about it, those with ``id > after``."""
+        return self._store.events(record.key.uid, after=after)
