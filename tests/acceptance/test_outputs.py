@@ -99,6 +99,32 @@ def test_mistakes_are_told_with_the_way_out(server: RealServer, folder: Path, tm
         assert told in ran.err
 
 
+OUTSIDE = """
+from pathlib import Path
+Path("/tmp/w.pt").write_text("long weights")
+Path("../up.txt").write_text("three")
+Path("~/home.txt").expanduser().write_text("of home")
+Path("~/.cache/hub").expanduser().mkdir(parents=True)
+Path("~/.cache/hub/model.bin").expanduser().write_text("can be fetched again")
+"""
+
+
+def test_files_outside_the_working_directory_are_named_at_the_end(server: RealServer, tmp_path: Path) -> None:
+    """They vanished without a word, and the job had succeeded."""
+    if not server.client().server_info().isolation["sandbox"].startswith("bubblewrap"):
+        pytest.skip("jobs have no /tmp of their own without bubblewrap")
+    (tmp_path / "outside.py").write_text(OUTSIDE)
+    ran = server.cli("jobs", "submit", "outside-out", "outside", str(tmp_path / "outside.py"), "--watch").good()
+    sentence = (
+        "3 files outside the working directory were not kept: /tmp/w.pt, ~/home.txt, ~/up.txt. "
+        "Write them below the working directory."
+    )
+    assert ran.err.count(sentence) == 1
+    assert server.cli("jobs", "wait", "outside-out").good().err.count(sentence) == 1
+    events = server.cli("jobs", "events", "outside-out", "-o", "json").json()
+    assert [event["message"] for event in events if event["reason"] == "FilesNotKept"] == [sentence]
+
+
 def test_nothing_was_written_is_said_once(server: RealServer, tmp_path: Path) -> None:
     (tmp_path / "quiet.py").write_text("print('done')")
     server.cli("jobs", "submit", "quiet-out", "quiet", str(tmp_path / "quiet.py"), "--watch").good()

@@ -25,6 +25,8 @@ if TYPE_CHECKING:
 
 NOTHING = -1
 """There was no output at all."""
+_MISSING_FILES = frozenset({"OutputsNotSaved", "FilesNotKept"})
+"""Reasons of the events that tell of files which are gone."""
 
 
 def print_log(chunks: Iterator[bytes], name: str, *, goes_on: bool) -> int:
@@ -75,21 +77,22 @@ def watch(handle: JobHandle) -> int:
 def conclude(handle: JobHandle, job: Job) -> None:
     """Say how a job has ended, what of its outputs is missing, and what can be done about it."""
     note(verdict(job), state=job.phase)
-    for sentence in _missing_outputs(handle, job):
+    for sentence in _missing_files(handle, job):
         note(f"  {sentence}", state="Failed")
     if not job.succeeded and (advice := next_step(job)):
         note(f"  {advice}")
 
 
-def _missing_outputs(handle: JobHandle, job: Job) -> list[str]:
-    """A sentence for each reason why files of a job were not saved."""
-    if job.outputs is None or not job.outputs.not_kept:
-        return []
+def _missing_files(handle: JobHandle, job: Job) -> list[str]:
+    """A sentence for each reason why files of a job were not saved or kept."""
+    not_kept = job.outputs.not_kept if job.outputs is not None else 0
     try:
         events = handle.events()
     except CloudMlError:  # how the job has ended is said already
-        return [f"{figures.files(job.outputs.not_kept)} could not be saved. See why: cloudml jobs events {job.name}"]
-    return [event.message for event in events if event.reason == "OutputsNotSaved" and event.type == "Warning"]
+        if not not_kept:
+            return []
+        return [f"{figures.files(not_kept)} could not be saved. See why: cloudml jobs events {job.name}"]
+    return [event.message for event in events if event.reason in _MISSING_FILES and event.type == "Warning"]
 
 
 def wait_for(handle: JobHandle, timeout: float | None) -> Job:

@@ -49,12 +49,40 @@ class ObservedProcess:
 
 
 @dataclass(frozen=True)
+class UnsavedFiles:
+    """Files that an attempt wrote outside its working directory, and that are not kept.
+
+    ``names`` are the paths of the largest as the job sees them. ``complete`` is false if not all were counted.
+    """
+
+    count: int = 0
+    names: tuple[str, ...] = ()
+    complete: bool = True
+
+    @property
+    def sentence(self) -> str:
+        """What to tell the user; empty if there are none."""
+        if not self.count:
+            return ""
+        counted = f"{self.count} file" if self.count == 1 else f"{self.count} files"
+        number = counted if self.complete else f"at least {counted}"
+        verb = "was" if self.count == 1 else "were"
+        more = ", …" if self.count > len(self.names) else ""
+        pronoun = "it" if self.count == 1 else "them"
+        return (
+            f"{number} outside the working directory {verb} not kept: {', '.join(self.names)}{more}. "
+            f"Write {pronoun} below the working directory."
+        )
+
+
+@dataclass(frozen=True)
 class ObservedGang:
     """One attempt as the engine sees it now.
 
     ``reason`` and ``message`` say why the gang as a whole is over: that of the process that decided
     it, or of a failure before any process ran (``TrainerNotFound``, ``EnvironmentFailed``, …). ``notices`` are what
-    the user should know about the code and its environment before it runs.
+    the user should know about the code and its environment before it runs. ``unsaved_files`` is known at the end, by
+    an engine that can look.
     """
 
     job_uid: str
@@ -69,6 +97,7 @@ class ObservedGang:
     trainer_digest: str = ""
     stages: Mapping[str, datetime] = field(default_factory=dict)
     notices: tuple[str, ...] = ()
+    unsaved_files: UnsavedFiles = field(default_factory=UnsavedFiles)
 
     @property
     def succeeded(self) -> bool:

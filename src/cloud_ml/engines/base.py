@@ -12,6 +12,7 @@ situation                              what holds
 ``stop`` after the end                 nothing happens
 the server dies                        the gang runs on; its end is on record when the server is back
 the gang's supervisor dies             its processes die with it; state ``Lost``
+files outside the working directory    named at the end in ``unsaved_files``, if the engine can look
 the machine restarts                   state ``Lost``, reason ``NodeLost``
 ``forget``                             logs and folders go; the attempt still cannot start again
 =====================================  ============================================================

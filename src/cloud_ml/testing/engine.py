@@ -48,6 +48,7 @@ class EngineContract:
         seen = await _over(engine, gang.key)
         assert (seen.state, seen.reason) == (GangState.EXITED, Reason.COMPLETED)
         assert seen.succeeded
+        assert seen.unsaved_files.sentence == ""
         assert await _log(engine, gang.key) == b"hello\n"
 
     async def test_a_bad_end_names_its_code(self, engine: Engine) -> None:

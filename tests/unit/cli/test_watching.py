@@ -69,6 +69,12 @@ def test_a_job_whose_result_was_not_saved_says_so_at_its_end(
     assert capsys.readouterr().err.splitlines() == ["mnist succeeded", f"  {sentence}"]
 
 
-def test_nothing_is_asked_for_a_job_that_lost_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_outside_the_working_directory_are_told_at_the_end(capsys: pytest.CaptureFixture[str]) -> None:
+    told = JobEvent(id=4, at=STARTED, type="Warning", reason="FilesNotKept", message="1 file outside: /tmp/w.pt.")
+    conclude(Handle([SAID[2], told]), make_job("mnist", phase="Succeeded", reason="Completed"))
+    assert capsys.readouterr().err.splitlines() == ["mnist succeeded", "  1 file outside: /tmp/w.pt."]
+
+
+def test_nothing_is_said_of_a_job_that_lost_nothing(capsys: pytest.CaptureFixture[str]) -> None:
     conclude(Handle(answers=False), make_job("mnist", phase="Succeeded", reason="Completed"))
     assert capsys.readouterr().err.splitlines() == ["mnist succeeded"]

@@ -149,7 +149,7 @@ def _stop(job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: 
     ended = _with_findings(status.moved(Phase.STOPPED), gang)
     return Decision(
         status=replace(ended, finished_at=finished_at(job, ended, gang, now), reason=reason, message=word),
-        events=[Event(now, reason, f"{word}; every process is gone")],
+        events=[*_unsaved(gang, now), Event(now, reason, f"{word}; every process is gone")],
     )
 
 
@@ -201,7 +201,9 @@ def _ended(job: WorkloadRecord, gang: ObservedGang, now: datetime) -> JobDecisio
     if gang.succeeded:
         ended = _with_findings(status.moved(Phase.SUCCEEDED, reason=reason, message=message), gang)
         ended = replace(ended, finished_at=finished_at(job, ended, gang, now))
-        return Decision(status=ended, events=[*begun, Event(now, reason, message or "the job completed")])
+        return Decision(
+            status=ended, events=[*begun, *_unsaved(gang, now), Event(now, reason, message or "the job completed")]
+        )
     if (not_before := restart.next_start(job.spec.workload.retry, status.attempt, reason, now)) is not None:
         attempt, most = status.attempt + 1, job.spec.workload.retry.max_retries + 1
         sentence = f"{message}; attempt {attempt} of {most} in {(not_before - now).total_seconds():g} s"
@@ -212,7 +214,7 @@ def _ended(job: WorkloadRecord, gang: ObservedGang, now: datetime) -> JobDecisio
         return Decision(status=again, events=[*begun, Event(now, Reason.RESTARTING, sentence, EventType.WARNING)])
     ended = _with_findings(status.moved(Phase.FAILED, reason=reason, message=message), gang)
     ended = replace(ended, finished_at=finished_at(job, ended, gang, now))
-    return Decision(status=ended, events=[*begun, Event(now, reason, message, EventType.WARNING)])
+    return Decision(status=ended, events=[*begun, *_unsaved(gang, now), Event(now, reason, message, EventType.WARNING)])
 
 
 def _begun_unseen(status: JobStatus, gang: ObservedGang) -> list[Event]:
@@ -231,6 +233,12 @@ def _notices(gang: ObservedGang, at: datetime) -> list[Event]:
     if gang.attempt > 1:
         return []
     return [Event(at, Reason.ENVIRONMENT_NOTICE, notice) for notice in gang.notices]
+
+
+def _unsaved(gang: ObservedGang, at: datetime) -> list[Event]:
+    """What of the files of the last attempt is gone with it."""
+    sentence = gang.unsaved_files.sentence
+    return [Event(at, Reason.FILES_NOT_KEPT, sentence, EventType.WARNING)] if sentence else []
 
 
 def _cause(status: JobStatus, gang: ObservedGang) -> tuple[Reason, str]:

@@ -52,6 +52,7 @@ class Reason(StrEnum):
     SAVING_OUTPUTS = "SavingOutputs"
     OUTPUTS_SAVED = "OutputsSaved"
     OUTPUTS_NOT_SAVED = "OutputsNotSaved"
+    FILES_NOT_KEPT = "FilesNotKept"
     OUTPUTS_EXPIRED = "OutputsExpired"
 
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from cloud_ml.domain.observed import UnsavedFiles
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import Gang, ProcessPlan
 from cloud_ml.engines.local import launch, sandbox, working_directory
@@ -22,6 +23,7 @@ from cloud_ml.engines.local.network import NONE, TENANT
 from cloud_ml.engines.local.sandbox import View
 from cloud_ml.engines.local.secrets import NO_SECRET_FILES, secret_files, secret_variables
 from cloud_ml.engines.local.tools import ToolSandbox
+from cloud_ml.engines.local.unsaved_files import find_unsaved_files
 from cloud_ml.engines.local.working_directory import CannotCopy, CopyLimits
 from cloud_ml.engines.local.zygotes import order
 from cloud_ml.engines.local.zygotes.order import Order
@@ -266,6 +268,14 @@ class Stage:
         writer = self.writer(self._gang.processes[0].name)
         writer.write(words)
         writer.close()
+
+    def find_unsaved_files(self) -> UnsavedFiles:
+        """What the job, which has ended, wrote outside its working directory."""
+        if not self._has_code:  # its home directory is its working directory, or it serves
+            return UnsavedFiles()
+        inside = bool(self.fence.bwrap)
+        folders = [(self._tmp, "/tmp" if inside else "$TMPDIR"), (self._work, "~")]  # noqa: S108
+        return find_unsaved_files(folders, skipped=frozenset({working_directory.CODE.encode()}))
 
     def clean_up(self) -> None:
         """Remove what nobody looks at after the end; logs and the working folder stay."""

@@ -79,6 +79,7 @@ class Supervisor:
         report = ObservedGang(gang.key.job_uid, gang.key.attempt, GangState.STAGING, node=config.node)
         self._reporter = Reporter(ledger, report)
         self._ahead = ahead
+        self._stage: Stage | None = None
         self._tasks: list[Task] = []
         self._disk = DiskWatch(
             [ledger.work_folder(gang.key.job_uid), *(ledger.attempt_folder(gang.key) / name for name in WRITABLE)],
@@ -108,7 +109,7 @@ class Supervisor:
         linux.become_subreaper()
         self._listen_to_signals()
         self._reporter.reach("claimed")
-        stage = Stage(self._gang, self._config, self._ledger, self._groups, self._ahead)
+        stage = self._stage = Stage(self._gang, self._config, self._ledger, self._groups, self._ahead)
         try:
             stage.make_folders()
             failpoints.here("supervisor.stage.before")
@@ -437,6 +438,8 @@ class Supervisor:
         for group in self._groups:
             group.kill()
         proctree.end_all_descendants(_KILL_LIMIT_S)
+        if self._stage is not None and self._tasks:
+            self._reporter.update(unsaved_files=self._stage.find_unsaved_files())
         # A replica that was stopped does not come again; the room of a gang that gave way is what others wait for.
         if (self._gang.serves and reason is Reason.CANCELLED) or self._disk.gave_way:
             remove(self._ledger.work_folder(self._gang.key.job_uid))

@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import pytest
 
-from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
+from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess, UnsavedFiles
 from cloud_ml.domain.records import Decision, EventType
 from cloud_ml.domain.workloads.actions import EnsureGang, Forget, StopGang
 from cloud_ml.domain.workloads.decide import JobDecision, Rules, WaitsFor, WorkloadRecord, decide
@@ -370,3 +370,18 @@ def test_notices_about_the_environment_are_said_once_before_the_start() -> None:
     assert [event.reason for event in ended.events] == ["Completed"]
     again = look(job_in(Phase.STARTING, attempt=2), gang_in(GangState.RUNNING, attempt=2, **told))
     assert [event.reason for event in again.events] == ["Started"]
+
+
+@pytest.mark.parametrize(("phase", "gang"), [(Phase.RUNNING, GOOD), (Phase.RUNNING, BAD), (Phase.STOPPING, GOOD)])
+def test_files_that_go_with_the_job_are_told_when_it_ends(phase: Phase, gang: ObservedGang) -> None:
+    job = job_in(phase, desired=Desired.STOPPED) if phase is Phase.STOPPING else job_in(phase)
+    ended = look(job, replace(gang, unsaved_files=UnsavedFiles(1, ("/tmp/w.pt",))))
+    first = ended.events[0]
+    assert (first.reason, first.type) == (Reason.FILES_NOT_KEPT, EventType.WARNING)
+    assert "/tmp/w.pt" in first.message
+
+
+def test_files_of_an_attempt_that_is_tried_again_are_not_told_yet() -> None:
+    job = job_in(Phase.RUNNING, fields={"max_retries": 1})
+    again = look(job, replace(BAD, unsaved_files=UnsavedFiles(1, ("/tmp/w.pt",))))
+    assert [event.reason for event in again.events] == [Reason.RESTARTING]
