@@ -10,6 +10,7 @@ import click
 
 from cloud_ml.cli import exit_codes
 from cloud_ml.cli.completing import job_names
+from cloud_ml.cli.dry_run import describe_package
 from cloud_ml.cli.job_options import field_options, given_fields
 from cloud_ml.cli.output import echo_document, note, output_option
 from cloud_ml.cli.requirement_options import given_requirements, requirement_options
@@ -33,7 +34,7 @@ _NUMBERED = re.compile(r"-[1-9][0-9]?$")
 @requirement_options
 @environment_options
 @click.option("-W", "--watch", is_flag=True, help="Follow the log, then exit as the job did.")
-@click.option("--dry-run", is_flag=True, help="Print the job; nothing is sent.")
+@click.option("--dry-run", is_flag=True, help="Print the job and the files that would be sent; send nothing.")
 @output_option()
 @pass_session
 def rerun(
@@ -84,6 +85,7 @@ def rerun(
         fields["job_name"] = _NUMBERED.sub("", found.name)
     wanted = codec.decode(TrainJob, fields)
     if dry_run:
+        describe_package(wanted.trainer_uri)
         echo_document(_without_defaults(codec.encode(wanted)))
         return 0
     masks = any(has_mask(*pair) for pair in (fields.get("environment") or {}).items())

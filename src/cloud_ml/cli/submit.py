@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
 from cloud_ml.cli import exit_codes
 from cloud_ml.cli.completing import files
+from cloud_ml.cli.dry_run import describe_package
 from cloud_ml.cli.job_options import RESOURCES, field_options, given_fields
 from cloud_ml.cli.options import Option
-from cloud_ml.cli.output import echo_document, note, output_option, without_secrets
+from cloud_ml.cli.output import echo_document, output_option, without_secrets
 from cloud_ml.cli.requirement_options import given_requirements, requirement_options
 from cloud_ml.cli.sending import send
 from cloud_ml.cli.session import Session, pass_session
@@ -25,9 +26,6 @@ from cloud_ml.cli.words import (
     with_words,
 )
 from cloud_ml.errors import InvalidRequest
-
-if TYPE_CHECKING:
-    from cloud_ml.models.train_job import TrainJob
 
 
 def _refuse_argo_mode(_ctx: click.Context, _parameter: click.Parameter, value: bool) -> None:
@@ -72,7 +70,7 @@ def _refuse_argo_mode(_ctx: click.Context, _parameter: click.Parameter, value: b
     is_flag=True,
     help="Return at once, which is the default; for `cloudml run`, which watches.",
 )
-@click.option("--dry-run", is_flag=True, help="Check everything here and print the job; nothing is sent.")
+@click.option("--dry-run", is_flag=True, help="Print the job and the files that would be sent; send nothing.")
 @output_option()
 @pass_session
 def submit(
@@ -120,7 +118,8 @@ def submit(
     named = "job_name" in fields
     job = codec.decode(TrainJob, with_defaults(fields))
     if dry_run:
-        _rehearse(job)
+        describe_package(job.trainer_uri)
+        echo_document(without_secrets(codec.encode(job)))
         return 0
     return send(session, job, named=named, watch=watch and not detach, output=output)
 
@@ -151,16 +150,3 @@ def _roles(cluster_spec: str | None, distributed: bool, fields: dict[str, Any]) 
             value=cluster_spec,
             allowed='an object such as {"worker": {"count": 2}}',
         ) from error
-
-
-def _rehearse(job: TrainJob) -> None:
-    from cloud_ml.models import codec
-    from cloud_ml.models.local_paths import local_path
-    from cloud_ml.sdk.packaging import packed
-    from cloud_ml.sdk.trainers import is_local
-
-    if is_local(job.trainer_uri):
-        with packed(local_path(job.trainer_uri)) as package:
-            body = package.body
-            note(f"{job.trainer_uri} would be sent as {package.name}: {body.size} bytes, sha256 {body.sha256}")
-    echo_document(without_secrets(codec.encode(job)))

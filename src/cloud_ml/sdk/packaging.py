@@ -25,7 +25,7 @@ import shlex
 import stat
 import tarfile
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -46,10 +46,33 @@ _NAMED_BIGGEST = 5
 
 @dataclass(frozen=True, slots=True)
 class Package:
-    """A file to be sent: ``name`` tells its format."""
+    """A file to be sent: ``name`` tells its format.
+
+    ``files`` are the packed files with their sizes in bytes; a file that is sent as it is has none. ``left_out`` are
+    the ignored paths of the folder, folders with a slash at their end.
+    """
 
     name: str
     body: FileBody
+    files: Sequence[tuple[str, int]] = ()
+    left_out: Sequence[str] = ()
+
+
+class _FolderRules:
+    """The ignore rules of a folder; remembers what they left out."""
+
+    def __init__(self, root: Path) -> None:
+        self._rules = IgnoreRules((*DEFAULT_PATTERNS, *_own_patterns(root)))
+        self.left_out: list[str] = []
+
+    def ignores(self, path: str, *, folder: bool) -> bool:
+        ignored = self._rules.ignores(path, folder=folder)
+        if ignored:
+            self.note(path, folder=folder)
+        return ignored
+
+    def note(self, path: str, *, folder: bool) -> None:
+        self.left_out.append(f"{path}/" if folder else path)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,16 +97,20 @@ def packed(source: Path, *, size_limit_bytes: int = SIZE_LIMIT_BYTES) -> Iterato
         TooLarge: More than ``size_limit_bytes``; names the biggest files.
     """
     if source.is_dir():
-        with _archive(_members(source.resolve(), size_limit_bytes)) as target:
-            yield Package(_archive_name(source.resolve().name), file_body(target))
+        root = source.resolve()
+        rules = _FolderRules(root)
+        with _archived(root.name, _members(root, size_limit_bytes, rules), rules) as package:
+            yield package
         return
     if not source.is_file():
         raise refuse("trainer_uri", str(source), "fds://bucket/path, or a file or folder that exists")
     if source.name.endswith(".ipynb"):
         raise refuse_notebook(source)
     if source.name.endswith(".py") and (others := companions(source.absolute())):
-        with _archive(_script_members(source.absolute(), others, size_limit_bytes)) as target:
-            yield Package(_archive_name(source.stem), file_body(target))
+        script = source.absolute()
+        rules = _FolderRules(script.parent)
+        with _archived(source.stem, _script_members(script, others, size_limit_bytes, rules), rules) as package:
+            yield package
         return
     if not source.name.endswith(SUFFIXES):
         raise refuse("trainer_uri", str(source), "a folder, or a file that ends in " + ", ".join(SUFFIXES))
@@ -107,16 +134,16 @@ def refuse_notebook(notebook: Path) -> InvalidRequest:
 
 
 @contextmanager
-def _archive(members: list[_Member]) -> Iterator[Path]:
+def _archived(name: str, members: list[_Member], rules: _FolderRules) -> Iterator[Package]:
+    files = [(member.name, member.size) for member in members if not member.folder]
     with tempfile.TemporaryDirectory(prefix="cloudml-") as work:
         target = Path(work) / "package.tar.gz"
         with target.open("wb") as file:
             _write(members, file)
-        yield target
+        yield Package(_archive_name(name), file_body(target), files, sorted(rules.left_out))
 
 
-def _script_members(script: Path, others: list[Path], size_limit_bytes: int) -> list[_Member]:
-    rules = IgnoreRules((*DEFAULT_PATTERNS, *_own_patterns(script.parent)))
+def _script_members(script: Path, others: list[Path], size_limit_bytes: int, rules: _FolderRules) -> list[_Member]:
     members = []
     for place in (script, *others):
         if place.is_dir():
@@ -130,8 +157,7 @@ def _script_members(script: Path, others: list[Path], size_limit_bytes: int) -> 
     return sorted(members, key=lambda member: member.name)
 
 
-def _members(root: Path, size_limit_bytes: int) -> list[_Member]:
-    rules = IgnoreRules((*DEFAULT_PATTERNS, *_own_patterns(root)))
+def _members(root: Path, size_limit_bytes: int, rules: _FolderRules) -> list[_Member]:
     is_package = (root / "__init__.py").is_file() and not _is_project(root)
     prefix = f"{root.name}/" if is_package else ""
     members = sorted(_walk(root, "", prefix, rules), key=lambda member: member.name)
@@ -142,13 +168,14 @@ def _members(root: Path, size_limit_bytes: int) -> list[_Member]:
     return members
 
 
-def _walk(root: Path, inside: str, prefix: str, rules: IgnoreRules) -> Iterator[_Member]:
+def _walk(root: Path, inside: str, prefix: str, rules: _FolderRules) -> Iterator[_Member]:
     try:
         with os.scandir(root / inside) as entries:
             found = list(entries)
     except OSError as error:
         raise _unreadable(root / inside, error) from error
     if inside and any(entry.name in ENVIRONMENT_MARKS for entry in found):
+        rules.note(inside.rstrip("/"), folder=True)
         return
     if inside and not found:
         yield _Member(prefix + _as_text(inside.rstrip("/")), root / inside, 0, folder=True)

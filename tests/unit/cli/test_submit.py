@@ -161,6 +161,48 @@ def test_a_rehearsal_sends_nothing_and_shows_no_secret(offline: Run, tmp_path: P
     assert "hunter2" not in result.output
 
 
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A folder with data, and with what is not sent."""
+    (root := tmp_path / "churn").mkdir()
+    for name, size in (("train.py", 8), ("data.csv", 3000), ("big.bin", 9000), (".cloudmlignore", 0)):
+        (root / name).write_text("#" * size)
+    for name in ("env/pyvenv.cfg", "__pycache__/train.pyc", "runs/1/loss.txt"):
+        (root / name).parent.mkdir(parents=True)
+        (root / name).write_text("x")
+    (root / ".cloudmlignore").write_text("*.bin\nruns/\n")
+    return root
+
+
+@pytest.mark.parametrize("words", [("jobs", "submit"), ("run",)])
+def test_a_dry_run_lists_the_files_that_would_be_sent(offline: Run, folder: Path, words: tuple[str, ...]) -> None:
+    result = offline(*words, str(folder), "--dry-run")
+    assert result.exit_code == 0, result.output
+    assert result.stderr.splitlines()[1:] == [
+        "It holds 3 files, 2.9 KiB unpacked (the largest first):",
+        "    2.9 KiB  data.csv",
+        "       12 B  .cloudmlignore",
+        "        8 B  train.py",
+        "Left out, by .cloudmlignore or as caches, environments and history: __pycache__/, big.bin, env/, runs/",
+    ]
+
+
+def test_a_dry_run_of_many_files_names_the_largest(offline: Run, folder: Path) -> None:
+    for number in range(20):
+        (folder / f"part-{number}.csv").write_text("x" * (100 + number))
+        (folder / f"part-{number}.bin").write_text("x")
+    lines = offline("run", str(folder), "--dry-run").stderr.splitlines()
+    assert lines[1].startswith("It holds 23 files, ")
+    assert lines[2].endswith("  data.csv")
+    assert lines[12].split() == ["and", "13", "files", "more"]
+    assert lines[13].endswith(", and 14 more")
+
+
+def test_a_dry_run_of_a_file_that_is_sent_as_it_is_names_no_others(offline: Run, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text("print(1)")
+    assert len(offline("run", str(tmp_path / "train.py"), "--dry-run").stderr.splitlines()) == 1
+
+
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
