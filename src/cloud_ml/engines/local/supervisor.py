@@ -21,6 +21,7 @@ from types import FrameType
 
 from cloud_ml import failpoints
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
+from cloud_ml.domain.workloads.gangs import ends_gang
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import Gang, ProcessPlan
 from cloud_ml.engines.local import launch, linux, proctree
@@ -324,7 +325,7 @@ class Supervisor:
             self._selector.unregister(task.launched.output)
 
     def _collect(self, task: Task) -> None:
-        """A process has ended: note how; the first end of a gang, good or bad, decides for all."""
+        """A process has ended: note how, and stop the others if that is the end of the gang."""
         if task.exit is not None:  # both of its ends came at once
             return
         for end in task.launched.ends:
@@ -341,10 +342,8 @@ class Supervisor:
             finished_at=_now(),
             usage=task.limiter.usage(),
         )
-        if self._verdict is None:
-            chief = task is self._tasks[0]
-            if chief or verdict.reason is not Reason.COMPLETED:
-                self._stop_all(verdict, grace_s=self._grace_s)
+        if self._verdict is None and ends_gang([each.observed for each in self._tasks], task.observed):
+            self._stop_all(verdict, grace_s=self._grace_s)
 
     def _explained(self, task: Task, verdict: Verdict) -> Verdict:
         """With the last words of the process, and what usually helps."""
