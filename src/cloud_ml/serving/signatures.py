@@ -19,7 +19,8 @@ Shape = tuple[int, ...]
 class TensorSpec:
     """One input or output. ``shape`` has -1 where any size goes, and is None where the rank is open too.
 
-    ``inner`` is the name that the model's file has for it; the protocols know ``name``.
+    ``inner`` is the name that the model's file has for it; the protocols know ``name``. ``columns`` are the names that
+    the features of the last dimension had when the model was trained, where its file tells them.
     """
 
     name: str
@@ -27,6 +28,7 @@ class TensorSpec:
     shape: Shape | None
     inner: str = ""
     optional: bool = False
+    columns: tuple[str, ...] = ()
 
     def __str__(self) -> str:
         sizes = (

@@ -83,8 +83,9 @@ def _checked(table: Table, where: str) -> Table:
 def tensors(table: Table, signature: Signature, *, texts: bool) -> dict[str, list[Any]]:
     """Lists of values by input.
 
-    Columns that are named as the inputs are these. Otherwise all columns, in their order, are the features of the
-    only input. ``texts`` tells that values came as text and are to be read as what the input takes.
+    Columns that are named as the inputs are these. Otherwise all columns are the features of the only input: by the
+    names that they had in training, where the model tells them, or in their order. ``texts`` tells that values came as
+    text and are to be read as what the input takes.
 
     Raises:
         BadRequest: where the columns are not what the signature takes.
@@ -100,9 +101,31 @@ def tensors(table: Table, signature: Signature, *, texts: bool) -> dict[str, lis
         missing = sorted(names - set(table.columns or ()))
         raise BadRequest(f"there is no column {missing[0]!r}: {signature}")
     spec = signature.inputs[0]
+    if spec.columns and table.columns is not None:
+        table = _as_trained(table, table.columns, spec.columns)
     if spec.shape is not None and len(spec.shape) == 1 and len(table.rows[0]) == 1:
         return {spec.name: _column(table, 0, spec, signature, texts=texts)}
     return {spec.name: [_cells(row, spec, signature, texts=texts) for row in table.rows]}
+
+
+def _as_trained(table: Table, given: list[str], trained: tuple[str, ...]) -> Table:
+    """The table with its columns in the order that they had in training. Numbers for names tell an order only.
+
+    Raises:
+        BadRequest: where names are not those of the training, since values would count for other features.
+    """
+    if given == [str(place) for place in range(len(trained))]:
+        return table
+    known = set(trained)
+    places = {name if name in known else name.replace(" ", "_"): place for place, name in enumerate(given)}
+    found = [places.get(name, -1) for name in trained]  # LightGBM stores names without spaces
+    expected = f"the model was trained with the columns {', '.join(trained)}"[:1000]
+    if -1 in found:
+        raise BadRequest(f"there is no column {trained[found.index(-1)]!r}; {expected}")
+    if len(given) != len(found):
+        extra = sorted(set(range(len(given))).difference(found))
+        raise BadRequest(f"the model does not know the column {given[extra[0]]!r}; {expected}")
+    return Table(list(trained), [[row[place] for place in found] for row in table.rows])
 
 
 def _column(table: Table, place: int, spec: TensorSpec, signature: Signature, *, texts: bool) -> list[Any]:

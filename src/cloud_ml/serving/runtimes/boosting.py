@@ -53,9 +53,9 @@ class XGBoostRuntime:
         except Exception as error:
             raise ModelFailed(f"XGBoost cannot load it: {type(error).__name__}: {error}"[:2000]) from error
         sample = np.zeros((1, booster.num_features()), np.float32)
-        return Booster(
-            booster.inplace_predict, told.read(folder) or _described(booster.inplace_predict(sample), sample)
-        )
+        columns = tuple(booster.feature_names or ())
+        described = told.read(folder) or _described(booster.inplace_predict(sample), sample, columns)
+        return Booster(booster.inplace_predict, described)
 
 
 class LightGBMRuntime:
@@ -80,11 +80,14 @@ class LightGBMRuntime:
             return made
 
         sample = np.zeros((1, booster.num_feature()), np.float64)
-        return Booster(predict, told.read(folder) or _described(predict(sample), sample))
+        columns = tuple(booster.feature_name())
+        unnamed = columns == tuple(f"Column_{place}" for place in range(len(columns)))
+        described = told.read(folder) or _described(predict(sample), sample, () if unnamed else columns)
+        return Booster(predict, described)
 
 
-def _described(made: Array, sample: Array) -> dict[str, Signature]:
+def _described(made: Array, sample: Array, columns: tuple[str, ...]) -> dict[str, Signature]:
     """From one prediction: boosters know how many features they take, and show what they give."""
-    given = TensorSpec("x", dtypes.of_array(sample), (-1, sample.shape[1]))
+    given = TensorSpec("x", dtypes.of_array(sample), (-1, sample.shape[1]), columns=columns)
     back = TensorSpec("y", dtypes.of_array(np.asarray(made)), (-1, *np.shape(made)[1:]))
     return {DEFAULT_SIGNATURE: Signature(DEFAULT_SIGNATURE, (given,), (back,))}

@@ -101,7 +101,8 @@ class PickledRuntime:
 def described(estimator: Any) -> dict[str, Signature]:
     """What a fitted estimator takes and gives: features as float64; labels, and for classifiers probabilities."""
     features = int(getattr(estimator, "n_features_in_", -1))
-    given = (TensorSpec("x", dtypes.DOUBLE, (-1, features)),)
+    columns = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
+    given = (TensorSpec("x", dtypes.DOUBLE, (-1, features), columns=columns),)
     classes = getattr(estimator, "classes_", None)
     label = dtypes.of_array(np.asarray(classes)) if isinstance(classes, np.ndarray) else dtypes.DOUBLE
     shape = (-1,) if getattr(estimator, "n_outputs_", 1) == 1 else (-1, int(estimator.n_outputs_))
