@@ -99,6 +99,8 @@ ROWS: Mapping[str, Row] = {
     "GET /api/v1/jobs/{name}/watch": Row("/api/v1/jobs/{job}/watch", streams=True),
     "GET /api/v1/models": Row("/api/v1/models"),
     "POST /api/v1/models": member("/api/v1/models", body=model("fresh")),
+    "GET /api/v1/models/-/watch": Row("/api/v1/models/-/watch", streams=True),
+    "GET /api/v1/models/{name}/{version}/watch": Row("/api/v1/models/{model}/v1/watch", streams=True),
     "GET /api/v1/models/{name}/{version}": Row("/api/v1/models/{model}/v1"),
     "PATCH /api/v1/models/{name}/{version}": member("/api/v1/models/{model}/v1", body={"replicas": 2}),
     "DELETE /api/v1/models/{name}/{version}": member("/api/v1/models/{model}/v1"),

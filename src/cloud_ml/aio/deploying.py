@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cloud_ml.aio.transport import AsyncTransport
     from cloud_ml.models.job import JobEvent
     from cloud_ml.models.model_service import ModelService
-    from cloud_ml.models.service import Service, ServiceMetrics, ServiceSummary
+    from cloud_ml.models.service import Service, ServiceChange, ServiceMetrics, ServiceSummary
     from cloud_ml.models.storage import WhoAmI
     from cloud_ml.sdk.progress import Progress
 
@@ -73,6 +73,22 @@ class AsyncModelServices:
     ) -> AsyncGenerator[ServiceSummary]:
         """Services, newest first, fetched as they are iterated over; with ``name`` all versions of one model."""
         return self._services.all(name=name, limit=limit)
+
+    def watch_model_services(self, *, after: int | None = None) -> AsyncGenerator[ServiceChange]:
+        """Every change of every model service of the organisation as it happens, for as long as one iterates.
+
+        Who is slow is told the newest state of what changed, not each step. Cut connections are made anew.
+
+        Args:
+            after: Begin behind this revision of a change; otherwise now.
+
+        Raises:
+            StartAgain: The server's database was restored from a backup since: list the services, and watch anew.
+        """
+        from cloud_ml.aio.watching import follow_stream
+        from cloud_ml.models.service import ServiceChange
+
+        return follow_stream(self._services.watch, ServiceChange, ("service", "gone"), after=after)
 
     async def update_model_service(self, name: str, version: str, **changes: Any) -> Service:
         """Change fields of a service (``replicas=2``); replicas are replaced one after the other where they have to be.

@@ -113,6 +113,10 @@ class AsyncServiceCalls:
         request = Request("GET", f"{_path(name, version)}/events", query={"after": after or None})
         return codec.decode(JobEvents, await self.transport.json(request), ignore_unknown=True).items
 
+    async def watch(self, after: int | None) -> AsyncAnswer:
+        """Changes of all services, as server-sent events; see ``watching.follow_stream``."""
+        return await self.transport.send(watching(f"{_PATH}/-/watch", after))
+
     async def watch_events(self, name: str, version: str, *, after: int | None = None) -> AsyncAnswer:
         """What is said about a service, as server-sent events; see ``watching.follow_events``."""
         return await self.transport.send(watching(f"{_path(name, version)}/events/watch", after))

@@ -77,7 +77,7 @@ async def follow_stream(
     words: Collection[str],
     *,
     after: int | None,
-    patience: RetryPolicy,
+    patience: RetryPolicy = PATIENCE,
     sleep: Callable[[float], Awaitable[None]] = pause,
 ) -> AsyncGenerator[T]:
     """Yield the documents of a stream of events, however often it is cut, until it says that it ends.

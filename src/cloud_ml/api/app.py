@@ -72,7 +72,7 @@ def create_app(platform: Platform, resources: Sequence[Resource[Any, Any, Any, A
         watching, jobs, outputs, models, replicas, uploads, storage, secrets, admin, tokens, audit, quota, server,
         runtimes, monitoring, pages,
     )  # fmt: skip
-    routers = [room.router for room in modern]
+    routers = [watching.models, *(room.router for room in modern)]
     routers += [resource_routes.router_for(resource) for resource in resources]
     for router in (*routers, v1_compat.router):
         app.include_router(router)

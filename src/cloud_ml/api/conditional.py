@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+from typing import Annotated, Any
 
+from fastapi import Header
 from starlette.responses import Response
 
 from cloud_ml.api import documents
 from cloud_ml.models import codec
 
+IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
 _FRESH = {"Cache-Control": "private, no-cache"}
 """May be kept, and must be asked for again each time."""
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+import functools
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from cloud_ml.api import documents, openapi, sse, streams, telling, waiting
+from cloud_ml.api import conditional, documents, openapi, record_streams, sse, telling, waiting
 from cloud_ml.api.auth import Call, Signed
-from cloud_ml.api.openapi import answers, body_of
+from cloud_ml.api.conditional import IfNoneMatch
+from cloud_ml.api.openapi import answers, body_of, known
 from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
@@ -22,8 +21,7 @@ from cloud_ml.domain.records import Record
 from cloud_ml.models import codec, common
 from cloud_ml.models.job import JobEvents
 from cloud_ml.models.resource import ResourceChange
-from cloud_ml.state.epochs import epoch_of
-from cloud_ml.usecases.feed import Sighting, check_epoch
+from cloud_ml.usecases.feed import Sighting
 from cloud_ml.usecases.resources import Resource, Resources
 
 _Resource = Resource[Any, Any, Any, Any]
@@ -60,7 +58,7 @@ def _add_collection(router: APIRouter, resource: _Resource) -> None:
         )
         return documents.answer(resource.view(record), 201)
 
-    @router.get("", responses=answers(described.page))
+    @router.get("", responses=known(described.page))
     async def list_all(
         here: Here,
         call: Signed,
@@ -69,15 +67,18 @@ def _add_collection(router: APIRouter, resource: _Resource) -> None:
         after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
         phase: Annotated[list[str] | None, Query(max_length=20)] = None,
         org_id: str | None = None,
+        if_none_match: IfNoneMatch = None,
     ) -> Response:
         check_limit(limit, here.settings.list_page_limit)
 
-        def page() -> Any:
+        def page() -> Response:
+            revision = here.store.revision()  # before the list: whoever watches from here on misses nothing
             scope = here.identities.scope(call.caller, org_id)
             items, following = _of(here, resource).list(scope, phases=phase, after=after, limit=limit)
-            return described.page(items=list(items), next=following)
+            shown = described.page(items=list(items), next=following, revision=revision)
+            return conditional.answer_by_content(shown, if_none_match, revision=revision)
 
-        return documents.answer(await here.offload(page))
+        return await here.offload(page)
 
     create.__doc__ = f"Create a {described.name}. The same ``Idempotency-Key`` makes one and always answers with it."
     list_all.__doc__ = f"{described.plural.capitalize()}, newest first; with ``phase`` only those in one of these."
@@ -86,7 +87,7 @@ def _add_collection(router: APIRouter, resource: _Resource) -> None:
 def _add_single(router: APIRouter, resource: _Resource) -> None:
     described = resource.type
 
-    @router.get("/{name}", responses=answers(described.view))
+    @router.get("/{name}", responses=known(described.view))
     async def describe(
         here: Here,
         call: Signed,
@@ -95,6 +96,7 @@ def _add_single(router: APIRouter, resource: _Resource) -> None:
         wait: Wait = 0,
         revision: int | None = None,
         org_id: str | None = None,
+        if_none_match: IfNoneMatch = None,
     ) -> Response:
         check_wait(here, wait)
 
@@ -103,9 +105,9 @@ def _add_single(router: APIRouter, resource: _Resource) -> None:
 
         record = await here.offload(find)
         if wait:
-            known = record.revision if revision is None else revision
-            record = await here.hub.newer(record.key.uid, known, find, timeout_s=wait)
-        return documents.answer(resource.view(record))
+            seen = record.revision if revision is None else revision
+            record = await here.hub.newer(record.key.uid, seen, find, timeout_s=wait)
+        return conditional.answer(resource.view(record), if_none_match, tag=f"{record.revision}")
 
     @router.delete("/{name}", status_code=202, responses=answers(described.view, 202))
     async def delete(here: Here, call: Signed, name: str) -> Response:
@@ -141,19 +143,14 @@ def _add_single(router: APIRouter, resource: _Resource) -> None:
 
 def add_stream_of_all(router: APIRouter, resource: _Resource) -> None:
     """``/-/watch``: changes of all records of the kind."""
+    change = functools.partial(_change, resource)
 
     @router.get("/-/watch", responses=openapi.events())
     async def watch_all(
         here: Here, call: Signed, last_event_id: LastEventId = None, after: After = None, org_id: str | None = None
     ) -> Response:
-        scope = await here.offload(here.identities.scope, call.caller, org_id)
-        newest = await here.offload(here.store.revision)
         start = sse.place(last_event_id, after)
-        if start is None:
-            start = newest
-        check_epoch(start, newest)
-        seen = here.feed_of(resource.kind).watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
-        return streams.events(_changes(resource, seen, start, here.settings.stream_limit_s))
+        return await record_streams.of_all(here, call, resource.kind, change, start=start, org_id=org_id)
 
     watch_all.__doc__ = (
         f"Changes of all {resource.type.plural}, as server-sent events. Each is a ``ResourceChange`` under the id of "
@@ -164,6 +161,7 @@ def add_stream_of_all(router: APIRouter, resource: _Resource) -> None:
 
 def add_streams_of_one(router: APIRouter, resource: _Resource) -> None:
     """``/{name}/watch`` and ``/{name}/events/watch``: one record's changes, and what is said about it."""
+    change = functools.partial(_change, resource)
 
     @router.get("/{name}/watch", responses=openapi.events())
     async def watch(
@@ -175,22 +173,11 @@ def add_streams_of_one(router: APIRouter, resource: _Resource) -> None:
         after: After = None,
         org_id: str | None = None,
     ) -> Response:
-        def find() -> tuple[int, Record[Any, Any]]:
-            newest = here.store.revision()  # before the record: whatever happens to it later is told
-            return newest, _find(here, call, resource, name, org_id)
+        def find() -> Record[Any, Any]:
+            return _find(here, call, resource, name, org_id)
 
-        newest, record = await here.offload(find)
-        at = record.revision if epoch_of(record.revision) == epoch_of(newest) else newest
-        start, key = sse.place(last_event_id, after), record.key
-        if start is not None:
-            check_epoch(start, max(newest, record.revision), known=record.revision)
-        seen = here.feed_of(resource.kind).watch(
-            key.org, uid=key.uid, after=at if start is None else start, heartbeat_s=here.settings.heartbeat_s
-        )
-        first = Sighting(at, key.uid, key.org, key.name, record) if start is None else None
-        return streams.events(
-            _changes(resource, seen, start or 0, here.settings.stream_limit_s, first=first, to_the_end=True)
-        )
+        start = sse.place(last_event_id, after)
+        return await record_streams.of_one(here, find, resource.kind, change, start=start)
 
     @router.get("/{name}/events/watch", responses=openapi.events())
     async def watch_events(
@@ -214,34 +201,6 @@ def _find(here: Platform, call: Call, resource: _Resource, name: str, org_id: st
     return _of(here, resource).find(here.identities.scope(call.caller, org_id), name)
 
 
-async def _changes(
-    resource: _Resource,
-    seen: AsyncGenerator[Sighting[Any, Any] | None],
-    start: int,
-    limit_s: float,
-    *,
-    first: Sighting[Any, Any] | None = None,
-    to_the_end: bool = False,
-) -> AsyncGenerator[bytes]:
-    """Changes as they stand on the wire."""
-    loop = asyncio.get_running_loop()
-    over = loop.time() + limit_s
-    yield sse.AGAIN + (b"\n" if first else f"id: {start}\nevent: ready\ndata: {{}}\n\n".encode())
-    if first is not None:
-        yield _message(resource, first)
-    async with aclosing(seen):
-        async for one in seen:
-            yield sse.NOTHING_NEW if one is None else _message(resource, one)
-            if loop.time() > over or (to_the_end and one is not None and one.record is None):
-                return
-
-
-def _message(resource: _Resource, one: Sighting[Any, Any]) -> bytes:
-    change = ResourceChange(
-        revision=one.revision,
-        uid=one.uid,
-        name=one.name,
-        org=one.org,
-        resource=None if one.record is None else resource.view(one.record),
-    )
-    return sse.message("gone" if one.record is None else "changed", one.revision, change)
+def _change(resource: _Resource, one: Sighting[Any, Any]) -> ResourceChange:
+    view = None if one.record is None else resource.view(one.record)
+    return ResourceChange(revision=one.revision, uid=one.uid, name=one.name, org=one.org, resource=view)

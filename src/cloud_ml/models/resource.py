@@ -75,9 +75,13 @@ class ResourceType(Generic[NewT, ViewT]):
 
     @functools.cached_property
     def page(self) -> type[Any]:
-        """The document of a list: ``items``, and the cursor ``next`` of the next page."""
+        """The document of a list: ``items``, the cursor ``next`` of the next page, and where to watch from."""
         said = {"__doc__": f"{self.plural.capitalize()}, newest first."}
-        fields: list[Any] = [("items", list.__class_getitem__(self.view)), ("next", int | None, None)]
+        fields: list[Any] = [
+            ("items", list.__class_getitem__(self.view)),
+            ("next", int | None, None),
+            ("revision", int, 0),
+        ]
         return make_dataclass(f"{self.view.__name__}Page", fields, frozen=True, kw_only=True, namespace=said)
 
 

@@ -166,10 +166,14 @@ class ServiceSummary:
 
 @dataclass(frozen=True, kw_only=True)
 class ServicePage:
-    """Newest first; ``next`` goes into ``after`` of the next request and is null at the end."""
+    """Newest first; ``next`` goes into ``after`` of the next request and is null at the end.
+
+    Whoever watches from ``revision`` on misses nothing that is not in the list.
+    """
 
     items: list[ServiceSummary]
     next: int | None = None
+    revision: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -328,3 +332,18 @@ class ServiceUpdate:
     secrets: list[str] | None = None
     access: str | None = None
     canary: int | str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class ServiceChange:
+    """A model service changed: ``service`` is how it stands then or a moment later, ``None`` when it is gone.
+
+    ``revision`` is the place in the stream of changes from which watching can be taken up again.
+    """
+
+    revision: int
+    uid: str
+    name: str
+    version: str
+    org: str
+    service: Service | None = None

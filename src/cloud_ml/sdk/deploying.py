@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from cloud_ml.models.job import JobEvent
     from cloud_ml.models.model_service import ModelService
-    from cloud_ml.models.service import Service, ServiceMetrics, ServiceSummary
+    from cloud_ml.models.service import Service, ServiceChange, ServiceMetrics, ServiceSummary
     from cloud_ml.models.storage import WhoAmI
     from cloud_ml.sdk.jobs import JobCalls
     from cloud_ml.sdk.predicting import Inputs, Predictions
@@ -70,6 +70,22 @@ class ModelServices:
     def list_model_services(self, *, name: str | None = None, limit: int | None = None) -> Generator[ServiceSummary]:
         """Services, newest first, fetched as they are iterated over; with ``name`` all versions of one model."""
         return self._services.all(name=name, limit=limit)
+
+    def watch_model_services(self, *, after: int | None = None) -> Generator[ServiceChange]:
+        """Every change of every model service of the organisation as it happens, for as long as one iterates.
+
+        Who is slow is told the newest state of what changed, not each step. Cut connections are made anew.
+
+        Args:
+            after: Begin behind this revision of a change; otherwise now.
+
+        Raises:
+            StartAgain: The server's database was restored from a backup since: list the services, and watch anew.
+        """
+        from cloud_ml.models.service import ServiceChange
+        from cloud_ml.sdk.watching import follow_stream
+
+        return follow_stream(self._services.watch, ServiceChange, ("service", "gone"), after=after)
 
     def update_model_service(self, name: str, version: str, **changes: Any) -> Service:
         """Change fields of a service (``replicas=2``); replicas are replaced one after the other where they have to be.

@@ -113,6 +113,10 @@ class ServiceCalls:
         request = Request("GET", f"{_path(name, version)}/events", query={"after": after or None})
         return codec.decode(JobEvents, self.transport.json(request), ignore_unknown=True).items
 
+    def watch(self, after: int | None) -> Answer:
+        """Changes of all services, as server-sent events; see ``watching.follow_stream``."""
+        return self.transport.send(watching(f"{_PATH}/-/watch", after))
+
     def watch_events(self, name: str, version: str, *, after: int | None = None) -> Answer:
         """What is said about a service, as server-sent events; see ``watching.follow_events``."""
         return self.transport.send(watching(f"{_path(name, version)}/events/watch", after))

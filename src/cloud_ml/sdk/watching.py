@@ -77,7 +77,7 @@ def follow_stream(
     words: Collection[str],
     *,
     after: int | None,
-    patience: RetryPolicy,
+    patience: RetryPolicy = PATIENCE,
     sleep: Callable[[float], None] = pause,
 ) -> Generator[T]:
     """Yield the documents of a stream of events, however often it is cut, until it says that it ends.

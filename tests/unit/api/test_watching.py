@@ -4,16 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from contextlib import aclosing
+from dataclasses import replace
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
+from cloud_ml.aio.client import AsyncCloudMlClient
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.services.kind import MODEL_SERVICE
+from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.workloads.phases import Phase
+from cloud_ml.models.model_service import ModelService
 from cloud_ml.settings import ApiSettings, KeySettings
 from cloud_ml.usecases import feed
+from support.listening import listening
 from support.platform import Served
 from support.server_events import events
 
@@ -38,6 +45,55 @@ async def test_what_the_caller_has_is_not_sent_again(served: Served, path: str) 
     changed = await served.member.call("GET", path, headers={"If-None-Match": tag})
     assert changed.status == 200
     assert changed.headers["etag"] != tag
+
+
+async def test_services_that_the_caller_has_are_not_sent_again(served: Served) -> None:
+    model = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/m", "save_mode": True}
+    uid = (await served.admin.call("POST", "/api/v1/models", model)).json()["uid"]
+    for path in ("/api/v1/models/linear/v1", "/api/v1/models"):
+        first = await served.member.call("GET", path)
+        known = {"If-None-Match": first.headers["etag"]}
+        await served.submitted()
+        assert (await served.member.call("GET", path, headers=known)).status == 304
+    stop_service(served, uid)
+    assert (await served.member.call("GET", "/api/v1/models", headers=known)).status == 200
+
+
+def stop_service(served: Served, uid: str) -> None:
+    record = served.store.get(MODEL_SERVICE, uid)
+    assert record is not None
+    served.store.commit_status(
+        MODEL_SERVICE, uid, replace(record.status, phase=ServicePhase.STOPPED),
+        expected_revision=record.revision, fence=None, now=served.clock(),
+    )  # fmt: skip
+
+
+async def test_a_service_is_watched_from_how_it_stands_to_its_end(served: Served) -> None:
+    model = {"model_name": "linear", "model_version": "v1", "model_uri": "fds://cloudml/m", "save_mode": True}
+    uid = (await served.admin.call("POST", "/api/v1/models", model)).json()["uid"]
+    listed = (await served.member.call("GET", "/api/v1/models")).json()
+    async with (
+        served.member.open(f"/api/v1/models/-/watch?after={listed['revision']}") as everything,
+        served.member.open("/api/v1/models/linear/v1/watch") as one,
+    ):
+        streams = [events(everything), events(one)]
+        assert (await following(streams[0]))[0] == "ready"
+        kind, _, change = await following(streams[1])
+        assert (kind, change["name"], change["version"], change["service"]["phase"]) == (
+            "service",
+            "linear",
+            "v1",
+            "Saved",
+        )
+        stop_service(served, uid)
+        for stream in streams:
+            assert (await following(stream))[2]["service"]["phase"] == "Stopped"
+        served.store.delete(MODEL_SERVICE, uid, fence=None)
+        for stream in streams:
+            kind, _, change = await following(stream)
+            assert (kind, change["version"], change["service"]) == ("gone", "v1", None)
+    foreign = await served.stranger.call("GET", "/api/v1/models/linear/v1/watch")
+    assert foreign.status == 404
 
 
 async def test_events_are_waited_for(served: Served) -> None:
@@ -298,3 +354,21 @@ async def test_a_wait_for_a_revision_that_is_void_ends_at_once(served: Served) -
         served.member.call("GET", f"/api/v1/jobs/linear?wait=60&revision={job['revision'] + 100}"), 50
     )
     assert answer.json()["revision"] == job["revision"]
+
+
+async def test_the_sdk_watches_services(served: Served) -> None:
+    served.clock.now = datetime.now(UTC)
+    identity = served.member.identity
+    async with (
+        listening(served) as port,
+        AsyncCloudMlClient(identity.access_key, identity.secret, f"http://127.0.0.1:{port}") as client,
+    ):
+        after = served.store.revision()
+        model = ModelService("linear", "v1", "fds://cloudml/m", save_mode=True)
+        service = await client.create_model_service(model)
+        async with aclosing(client.watch_model_services(after=after)) as changes:
+            first = await asyncio.wait_for(anext(changes), 60)
+            assert (first.name, first.version) == ("linear", "v1")
+            assert first.service is not None
+            served.store.delete(MODEL_SERVICE, service.service.uid, fence=None)
+            assert (await asyncio.wait_for(anext(changes), 60)).service is None

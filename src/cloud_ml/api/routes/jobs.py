@@ -10,6 +10,7 @@ from starlette.responses import Response
 
 from cloud_ml.api import conditional, documents, streams, waiting
 from cloud_ml.api.auth import Call, Signed
+from cloud_ml.api.conditional import IfNoneMatch
 from cloud_ml.api.openapi import JOB_BODY, answers, bytes_of, known
 from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.routes import CHECKED, Here
@@ -27,7 +28,6 @@ from cloud_ml.usecases.tasks import tasks_of
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED)
 
-IfNoneMatch = Annotated[str | None, Header(max_length=1000)]
 _SHORT = 100
 """A page of so many lines is read, and written, in the event loop; longer ones, and those that are searched for, on a
 thread."""

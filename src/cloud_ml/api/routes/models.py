@@ -8,8 +8,9 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from cloud_ml.api import documents, openapi, sse, telling, waiting
+from cloud_ml.api import conditional, documents, openapi, sse, telling, waiting
 from cloud_ml.api.auth import Call, Signed
+from cloud_ml.api.conditional import IfNoneMatch
 from cloud_ml.api.openapi import answers, body_of, known
 from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.platform import Platform
@@ -50,18 +51,21 @@ async def list_services(
     after: Annotated[int | None, Query(ge=0, le=2**62)] = None,
     name: Annotated[str | None, Query(max_length=63)] = None,
     org_id: str | None = None,
+    if_none_match: IfNoneMatch = None,
 ) -> Response:
     """Newest first; ``name`` is that of a model, of which all versions are given."""
     check_limit(limit, here.settings.list_page_limit)
 
-    def page() -> ServicePage:
+    def page() -> Response:
+        revision = here.store.revision()  # before the list: whoever watches from here on misses nothing
         scope = here.identities.scope(call.caller, org_id)
         found = here.services.list(scope, model_name=name, after=after, limit=limit)
         statuses = here.services.statuses(found.items)
         items = [service_views.summary(line, here.services_host, statuses.get(line.key.uid)) for line in found.items]
-        return ServicePage(items=items, next=found.next)
+        shown = ServicePage(items=items, next=found.next, revision=revision)
+        return conditional.answer_by_content(shown, if_none_match, revision=revision)
 
-    return documents.answer(await here.offload(page))
+    return await here.offload(page)
 
 
 @router.get("/{name}/{version}", responses=known(Service))
@@ -74,6 +78,7 @@ async def describe(
     wait: Wait = 0,
     revision: int | None = None,
     org_id: str | None = None,
+    if_none_match: IfNoneMatch = None,
 ) -> Response:
     """A service by name and version, with its replicas.
 
@@ -89,7 +94,7 @@ async def describe(
     if wait:
         known = record.revision if revision is None else revision
         record = await here.hub.newer(record.key.uid, known, find, timeout_s=wait)
-    return documents.answer(await here.offload(_with_notices, here, record))
+    return conditional.answer_by_content(await here.offload(_with_notices, here, record), if_none_match)
 
 
 @router.patch("/{name}/{version}", responses=answers(Service), openapi_extra=body_of(ServiceUpdate))

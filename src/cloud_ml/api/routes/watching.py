@@ -1,28 +1,31 @@
-"""Server-sent events: each change of a job, as it happens."""
+"""Server-sent events: each change of a job or a model service, as it happens."""
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import aclosing
+import functools
 
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from cloud_ml.api import sse, streams, telling
+from cloud_ml.api import record_streams, sse, telling
 from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import events
+from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.sse import After, LastEventId
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.jobs.spec import JobSpec
+from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
+from cloud_ml.domain.services.spec import ServiceSpec
+from cloud_ml.domain.services.status import ServiceStatus
 from cloud_ml.domain.workloads.phases import JobStatus
 from cloud_ml.models.job import JobChange
-from cloud_ml.state.epochs import epoch_of
-from cloud_ml.usecases import views
-from cloud_ml.usecases.feed import Sighting, check_epoch
+from cloud_ml.models.service import ServiceChange
+from cloud_ml.usecases import service_views, views
+from cloud_ml.usecases.feed import Sighting
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED)
+models = APIRouter(prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED)
 
 
 @router.get("/-/watch", responses=events())
@@ -36,14 +39,8 @@ async def watch_jobs(
     refused (410): list anew. It ends after an hour and when the server stops: ask
     again from the last id. Who is slow is told the newest state of what changed, not each step.
     """
-    scope = await here.offload(here.identities.scope, call.caller, org_id)
     start = sse.place(last_event_id, after)
-    newest = await here.offload(here.store.revision)
-    if start is None:
-        start = newest
-    check_epoch(start, newest)
-    seen = here.feed_of(TRAIN_JOB).watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
-    return streams.events(_messages(seen, start, here.settings.stream_limit_s))
+    return await record_streams.of_all(here, call, TRAIN_JOB, _job, start=start, org_id=org_id, word="job")
 
 
 @router.get("/{name}/watch", responses=events())
@@ -58,21 +55,11 @@ async def watch_job(
 ) -> Response:
     """How a job stands, and then each change of it, as server-sent events; ends when it is gone."""
 
-    def find() -> tuple[int, TrainJobRecord]:
-        newest = here.store.revision()  # before the job: whatever happens to it later is told
-        return newest, here.jobs.find(here.identities.scope(call.caller, org_id), name)
+    def find() -> TrainJobRecord:
+        return here.jobs.find(here.identities.scope(call.caller, org_id), name)
 
-    newest, job = await here.offload(find)
-    at = job.revision if epoch_of(job.revision) == epoch_of(newest) else newest
     start = sse.place(last_event_id, after)
-    if start is not None:
-        check_epoch(start, max(newest, job.revision), known=job.revision)
-    seen = here.feed_of(TRAIN_JOB).watch(
-        job.key.org, uid=job.key.uid, after=at if start is None else start, heartbeat_s=here.settings.heartbeat_s
-    )
-    first = Sighting(at, job.key.uid, job.key.org, job.key.name, job) if start is None else None
-    messages = _messages(seen, start or 0, here.settings.stream_limit_s, first=first, to_the_end=True)
-    return streams.events(messages)
+    return await record_streams.of_one(here, find, TRAIN_JOB, _job, start=start, word="job")
 
 
 @router.get("/{name}/events/watch", responses=events())
@@ -97,33 +84,47 @@ async def watch_events(
     return telling.of_job(here, await here.offload(find), sse.place(last_event_id, after) or 0)
 
 
-async def _messages(
-    seen: AsyncGenerator[Sighting[JobSpec, JobStatus] | None],
-    start: int,
-    limit_s: float,
+@models.get("/-/watch", responses=events())
+async def watch_services(
+    here: Here, call: Signed, last_event_id: LastEventId = None, after: After = None, org_id: str | None = None
+) -> Response:
+    """Changes of all model services, as server-sent events.
+
+    Each event is a ``ServiceChange`` under the id of its revision, and otherwise as in the stream of all jobs. Load
+    and replicas of a service are not told: ask for the service.
+    """
+    document, start = functools.partial(_service, here), sse.place(last_event_id, after)
+    return await record_streams.of_all(here, call, MODEL_SERVICE, document, start=start, org_id=org_id, word="service")
+
+
+@models.get("/{name}/{version}/watch", responses=events())
+async def watch_service(
+    here: Here,
+    call: Signed,
+    name: str,
+    version: str,
     *,
-    first: Sighting[JobSpec, JobStatus] | None = None,
-    to_the_end: bool = False,
-) -> AsyncGenerator[bytes]:
-    """Events as they stand on the wire."""
-    loop = asyncio.get_running_loop()
-    over = loop.time() + limit_s
-    yield sse.AGAIN + (b"\n" if first else f"id: {start}\nevent: ready\ndata: {{}}\n\n".encode())
-    if first is not None:
-        yield _message(first)
-    async with aclosing(seen):
-        async for one in seen:
-            yield sse.NOTHING_NEW if one is None else _message(one)
-            if loop.time() > over or (to_the_end and one is not None and one.record is None):
-                return
+    last_event_id: LastEventId = None,
+    after: After = None,
+    org_id: str | None = None,
+) -> Response:
+    """How a service stands, and then each change of it, as server-sent events; ends when it is gone."""
+
+    def find() -> ServiceRecord:
+        return here.services.find(here.identities.scope(call.caller, org_id), name, version)
+
+    document, start = functools.partial(_service, here), sse.place(last_event_id, after)
+    return await record_streams.of_one(here, find, MODEL_SERVICE, document, start=start, word="service")
 
 
-def _message(one: Sighting[JobSpec, JobStatus]) -> bytes:
-    change = JobChange(
-        revision=one.revision,
-        uid=one.uid,
-        name=one.name,
-        org=one.org,
-        job=None if one.record is None else views.job(one.record),
-    )
-    return sse.message("gone" if one.record is None else "job", one.revision, change)
+def _job(one: Sighting[JobSpec, JobStatus]) -> JobChange:
+    job = None if one.record is None else views.job(one.record)
+    return JobChange(revision=one.revision, uid=one.uid, name=one.name, org=one.org, job=job)
+
+
+def _service(here: Platform, one: Sighting[ServiceSpec, ServiceStatus]) -> ServiceChange:
+    name, _, version = one.name.partition("/")
+    service = None
+    if one.record is not None:
+        service = service_views.service(one.record, None, here.services_host, tls=here.services_tls)
+    return ServiceChange(revision=one.revision, uid=one.uid, name=name, version=version, org=one.org, service=service)

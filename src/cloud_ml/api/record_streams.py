@@ -1,0 +1,106 @@
+"""Changes of records of any kind, as server-sent events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import TypeVar
+
+from starlette.responses import Response
+
+from cloud_ml.api import sse, streams
+from cloud_ml.api.auth import Call
+from cloud_ml.api.platform import Platform
+from cloud_ml.domain.records import Kind, Record
+from cloud_ml.state.epochs import epoch_of
+from cloud_ml.usecases.feed import Sighting, check_epoch
+
+S = TypeVar("S")
+T = TypeVar("T")
+Document = Callable[[Sighting[S, T]], object]
+"""Makes the wire type of a change."""
+
+
+async def of_all(
+    here: Platform,
+    call: Call,
+    kind: Kind[S, T],
+    document: Document[S, T],
+    *,
+    start: int | None,
+    org_id: str | None,
+    word: str = "changed",
+) -> Response:
+    """Changes of all records of a kind behind the revision ``start``, else from now on.
+
+    ``word`` is the kind of the events; that of a record which is gone is ``gone``.
+
+    Raises:
+        StartAgain: The database was restored from a backup since that revision.
+    """
+    scope = await here.offload(here.identities.scope, call.caller, org_id)
+    newest = await here.offload(here.store.revision)
+    if start is None:
+        start = newest
+    check_epoch(start, newest)
+    seen = here.feed_of(kind).watch(scope, after=start, heartbeat_s=here.settings.heartbeat_s)
+    return streams.events(_messages(seen, document, word, start, here.settings.stream_limit_s))
+
+
+async def of_one(
+    here: Platform,
+    find: Callable[[], Record[S, T]],
+    kind: Kind[S, T],
+    document: Document[S, T],
+    *,
+    start: int | None,
+    word: str = "changed",
+) -> Response:
+    """How the record stands that ``find`` finds, and then each change of it, until it is gone.
+
+    With ``start``, only changes behind that revision.
+
+    Raises:
+        StartAgain: The database was restored from a backup since that revision.
+    """
+
+    def look() -> tuple[int, Record[S, T]]:
+        newest = here.store.revision()  # before the record: whatever happens to it later is told
+        return newest, find()
+
+    newest, record = await here.offload(look)
+    at, key = record.revision if epoch_of(record.revision) == epoch_of(newest) else newest, record.key
+    if start is not None:
+        check_epoch(start, max(newest, record.revision), known=record.revision)
+    seen = here.feed_of(kind).watch(
+        key.org, uid=key.uid, after=at if start is None else start, heartbeat_s=here.settings.heartbeat_s
+    )
+    first = Sighting(at, key.uid, key.org, key.name, record) if start is None else None
+    limit_s = here.settings.stream_limit_s
+    return streams.events(_messages(seen, document, word, start or 0, limit_s, first=first, to_the_end=True))
+
+
+async def _messages(
+    seen: AsyncGenerator[Sighting[S, T] | None],
+    document: Document[S, T],
+    word: str,
+    start: int,
+    limit_s: float,
+    *,
+    first: Sighting[S, T] | None = None,
+    to_the_end: bool = False,
+) -> AsyncGenerator[bytes]:
+    def message(one: Sighting[S, T]) -> bytes:
+        return sse.message("gone" if one.record is None else word, one.revision, document(one))
+
+    loop = asyncio.get_running_loop()
+    over = loop.time() + limit_s
+    yield sse.AGAIN + (b"\n" if first else f"id: {start}\nevent: ready\ndata: {{}}\n\n".encode())
+    if first is not None:
+        yield message(first)
+    async with aclosing(seen):
+        async for one in seen:
+            yield sse.NOTHING_NEW if one is None else message(one)
+            if loop.time() > over or (to_the_end and one is not None and one.record is None):
+                return
