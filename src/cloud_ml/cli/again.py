@@ -20,6 +20,7 @@ from cloud_ml.cli.words import SubmitCommand, environment_options, given_behind,
 from cloud_ml.errors import InvalidRequest
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
     from pathlib import Path
 
     from cloud_ml.models.job import Job
@@ -63,7 +64,6 @@ def rerun(
     """  # fmt: skip
     from cloud_ml.models import codec
     from cloud_ml.models.secret import has_mask
-    from cloud_ml.models.secret_arguments import flags_with_masks
     from cloud_ml.models.train_job import TrainJob
 
     given = given_fields(options)
@@ -89,7 +89,7 @@ def rerun(
         echo_document(_without_defaults(codec.encode(wanted)))
         return 0
     masks = any(has_mask(*pair) for pair in (fields.get("environment") or {}).items())
-    masks = masks or bool(flags_with_masks(fields.get("job_args")))
+    masks = masks or any(_masked_flags(fields))
     return send(
         session, wanted, named="job_name" in given, watch=watch, output=output,
         resubmit_of=found.uid if masks else None,
@@ -108,7 +108,6 @@ def export(session: Session, name: str, output: str) -> None:
     Passwords are left out.
     """
     from cloud_ml.models.secret import MASK, has_mask, store_as_secret
-    from cloud_ml.models.secret_arguments import flags_with_masks
 
     job = session.client.describe_train_job(name)
     fields = submitted_fields(job)
@@ -127,8 +126,20 @@ def export(session: Session, name: str, output: str) -> None:
         note(f"{secret} is left out; give it when you submit: --{secret}")
     for variable in hidden:
         note(f"{variable} is left out; give it when you submit: --env {variable}, or {store_as_secret(variable)}")
+    for field, flag in _masked_flags(fields):
+        note(f"the value of {flag} in {field} is not shown; replace {MASK} before you submit")
+
+
+def _masked_flags(fields: dict[str, Any]) -> Iterator[tuple[str, str]]:
+    """(field, flag) of each mask in arguments and commands."""
+    from cloud_ml.models.secret_arguments import flags_with_masks
+    from cloud_ml.models.secret_commands import command_flags_with_masks
+
     for flag in flags_with_masks(fields.get("job_args")):
-        note(f"the value of {flag} in job_args is not shown; replace {MASK} before you submit")
+        yield "job_args", flag
+    for field in ("prepare_command", "finish_command"):
+        for flag in command_flags_with_masks(fields.get(field)):
+            yield field, flag
 
 
 def submitted_fields(job: Job) -> dict[str, Any]:

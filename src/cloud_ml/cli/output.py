@@ -171,11 +171,15 @@ def without_secrets(spec: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a job that are set, secrets masked."""
     from cloud_ml.models.secret import masked
     from cloud_ml.models.secret_arguments import masked_arguments
+    from cloud_ml.models.secret_commands import mask_command
 
     if variables := spec.get("environment"):
         spec = {**spec, "environment": masked(variables)}
     if arguments := spec.get("job_args"):
         spec = {**spec, "job_args": masked_arguments(arguments)}
+    for field in ("prepare_command", "finish_command"):
+        if command := spec.get(field):
+            spec = {**spec, field: mask_command(command)}
     return {
         name: "…" if name in _SECRET_FIELDS else value for name, value in spec.items() if value not in (None, "", {})
     }

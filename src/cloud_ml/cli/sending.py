@@ -32,6 +32,7 @@ def send(
     from cloud_ml.models import codec
     from cloud_ml.models.secret import masked_names, store_as_secret
     from cloud_ml.models.secret_arguments import masked_flags, variable_of
+    from cloud_ml.models.secret_commands import masked_command_flags
 
     document = {**codec.encode(handle.job), "spec": without_secrets(handle.job.spec)}
     if not echo_as(output, document, handle.name):
@@ -40,7 +41,9 @@ def send(
         else:
             echo(f"{handle.name} is submitted ({handle.phase})")
             note(next_step(handle.job) if handle.phase == "Saved" else f"Follow it: cloudml jobs logs {handle.name} -f")
-        if names := [*masked_names(job.environment or {}), *masked_flags(job.job_args)]:
+        commands = (job.prepare_command, job.finish_command)
+        flags_of_commands = [flag for command in commands for flag in masked_command_flags(command)]
+        if names := [*masked_names(job.environment or {}), *masked_flags(job.job_args), *flags_of_commands]:
             note(f"Note: the value of {names[0]} is not shown; better {store_as_secret(variable_of(names[0]))}")
     if not watch or handle.phase == "Saved":
         return 0

@@ -25,31 +25,31 @@ def masked_arguments(arguments: Arguments) -> Arguments:
 
 def mask_words(words: Sequence[str]) -> list[str]:
     """The same of words."""
-    return [shown for _, _, shown in _values(words)]
+    return [shown for _, _, shown in judge_words(words)]
 
 
 def masked_flags(arguments: Arguments) -> list[str]:
     """The flags whose values are not shown, each once; of a URL without a flag, nothing but ``a URL``."""
-    hidden = (flag or "a URL" for flag, word, shown in _values(_words(arguments)) if shown != word)
+    hidden = (flag or "a URL" for flag, word, shown in judge_words(_words(arguments)) if shown != word)
     return list(dict.fromkeys(hidden))
 
 
 def flags_with_masks(arguments: Arguments) -> list[str]:
     """The flags that have a mask in the place of a value."""
     words = _words(arguments)
-    return list(dict.fromkeys(flag or "a URL" for flag, word, _ in _values(words) if _has_mask(flag, word)))
+    return list(dict.fromkeys(flag or "a URL" for flag, word, _ in judge_words(words) if has_masked_value(flag, word)))
 
 
 def fill_masked_arguments(arguments: Arguments, stored: Arguments) -> Arguments:
     """``arguments`` with the stored values in the place of masks, in the order in which they stand there."""
     words = _words(arguments)
     known: dict[tuple[str, str], list[str]] = {}
-    for flag, word, shown in _values(_words(stored)):
+    for flag, word, shown in judge_words(_words(stored)):
         if shown != word:
             known.setdefault((flag, shown), []).append(word)
     filled = []
-    for flag, word, _ in _values(words):
-        values = known.get((flag, word), []) if _has_mask(flag, word) else []
+    for flag, word, _ in judge_words(words):
+        values = known.get((flag, word), []) if has_masked_value(flag, word) else []
         filled.append(values.pop(0) if values else word)
     return arguments if filled == words else filled
 
@@ -59,7 +59,7 @@ def variable_of(flag: str) -> str:
     return re.sub(r"\W+", "_", flag.strip("-")).upper()
 
 
-def _values(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
+def judge_words(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
     """(flag, word, the word as it is shown) of each word; the flag is empty where there is none."""
     flag = ""
     for word in words:
@@ -75,7 +75,8 @@ def _values(words: Sequence[str]) -> Iterator[tuple[str, str, str]]:
             flag = ""
 
 
-def _has_mask(flag: str, word: str) -> bool:
+def has_masked_value(flag: str, word: str) -> bool:
+    """Whether a word, with the flag that it belongs to, has a mask in the place of a value."""
     value = word.removeprefix(f"{flag}=") if flag else word
     return has_mask(variable_of(flag), value)
 

@@ -2,17 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
+from typing import Protocol
 
 from cloud_ml.domain.records import Event
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.secret import MASK, has_mask, masked, masked_names, store_as_secret
 from cloud_ml.models.secret_arguments import Arguments, flags_with_masks, masked_flags, variable_of
+from cloud_ml.models.secret_commands import (
+    Command,
+    command_flags_with_masks,
+    mask_command,
+    masked_command_flags,
+)
 
 _MOST_NAMES = 5
 Environment = Mapping[str, str] | None
+Commands = Mapping[str, Command]
+"""Shell commands of a job or service, by the name of their field."""
+
+
+class HasCommands(Protocol):
+    """A job or a service as it was submitted."""
+
+    @property
+    def prepare_command(self) -> str | None:
+        """Run before the code."""
+
+    @property
+    def finish_command(self) -> str | None:
+        """Run after the code."""
+
+
+def commands_of(submitted: HasCommands) -> Commands:
+    """The shell commands of a job or service."""
+    return {"prepare_command": submitted.prepare_command, "finish_command": submitted.finish_command}
+
+
+def masked_commands(submitted: HasCommands) -> dict[str, str]:
+    """The commands that are set, as they may be shown."""
+    return {field: mask_command(command) for field, command in commands_of(submitted).items() if command}
 
 
 def fill_masks(environment: Environment, stored: Environment) -> dict[str, str] | None:
@@ -25,16 +56,16 @@ def fill_masks(environment: Environment, stored: Environment) -> dict[str, str] 
     return {**environment, **filled}
 
 
-def refuse_masks(environment: Environment, arguments: Arguments = None) -> None:
+def refuse_masks(environment: Environment, arguments: Arguments = None, commands: Commands | None = None) -> None:
     """Refuse a mask in the place of a value: it comes from a view, and the code would take it for the secret.
 
     Raises:
         InvalidRequest: Names the variable or the flag.
     """
-    for flag in flags_with_masks(arguments):
+    for field, flag in _flags_with_masks(arguments, commands or {}):
         raise InvalidRequest(
-            f"job_args: {flag} has {MASK}, which stands for a value that is not shown",
-            field="job_args",
+            f"{field}: {flag} has {MASK}, which stands for a value that is not shown",
+            field=field,
             value=MASK,
             allowed="the value itself",
             hint=f"Give it, or {store_as_secret(variable_of(flag))}. `cloudml jobs rerun` keeps it.",
@@ -50,9 +81,22 @@ def refuse_masks(environment: Environment, arguments: Arguments = None) -> None:
             )
 
 
-def masking_events(environment: Environment, now: datetime, arguments: Arguments = None) -> Sequence[Event]:
-    """What to say about a job or service whose variables or arguments look like secrets."""
+def _flags_with_masks(arguments: Arguments, commands: Commands) -> Iterator[tuple[str, str]]:
+    """(field, flag) of each mask."""
+    for flag in flags_with_masks(arguments):
+        yield "job_args", flag
+    for field, command in commands.items():
+        for flag in command_flags_with_masks(command):
+            yield field, flag
+
+
+def masking_events(
+    environment: Environment, now: datetime, arguments: Arguments = None, commands: Commands | None = None
+) -> Sequence[Event]:
+    """What to say about a job or service whose variables, arguments or commands look like secrets."""
     names = [*masked_names(environment or {}), *masked_flags(arguments)]
+    names += [flag for command in (commands or {}).values() for flag in masked_command_flags(command)]
+    names = list(dict.fromkeys(names))
     if not names:
         return []
     shown = ", ".join(names[:_MOST_NAMES]) + (" …" if len(names) > _MOST_NAMES else "")

@@ -31,7 +31,7 @@ from cloud_ml.usecases.bucket_uris import suggest_buckets
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.grace import grace_seconds
 from cloud_ml.usecases.identities import Identity
-from cloud_ml.usecases.masking import fill_masks, masking_events, refuse_masks
+from cloud_ml.usecases.masking import commands_of, fill_masks, masking_events, refuse_masks
 from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.redeployment import has_failed, replace_failed
@@ -100,7 +100,7 @@ class ModelServices:
             Conflict: The idempotency key was used for another service.
         """
         permit(caller, Operation.RUN_JOBS)
-        refuse_masks(service.environment)
+        refuse_masks(service.environment, commands=commands_of(service))
         self._check(caller.org, service)
         self._check_secrets(caller.org, service.secrets)
         now, name = self._clock(), name_of(service.model_name, service.model_version)
@@ -122,7 +122,7 @@ class ModelServices:
                 now=now,
                 events=[
                     event,
-                    *masking_events(service.environment, now),
+                    *masking_events(service.environment, now, commands=commands_of(service)),
                     *(Event(now, Reason.FIELD_IGNORED, note, EventType.WARNING) for note in notes),
                 ],
                 idempotency_key=idempotency_key,

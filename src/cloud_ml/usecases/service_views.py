@@ -28,6 +28,7 @@ from cloud_ml.models.service import (
     ServiceSummary,
 )
 from cloud_ml.usecases.identities import Organisation
+from cloud_ml.usecases.masking import masked_commands
 from cloud_ml.usecases.replicas import Replicas, number_of, release_of
 from cloud_ml.usecases.views import original_time
 
@@ -99,6 +100,7 @@ def _candidate(record: ServiceRecord) -> ServiceCandidate | None:
         return None
     if stands is None or stands.template != tried.template:  # not looked at yet
         stands = CandidateStatus(tried.template)
+    shown = submitted(tried.submitted)
     return ServiceCandidate(
         release=tried.template,
         share=tried.share,
@@ -107,7 +109,7 @@ def _candidate(record: ServiceRecord) -> ServiceCandidate | None:
         message=stands.message,
         wanted=candidates_of(spec, record.status),
         ready=stands.ready,
-        changes={name: _shown(tried.submitted, name) for name in differing(tried.submitted, spec.submitted)},
+        changes={name: shown.get(name) for name in differing(tried.submitted, spec.submitted)},
     )
 
 
@@ -132,12 +134,11 @@ def summary(line: Summary, host: str = "", status: ServiceStatus | None = None) 
 
 
 def submitted(model: ModelService) -> dict[str, Any]:
-    """The fields that were given, values of variables masked where their names suggest a secret."""
-    return {each.name: value for each in fields(model) if (value := _shown(model, each.name)) is not None}
-
-
-def _shown(model: ModelService, field: str) -> Any:
-    return masked(model.environment) if field == "environment" and model.environment else getattr(model, field)
+    """The fields that were given, values masked where the names of variables and flags suggest a secret."""
+    shown = {each.name: value for each in fields(model) if (value := getattr(model, each.name)) is not None}
+    if model.environment:
+        shown["environment"] = masked(model.environment)
+    return shown | masked_commands(model)
 
 
 _SUBMITTED = (
@@ -158,7 +159,7 @@ def model_document(record: ServiceRecord, organisation: Organisation, host: str)
     document: dict[str, Any] = {}
     if status.message or status.phase is ServicePhase.FAILED:
         document["message"] = ": ".join(part for part in (status.reason, status.message) if part)
-    document |= {name: getattr(wire, name) for name in _SUBMITTED}
+    document |= {name: getattr(wire, name) for name in _SUBMITTED} | masked_commands(wire)
     return document | {
         "model_args": shlex.join(wire.model_args) if isinstance(wire.model_args, list) else wire.model_args,
         "org_id": str(organisation.number),

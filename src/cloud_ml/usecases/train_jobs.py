@@ -18,6 +18,7 @@ from cloud_ml.errors import AlreadyExists, Conflict, InvalidRequest, NotFound
 from cloud_ml.models import common
 from cloud_ml.models.job import JobDetails
 from cloud_ml.models.secret_arguments import fill_masked_arguments
+from cloud_ml.models.secret_commands import fill_masked_command
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.settings import TrainerSettings
 from cloud_ml.state.base import Once, Page, StateStore
@@ -29,7 +30,7 @@ from cloud_ml.usecases.deploying import service_of
 from cloud_ml.usecases.finding import Filters
 from cloud_ml.usecases.grace import grace_seconds
 from cloud_ml.usecases.identities import Identity
-from cloud_ml.usecases.masking import fill_masks, masking_events, refuse_masks
+from cloud_ml.usecases.masking import commands_of, fill_masks, masking_events, refuse_masks
 from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.storage import Storage
@@ -115,7 +116,7 @@ class TrainJobs:
         reason = Reason.SAVED if saved else Reason.SUBMITTED
         first = Event(now, reason, f"{'saved' if saved else 'submitted'} by {caller.user}")
         warnings = [Event(now, Reason.FIELD_IGNORED, n, EventType.WARNING) for n in (*notes, *admitted.notes)]
-        warnings += masking_events(job.environment, now, job.job_args)
+        warnings += masking_events(job.environment, now, job.job_args, commands_of(job))
         if unknown is not None:
             warnings.append(Event(now, Reason.UNKNOWN_BUCKET, unknown.message, EventType.WARNING))
         try:
@@ -169,6 +170,8 @@ class TrainJobs:
             job,
             environment=fill_masks(job.environment, stored.environment),
             job_args=fill_masked_arguments(job.job_args, stored.job_args),
+            prepare_command=fill_masked_command(job.prepare_command, stored.prepare_command),
+            finish_command=fill_masked_command(job.finish_command, stored.finish_command),
         )
 
     def _admit(
@@ -176,7 +179,7 @@ class TrainJobs:
     ) -> tuple[admission.Admitted, InvalidRequest | None]:
         """The job as it can run here, and what there is to say about a URI in an unknown bucket."""
         permit(caller, Operation.RUN_JOBS)
-        refuse_masks(job.environment, job.job_args)
+        refuse_masks(job.environment, job.job_args, commands_of(job))
         admission.check_offered(job, self._catalog, self._trainers)
         grace_seconds("grace_time", job.grace_time, self._grace_limit_s)
         spec = job_specs.from_wire(job, add_arguments=add_arguments)

@@ -20,6 +20,7 @@ from cloud_ml.models.secret import MASK, masked
 from cloud_ml.models.secret_arguments import mask_words, masked_arguments
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases.identities import Organisation
+from cloud_ml.usecases.masking import masked_commands
 
 LISTED_ARGUMENTS = 2000
 """Characters of a job's arguments that a list shows; `describe` has all of them."""
@@ -149,6 +150,7 @@ def submitted(wire: TrainJob) -> Mapping[str, Any]:
         shown["environment"] = masked(wire.environment)
     if wire.job_args:
         shown["job_args"] = masked_arguments(wire.job_args)
+    shown |= masked_commands(wire)
     return {name: MASK if name in _SECRET else value for name, value in shown.items()}
 
 
@@ -164,7 +166,7 @@ def train_document(record: TrainJobRecord, organisation: Organisation) -> dict[s
     document: dict[str, Any] = {}
     if status.phase.terminal or status.message:
         document["message"] = ": ".join(part for part in (status.reason, status.message) if part)
-    document |= {name: getattr(wire, name) for name in _SUBMITTED}
+    document |= {name: getattr(wire, name) for name in _SUBMITTED} | masked_commands(wire)
     document |= {
         "job_args": shlex.join(arguments) if isinstance(arguments, list) else arguments,
         "org_id": str(organisation.number),

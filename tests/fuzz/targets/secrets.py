@@ -10,6 +10,7 @@ from pathlib import Path
 from cloud_ml.errors import InvalidRequest, Unavailable
 from cloud_ml.models import secret
 from cloud_ml.models import secret_arguments as secret_arguments_module
+from cloud_ml.models import secret_commands as secret_commands_module
 from cloud_ml.sealing import KeyFile
 from fuzz.harness import target, text
 
@@ -56,6 +57,27 @@ def secret_arguments(data: bytes) -> None:
     if not secret_arguments_module.flags_with_masks(words):
         assert secret_arguments_module.fill_masked_arguments(shown, words) == words
     secret_arguments_module.masked_arguments(given)
+
+
+@target(
+    "models.secret_commands",
+    seeds=[
+        "export TOKEN=a; curl --token 'b c' x",
+        'login --password $PASSWORD && (echo "$(cat token)")',
+        "pip install https://u:p@host/x\n--secret",
+        "A_KEY='x",
+    ],
+    words=["--token ", "TOKEN=", "'", '"', "$", "$(", ";", "&&", "\\", "://a:b@", "******", "\n"],
+)
+def secret_commands(data: bytes) -> None:
+    """What is shown leads back to what was given, is shown as it is, and names the same flags."""
+    given = text(data)
+    shown = secret_commands_module.mask_command(given)
+    assert secret_commands_module.mask_command(shown) == shown
+    flags = secret_commands_module.masked_command_flags(given)
+    if not secret_commands_module.command_flags_with_masks(given):
+        assert secret_commands_module.command_flags_with_masks(shown) == flags
+        assert secret_commands_module.fill_masked_command(shown, given) == given
 
 
 @target(

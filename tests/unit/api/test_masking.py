@@ -143,6 +143,54 @@ async def test_a_job_is_resubmitted_with_the_stored_arguments(served: Served) ->
         assert (refused.status, refused.json()["field"]) == (400, "job_args"), refused.text
 
 
+COMMANDS = {
+    "prepare_command": f"export HF_TOKEN='{VALUE}'\npip install {URL.format(VALUE)}",
+    "finish_command": f"upload --password {VALUE} && upload --api-key $API_KEY",
+}
+COMMANDS_SHOWN = {
+    "prepare_command": f"export HF_TOKEN={MASK}\npip install {URL.format(MASK)}",
+    "finish_command": f"upload --password {MASK} && upload --api-key $API_KEY",
+}
+
+
+async def test_no_view_of_a_job_shows_a_secret_in_a_command(served: Served) -> None:
+    made = await served.member.call("POST", "/api/v1/jobs", job("a", **COMMANDS))
+    assert {field: made.json()["spec"][field] for field in COMMANDS} == COMMANDS_SHOWN
+    seen = await told(
+        served.admin, "/api/v1/jobs/a", "/api/v1/jobs?details=true", "/api/v1/jobs/a/events", "/cloud_ml/v1/train/a",
+        "/cloud_ml/v1/train/a/events",
+    )  # fmt: skip
+    assert "the values of HF_TOKEN, a URL, --password are not shown" in seen
+    assert VALUE not in seen + made.text + repr(served.store.audit(AuditFilter()))
+
+
+async def test_a_job_is_resubmitted_with_the_stored_commands(served: Served) -> None:
+    await served.member.call("POST", "/api/v1/jobs", job("a", **COMMANDS))
+    again = await served.member.call("POST", "/api/v1/jobs?resubmit_of=a", job("b", **COMMANDS_SHOWN))
+    assert again.status == 201, again.text
+    assert VALUE not in again.text
+    record = served.store.find(TRAIN_JOB, "default", "b")
+    assert record is not None
+    workload = record.spec.workload
+    assert {"prepare_command": workload.prepare_command, "finish_command": workload.finish_command} == COMMANDS
+    for field in COMMANDS:
+        refused = await served.member.call("POST", "/api/v1/jobs", job("c", **{field: COMMANDS_SHOWN[field]}))
+        assert (refused.status, refused.json()["field"]) == (400, field), refused.text
+
+
+async def test_no_view_of_a_service_shows_a_secret_in_a_command(served: Served) -> None:
+    made = await served.member.call("POST", "/api/v1/models", service(**COMMANDS))
+    assert {field: made.json()["spec"][field] for field in COMMANDS} == COMMANDS_SHOWN
+    seen = await told(
+        served.admin, "/api/v1/models/m/v1", "/api/v1/models", "/api/v1/models/m/v1/events", "/cloud_ml/v1/model/m/v1"
+    )
+    assert VALUE not in seen + made.text + repr(served.store.audit(AuditFilter()))
+    for field in COMMANDS:
+        wish = service(model_version="v2", **{field: COMMANDS_SHOWN[field]})
+        refused = await served.member.call("POST", "/api/v1/models", wish)
+        assert (refused.status, refused.json()["field"]) == (400, field), refused.text
+
+
 async def test_a_refused_value_is_not_repeated(served: Served) -> None:
     answer = await served.member.call("POST", "/api/v1/jobs", job("a", environment={"DB_PASSWORD": VALUE + "\0"}))
     assert (answer.status, answer.json()["field"]) == (400, "environment.DB_PASSWORD")

@@ -11,6 +11,7 @@ from cloud_ml.engines.local.failures import excerpt, files, modules, signals
 from cloud_ml.engines.local.failures.excerpt import Excerpt
 from cloud_ml.engines.local.failures.files import CodeFolder
 from cloud_ml.environments import python2
+from cloud_ml.models.secret_commands import mask_command
 
 LONGEST = 900
 """Characters of a whole message."""
@@ -134,7 +135,7 @@ def _shell_line(found: Excerpt, context: FailureContext) -> str:
     lines = context.command.splitlines()
     if match is None or not 0 < int(match[1]) <= len(lines) or len(lines) < 2:
         return ""
-    return f"line {match[1]} is: {excerpt.cut(lines[int(match[1]) - 1].strip(), 120)}"
+    return f"line {match[1]} is: {excerpt.cut(mask_command(lines[int(match[1]) - 1].strip()), 120)}"
 
 
 def _network(tail: bytes, context: FailureContext) -> str:
