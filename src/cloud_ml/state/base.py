@@ -118,6 +118,10 @@ class StateStore(abc.ABC):
         """
 
     @abc.abstractmethod
+    def has_made(self, kind: Kind[Any, Any], org: str, idempotency_key: str) -> bool:
+        """Whether ``create`` with this key has made a record, which may be gone. ``create`` would not make another."""
+
+    @abc.abstractmethod
     def get(self, kind: Kind[S, T], uid: str) -> Record[S, T] | None:
         """The record, or ``None``."""
 

@@ -103,6 +103,11 @@ class MemoryStateStore(StateStore):
         self._wakeups.notify()
         return _record(kind, row)
 
+    def has_made(self, kind: Kind[Any, Any], org: str, idempotency_key: str) -> bool:
+        """See ``StateStore.has_made``."""
+        with self._reading():
+            return (org, kind.name, idempotency_key) in self._keys
+
     def get(self, kind: Kind[S, T], uid: str) -> Record[S, T] | None:
         """See ``StateStore.get``."""
         with self._reading():

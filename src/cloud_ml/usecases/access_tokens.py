@@ -20,6 +20,7 @@ from cloud_ml.state.matching import Match
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identities, Identity
 from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.repeated_requests import limit_of_new
 
 TokenRecord = Record[AccessTokenSpec, StandingStatus]
 
@@ -129,7 +130,9 @@ class AccessTokens:
         now = self._clock()
         expires_at = now + timedelta(seconds=wish.expires_in_s)
         _check_not_stronger(caller, scopes, expires_at)
-        self._make_room(caller, now)
+        made_with = idempotency_key and f"{caller.access_key}:{caller.token}:{idempotency_key}"
+        with limit_of_new(self._store, ACCESS_TOKEN, SYSTEM, made_with):
+            self._make_room(caller, now)
         key = self._store.find(ACCESS_KEY, SYSTEM, caller.access_key)
         if key is None:  # revoked within the moment
             raise Unauthenticated("The access key of this request no longer works.")
@@ -140,8 +143,7 @@ class AccessTokens:
         )  # fmt: skip
         record = self._store.create(
             ACCESS_TOKEN, org=SYSTEM, name=token.id, owner=caller.org, spec=spec, status=StandingStatus(), now=now,
-            title=caller.user, once=once,
-            idempotency_key=idempotency_key and f"{caller.access_key}:{caller.token}:{idempotency_key}",
+            title=caller.user, once=once, idempotency_key=made_with,
         )  # fmt: skip
         if record.key.name != token.id:
             record, text = self._with_new_text(record, spec, now)

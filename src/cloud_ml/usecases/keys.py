@@ -15,6 +15,7 @@ from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
 from cloud_ml.usecases.identities import Identities, Identity, everything, plausible
 from cloud_ml.usecases.permissions import permit
+from cloud_ml.usecases.repeated_requests import limit_of_new
 from cloud_ml.usecases.rights import Rights
 from cloud_ml.usecases.users import UserRecord, Users, check_rank
 
@@ -84,8 +85,10 @@ class Keys:
         check_rank(caller, user.spec.role)
         if wish.expires_in_s is not None:
             common.check_count("expires_in_s", wish.expires_in_s, least=1, most=_TEN_YEARS_S)
-        self._check_room(user)
-        return self._made(caller, user, wish, idempotency_key, once)
+        made_with = _made_with(caller, idempotency_key)
+        with limit_of_new(self._store, ACCESS_KEY, SYSTEM, made_with):
+            self._check_room(user)
+        return self._made(user, wish, made_with, once)
 
     def change(
         self, caller: Identity, access_key: str, change: admin.KeyChange, *, once: Once | None = None
@@ -138,15 +141,17 @@ class Keys:
         most = self._settings.overlap_limit_s
         overlap_s = self._settings.overlap_s if rotation.overlap_s is None else rotation.overlap_s
         common.check_count("overlap_s", overlap_s, least=0, most=most)
-        if not self._shown(record).usable:
-            raise Conflict(f"{access_key} does not work any more; create a key instead", field="access_key")
+        made_with = _made_with(caller, idempotency_key and f"{access_key}:{idempotency_key}")
+        with limit_of_new(self._store, ACCESS_KEY, SYSTEM, made_with):
+            if not self._shown(record).usable:
+                raise Conflict(f"{access_key} does not work any more; create a key instead", field="access_key")
         user = self._users.find(self._identities.organisation(record.spec.org), record.spec.user)
         wish = admin.KeyWish(
             user=record.spec.user,
             legacy_signatures=record.spec.legacy_signatures,
             fds_signatures=record.spec.accepts_fds,
         )
-        made = self._made(caller, user, wish, idempotency_key and f"{access_key}:{idempotency_key}", once)
+        made = self._made(user, wish, made_with, once)
         ends = self._clock() + timedelta(seconds=overlap_s)
 
         def ending(spec: AccessKeySpec) -> AccessKeySpec:
@@ -173,7 +178,7 @@ class Keys:
         return self._shown(record)
 
     def _made(
-        self, caller: Identity, user: UserRecord, wish: admin.KeyWish, repeat: str | None, once: Once | None
+        self, user: UserRecord, wish: admin.KeyWish, made_with: str | None, once: Once | None
     ) -> admin.NewAccessKey:
         expires = None if wish.expires_in_s is None else self._clock() + timedelta(seconds=wish.expires_in_s)
         made = self._identities.create_key(
@@ -182,7 +187,7 @@ class Keys:
             legacy_signatures=wish.legacy_signatures,
             fds_signatures=wish.fds_signatures,
             expires_at=expires,
-            idempotency_key=repeat and f"{caller.access_key}:{repeat}",
+            idempotency_key=made_with,
             once=once,
         )
         record = self._store.find(ACCESS_KEY, SYSTEM, made.access_key)
@@ -255,3 +260,8 @@ class Keys:
 
 def _absent(access_key: str) -> NotFound:
     return NotFound(f"there is no access key {access_key[:128]}", field="access_key", value=access_key[:128])
+
+
+def _made_with(caller: Identity, idempotency_key: str | None) -> str | None:
+    """The idempotency key as it is stored: each access key has its own."""
+    return idempotency_key and f"{caller.access_key}:{idempotency_key}"

@@ -35,6 +35,7 @@ from cloud_ml.usecases.masking import commands_of, fill_masks, masking_events, r
 from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.record_limits import RecordLimits
 from cloud_ml.usecases.redeployment import has_failed, replace_failed
+from cloud_ml.usecases.repeated_requests import limit_of_new
 from cloud_ml.usecases.replicas import Replicas, sorted_out
 from cloud_ml.usecases.storage import Storage
 
@@ -106,8 +107,9 @@ class ModelServices:
         now, name = self._clock(), name_of(service.model_name, service.model_version)
         saved = service.save_mode
         spec = specs.from_wire(service)
-        self._records.check(MODEL_SERVICE, caller.org, "model services", spec)
-        self._check_quota(caller.org, name, spec, counted=not saved)
+        with limit_of_new(self._store, MODEL_SERVICE, caller.org, idempotency_key):
+            self._records.check(MODEL_SERVICE, caller.org, "model services", spec)
+            self._check_quota(caller.org, name, spec, counted=not saved)
         event = Event(
             now, Reason.SAVED if saved else Reason.SUBMITTED, f"{'saved' if saved else 'created'} by {caller.user}"
         )

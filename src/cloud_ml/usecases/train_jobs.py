@@ -33,6 +33,7 @@ from cloud_ml.usecases.identities import Identity
 from cloud_ml.usecases.masking import commands_of, fill_masks, masking_events, refuse_masks
 from cloud_ml.usecases.permissions import permit
 from cloud_ml.usecases.record_limits import RecordLimits
+from cloud_ml.usecases.repeated_requests import limit_of_new
 from cloud_ml.usecases.storage import Storage
 
 _ALL = Filters()
@@ -110,7 +111,8 @@ class TrainJobs:
         job = self._filled(caller, job, resubmit_of)
         add_arguments = add_arguments and not job.hyperparameters
         admitted, unknown = self._admit(caller, job, capacity, refuse_uris=refuse_uris, add_arguments=add_arguments)
-        self._records.check(TRAIN_JOB, caller.org, "jobs", admitted.spec)
+        with limit_of_new(self._store, TRAIN_JOB, caller.org, idempotency_key):
+            self._records.check(TRAIN_JOB, caller.org, "jobs", admitted.spec)
         now = self._clock()
         saved = admitted.spec.workload.desired is Desired.SAVED
         reason = Reason.SAVED if saved else Reason.SUBMITTED

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain.tenancy import Role
+from cloud_ml.settings import KeySettings
 from support.platform import Caller, Served
 
 pytestmark = pytest.mark.anyio
@@ -72,6 +73,32 @@ async def test_a_repeated_request_makes_one_key(served: Served, owner: Caller) -
     first, again, other = (answer.json()["key"]["access_key"] for answer in sent)
     assert first == again != other
     assert sent[0].headers["cache-control"] == "no-store"
+
+
+async def test_a_request_for_a_key_that_is_repeated_at_the_limit_is_answered_as_the_first_time(
+    served: Served, owner: Caller
+) -> None:
+    served.platform.keys._settings = KeySettings(per_user=2)
+    last = {"Idempotency-Key": "last"}
+    first = await owner.call("POST", f"{ADMIN}/keys", {}, headers=last)
+    again = await owner.call("POST", f"{ADMIN}/keys", {}, headers=last)
+    assert (first.status, again.status, again.json()) == (201, 201, first.json())
+    other = await owner.call("POST", f"{ADMIN}/keys", {}, headers={"Idempotency-Key": "other"})
+    assert (other.status, "has 2 keys already" in other.json()["message"]) == (409, True)
+
+
+async def test_a_rotation_that_is_repeated_after_its_key_ended_is_answered_as_the_first_time(
+    served: Served, owner: Caller
+) -> None:
+    await good(owner, "POST", "/users", {"name": "max"})
+    member = await with_key(served, owner, "max")
+    path = f"{ADMIN}/keys/{member.identity.access_key}/rotate"
+    answers = [
+        await owner.call("POST", path, {"overlap_s": 0}, headers={"Idempotency-Key": key})
+        for key in ("one", "one", "two")
+    ]
+    assert [answer.status for answer in answers] == [201, 201, 409]
+    assert answers[0].json()["secret_key"] == answers[1].json()["secret_key"]
 
 
 async def test_roles_and_what_they_may_not(served: Served, owner: Caller) -> None:

@@ -47,6 +47,24 @@ async def test_saved_services_without_end(served: Served) -> None:
     assert statuses == [201] * FEW + [403]
 
 
+async def test_a_request_that_is_sent_again_at_the_limit_is_answered_as_the_first_time(served: Served) -> None:
+    """Its answer was lost, and it may have taken the last place itself."""
+    job = served.job(job_name="j", save_mode=True)
+    service = {"model_name": "m", "model_version": "v", "model_uri": "fds://cloudml/m", "save_mode": True}
+    for path, wish, name in (("/api/v1/jobs", job, "job_name"), ("/api/v1/models", service, "model_version")):
+        for number in range(FEW):
+            answer = await served.member.call(
+                "POST", path, {**wish, name: f"n{number}"}, headers={"Idempotency-Key": f"k{number}"}
+            )
+            assert answer.status == 201, answer.text
+        again = await served.member.call(
+            "POST", path, {**wish, name: f"n{FEW - 1}"}, headers={"Idempotency-Key": f"k{FEW - 1}"}
+        )
+        assert (again.status, again.json()["uid"]) == (201, answer.json()["uid"])
+        another = await served.member.call("POST", path, {**wish, name: "x"}, headers={"Idempotency-Key": "x"})
+        assert (another.status, another.json()["code"]) == (403, "quota_exceeded")
+
+
 async def test_a_service_that_is_changed_without_end(served: Served) -> None:
     """Its events do not fill the database, and the newest of them are the ones that are told."""
     service = {"model_name": "m", "model_version": "v1", "model_uri": "fds://cloudml/m", "save_mode": True}

@@ -12,7 +12,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from cloud_ml.domain.access_tokens import ACCESS_TOKEN
 from cloud_ml.domain.audit import AuditFilter
 from cloud_ml.domain.tenancy import SYSTEM, Role
-from cloud_ml.settings import ServerSettings
+from cloud_ml.settings import KeySettings, ServerSettings
 from support.asgi import Answer, AsgiClient
 from support.platform import Caller, Served
 
@@ -327,6 +327,16 @@ async def test_two_changes_of_a_token_with_one_nonce_are_one(served: Served) -> 
 async def test_a_nonce_beside_a_token_is_read_strictly(served: Served, value: str) -> None:
     token = (await created(served.member, "jobs:write"))["token"]
     refused(await ask(served, token, **{"X-Cloudml-Nonce": value}), "X-Cloudml-Nonce")
+
+
+async def test_a_repeated_creation_at_the_limit_is_no_new_one(served: Served) -> None:
+    served.platform.tokens._settings = KeySettings(tokens_per_user=1)
+    wish, key = {"scopes": ["jobs:read"], "expires_in_s": DAY_S}, {"Idempotency-Key": "once"}
+    answers = [await served.member.call("POST", "/api/v1/tokens", wish, headers=key) for _ in range(2)]
+    assert [answer.status for answer in answers] == [201, 201]
+    assert answers[0].json()["info"]["id"] == answers[1].json()["info"]["id"]
+    other = await served.member.call("POST", "/api/v1/tokens", wish, headers={"Idempotency-Key": "other"})
+    assert (other.status, "tokens that have not ended" in other.json()["message"]) == (409, True)
 
 
 async def test_a_repeated_creation_gives_the_one_token_a_new_text(served: Served) -> None:

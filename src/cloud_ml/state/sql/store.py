@@ -147,6 +147,13 @@ class SqlStateStore(StateStore):
 
         return records.decode(kind, self._writer.run(work))
 
+    def has_made(self, kind: Kind[Any, Any], org: str, idempotency_key: str) -> bool:
+        """See ``StateStore.has_made``."""
+        if not rules.is_storable(org, idempotency_key):
+            return False
+        with self._reading() as connection:
+            return marks.made_by(connection, kind, org, idempotency_key) is not None
+
     def get(self, kind: Kind[S, T], uid: str) -> Record[S, T] | None:
         """See ``StateStore.get``."""
         if not rules.is_storable(uid):

@@ -57,6 +57,15 @@ class RepeatContract:
         }
         assert len(uids) == 4
 
+    def test_a_key_is_known_to_have_made_a_record_even_if_that_is_gone(self, store: StateStore) -> None:
+        assert not store.has_made(WISH, "red", "k")
+        made = make(store, idempotency_key="k")
+        store.delete(WISH, made.key.uid, fence=None)
+        assert store.has_made(WISH, "red", "k")
+        assert not store.has_made(WISH, "blue", "k")
+        assert not store.has_made(OTHER, "red", "k")
+        assert not store.has_made(WISH, "red", "\ud800")
+
     def test_a_refused_create_does_not_use_up_its_key(self, store: StateStore) -> None:
         make(store)
         with pytest.raises(AlreadyExists):
