@@ -38,6 +38,7 @@ import {other}
 
 class Estimator:
     n_features_in_ = 1
+    def predict(self, rows): ...
 
 class Model:
     def load(self, folder): ...

@@ -35,6 +35,21 @@ def check_torch_script(file: Path) -> None:
         raise ModelFailed(f"{name} is not a TorchScript file{_really(file)}: export the model with {_EXPORT}")
 
 
+def check_estimator(made: object, name: str) -> None:
+    """Refuse what a pickle holds if it cannot predict.
+
+    Raises:
+        ModelFailed: It holds something else, such as a dictionary with an estimator in it.
+    """
+    if hasattr(made, "predict") or hasattr(made, "transform"):
+        return
+    keys = ", ".join(map(str, made))[:200] if isinstance(made, dict) else ""
+    raise ModelFailed(
+        f"{name} holds no estimator, but a value of type {type(made).__name__}{f' with {keys}' if keys else ''}: save "
+        "the estimator alone, or deploy a folder with a model.py whose class Model loads the file"
+    )
+
+
 def cannot_load(file: Path, loader: str, error: BaseException | str) -> ModelFailed:
     """A loader's refusal of a file, with what the file is where its bytes tell."""
     words = error if isinstance(error, str) else f"{type(error).__name__}: {error}"

@@ -4,14 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from cloud_ml.serving import dtypes
-from cloud_ml.serving.errors import BadRequest, ModelFailed
+from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.independence import onnx_graph
 from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.runtimes.load_advice import cannot_load
+from cloud_ml.serving.runtimes.strings import as_text
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _TYPES = {
@@ -75,12 +74,7 @@ def _text(spec: TensorSpec, array: Array) -> Array:
     """Strings as onnxruntime takes them: of bytes it would take what Python shows of them."""
     if spec.dtype is not dtypes.STRING:
         return array
-    made = np.empty(array.shape, object)
-    try:
-        made.ravel()[:] = [each.decode() if isinstance(each, bytes) else each for each in array.ravel()]
-    except UnicodeDecodeError as error:
-        raise BadRequest(f"input {spec.name!r} has a string that is no UTF-8, which ONNX strings are") from error
-    return made
+    return as_text(spec.name, array)
 
 
 def session(source: bytes | Path) -> Any:

@@ -14,7 +14,8 @@ from cloud_ml.serving.independence.evidence import Evidence, proven
 from cloud_ml.serving.runtimes import told
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.runtimes.imports import import_framework, import_lock
-from cloud_ml.serving.runtimes.load_advice import user_name
+from cloud_ml.serving.runtimes.load_advice import check_estimator, user_name
+from cloud_ml.serving.runtimes.sklearn_inputs import arranged, features_of
 from cloud_ml.serving.signatures import Signature, TensorSpec
 
 _PICKLES = ("model.joblib", "model.pkl")
@@ -28,20 +29,24 @@ class SklearnModel:
     def __init__(self, estimator: Any, signatures: dict[str, Signature]) -> None:
         self._estimator = estimator
         self.signatures: Mapping[str, Signature] = signatures
+        features = features_of(estimator)
+        self._arrange = {name: arranged(features, each) for name, each in signatures.items()}
         self.evidence = {name: _evidence(estimator, _method(name)) for name in signatures}
 
     def predict(self, signature: Signature, inputs: Sequence[Array]) -> Sequence[Array]:
+        rows = self._arrange[signature.name](inputs)
         if signature.name != DEFAULT_SIGNATURE:
-            return [self._call(signature.name, signature.outputs[0], inputs[0])]
+            return [self._call(signature.name, signature.outputs[0], rows)]
         made: dict[str, Array] = {}
         for spec in signature.outputs:
             method = _METHODS.get(spec.name, "predict")
             if method not in made:
-                made[method] = self._call(method, spec, inputs[0])
+                made[method] = self._call(method, spec, rows)
         return [made[_METHODS.get(spec.name, "predict")] for spec in signature.outputs]
 
-    def _call(self, method: str, spec: TensorSpec, rows: Array) -> Array:
-        made = np.asarray(getattr(self._estimator, method)(rows))
+    def _call(self, method: str, spec: TensorSpec, rows: Any) -> Array:
+        given = getattr(self._estimator, method)(rows)
+        made = np.asarray(given.toarray() if method == "transform" and hasattr(given, "toarray") else given)
         return made.astype(object) if spec.dtype is dtypes.STRING else made.astype(spec.dtype.numpy, copy=False)
 
     def close(self) -> None:
@@ -95,14 +100,13 @@ class PickledRuntime:
                 estimator = joblib.load(file)
         except Exception as error:
             raise ModelFailed(f"{user_name(file)} cannot be loaded: {type(error).__name__}: {error}"[:2000]) from error
+        check_estimator(estimator, user_name(file))
         return SklearnModel(estimator, told.read(folder) or described(estimator))
 
 
 def described(estimator: Any) -> dict[str, Signature]:
-    """What a fitted estimator takes and gives: features as float64; labels, and for classifiers probabilities."""
-    features = int(getattr(estimator, "n_features_in_", -1))
-    columns = tuple(str(name) for name in getattr(estimator, "feature_names_in_", ()))
-    given = (TensorSpec("x", dtypes.DOUBLE, (-1, features), columns=columns),)
+    """What a fitted estimator takes and gives: features; labels, and for classifiers probabilities."""
+    given = features_of(estimator).inputs()
     classes = getattr(estimator, "classes_", None)
     label = dtypes.of_array(np.asarray(classes)) if isinstance(classes, np.ndarray) else dtypes.DOUBLE
     shape = (-1,) if getattr(estimator, "n_outputs_", 1) == 1 else (-1, int(estimator.n_outputs_))
