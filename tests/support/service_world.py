@@ -70,7 +70,7 @@ class World:
                 each = self._by(self.replicas, action.uid)
                 self.replicas[each.number] = replace(each, leaving=True, ready=False)
                 if each.phase.terminal:
-                    self._ends(each.number)
+                    self.end(each.number)
             elif isinstance(action, DropReplica):
                 each = self._by(self.ended, action.uid)
                 self.ended[each.number] = replace(each, deleting=True)
@@ -92,11 +92,12 @@ class World:
         self.ended = {number: each for number, each in self.ended.items() if not each.deleting}
         for number, each in list(self.replicas.items()):
             if each.leaving:
-                self._ends(number)
+                self.end(number)
             elif not each.phase.terminal and which(each):
                 self.replicas[number] = replace(each, phase=Phase.RUNNING, ready=True)
 
-    def _ends(self, number: int) -> None:
+    def end(self, number: int) -> None:
+        """A replica that was stopped has ended."""
         each = self.replicas.pop(number)
         phase = each.phase if each.phase.terminal else Phase.STOPPED
         self.ended[number] = replace(each, phase=phase, leaving=True, ready=False, ended_at=NOW)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cloud_ml.domain.services.scale import replicas_of
@@ -127,6 +127,10 @@ STEPS = st.lists(
 )
 
 
+@example([("replicas", 4), ("look", 2), ("end", 0), ("replicas", 1), ("look", 2), ("end", 0), ("end", 1), ("end", 2)])
+@example(
+    [("replicas", 4), ("look", 2), ("end", 0), ("replicas", 1), ("look", 2), ("end", 0), ("end", 1), ("end", 2)]
+)  # replicas end by themselves while they are being stopped
 @given(STEPS)
 @settings(max_examples=300)
 def test_whatever_happens_it_ends_as_it_is_wanted(steps: list[tuple[str, object]]) -> None:
@@ -149,6 +153,8 @@ def test_whatever_happens_it_ends_as_it_is_wanted(steps: list[tuple[str, object]
             each = world.replicas[chosen]
             phase = Phase.SUCCEEDED if step == "end" else each.phase
             world.replicas[chosen] = replace(each, phase=phase, ready=False)
+            if step == "end" and each.leaving:
+                world.end(chosen)
     world.run()
     wanted = replicas_of(world.record.spec, world.status)
     assert world.ready() == wanted == len(world.replicas)
