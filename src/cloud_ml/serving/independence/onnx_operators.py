@@ -307,7 +307,8 @@ def _shape(node: Node, infos: Inputs) -> TensorInfo:
 
 
 def _size(_node: Node, infos: Inputs) -> TensorInfo:
-    return TensorInfo((), (product(first(infos).shape),)) if first(infos).shape is not None else CONSTANT  # type: ignore[arg-type]
+    shape = first(infos).shape
+    return CONSTANT if shape is None else TensorInfo((), (product(shape),))
 
 
 def _constant(node: Node, _facts: Inputs) -> TensorInfo:
