@@ -18,7 +18,7 @@ from sqlalchemy import Connection, event
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.spec import JobSpec, from_wire
 from cloud_ml.domain.records import Event, Record
-from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.sql import writer
 from cloud_ml.state.sql.store import SqlStateStore
@@ -29,9 +29,9 @@ SAID = [Event(NOW, "Started", "worker-0 runs on this machine")]
 COMMITS = 2400
 
 
-def make(store: SqlStateStore, name: str) -> Record[JobSpec, JobStatus]:
+def make(store: SqlStateStore, name: str) -> Record[JobSpec, WorkloadStatus]:
     spec = from_wire(TrainJob(name, "trainer.task", f"fds://bucket/{name}.tar.gz"))
-    return store.create(TRAIN_JOB, org="red", name=name, owner="ann", spec=spec, status=JobStatus(), now=NOW)
+    return store.create(TRAIN_JOB, org="red", name=name, owner="ann", spec=spec, status=WorkloadStatus(), now=NOW)
 
 
 def change(store: SqlStateStore, uid: str, times: int) -> None:

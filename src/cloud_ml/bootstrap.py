@@ -27,7 +27,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.domain.workloads.decide import Rules
-from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.domain.workloads.spec import W
 from cloud_ml.engines.local.engine import LocalEngine
 from cloud_ml.engines.local.ledger import Ledger
@@ -168,7 +168,7 @@ def build(settings: Settings, *, access_key: str | None = None, secret: str | No
     packages.clear_leftovers()
     life = Rules(settings.engine.stop_grace_s, settings.engine.start_timeout_s)
 
-    def executor(files: Files[W], kind: Kind[W, JobStatus], outputs: Outputs[W] | None = None) -> Executor[W]:
+    def executor(files: Files[W], kind: Kind[W, WorkloadStatus], outputs: Outputs[W] | None = None) -> Executor[W]:
         return Executor(
             store=store,
             storage=platform.storage,

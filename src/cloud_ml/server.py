@@ -23,9 +23,9 @@ import uvicorn
 from cloud_ml import failpoints, open_files
 from cloud_ml.api.app import create_app
 from cloud_ml.api.http1 import Bounds, bounded
-from cloud_ml.arenas import share_arenas
 from cloud_ml.bootstrap import Server, build, write_credentials
 from cloud_ml.errors import Conflict, InvalidRequest
+from cloud_ml.malloc_tuning import share_arenas
 from cloud_ml.sdk import config as client_config
 from cloud_ml.settings import ServerSettings, Settings
 from cloud_ml.settings.server import is_loopback

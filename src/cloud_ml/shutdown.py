@@ -21,7 +21,7 @@ from cloud_ml import data_folder
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.services.kind import REPLICA
-from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.domain.workloads.spec import HasWorkload
 from cloud_ml.engines.local.orphans import Orphan
 from cloud_ml.engines.local.teardown import Teardown
@@ -30,7 +30,7 @@ from cloud_ml.process_handles import ProcessHandle, has_open, own_user_name, own
 from cloud_ml.settings import Settings
 from cloud_ml.state.sql.lookup import find_records
 
-_KINDS: Mapping[str, Kind[Any, JobStatus]] = {TRAIN_JOB.name: TRAIN_JOB, REPLICA.name: REPLICA}
+_KINDS: Mapping[str, Kind[Any, WorkloadStatus]] = {TRAIN_JOB.name: TRAIN_JOB, REPLICA.name: REPLICA}
 _FIND_S = 5.0
 _LOOK_S = 0.02
 _KILL_S = 20.0
@@ -153,7 +153,7 @@ class Shutdown:
         gateway = sorted(with_log_in(self._data / "gateway"))
         return Survivors([*jobs, *unnamed], replicas, state.spawner, gateway, state.things)
 
-    def _records(self, uids: set[str]) -> Mapping[str, Record[HasWorkload, JobStatus]]:
+    def _records(self, uids: set[str]) -> Mapping[str, Record[HasWorkload, WorkloadStatus]]:
         if not uids:
             return {}
         try:

@@ -17,8 +17,8 @@ import pytest
 from cloud_ml.domain.records import Key, Record, Summary
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ReplicaRecord, ServiceRecord
 from cloud_ml.domain.services.spec import Release, from_wire, replica
-from cloud_ml.domain.services.status import FailedRelease, ServicePhase, ServiceStatus, Wish
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.services.status import DesiredReplica, FailedRelease, ServicePhase, ServiceStatus
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.models.service import ReplicaMetrics, ServiceMetrics
 from cloud_ml.usecases import service_views
@@ -135,7 +135,7 @@ def test_a_failed_service_that_was_changed_is_starting() -> None:
 def replica_of(number: int, phase: Phase) -> ReplicaRecord:
     spec = replica("0" * 32, Release(1, RECORDS["running"].spec.submitted))
     key = Key("replica", "vision", f"{'0' * 32}-{number}", f"{number:032}")
-    return Record(key, "mei", 1, 42, NOW, NOW, spec, JobStatus(phase))
+    return Record(key, "mei", 1, 42, NOW, NOW, spec, WorkloadStatus(phase))
 
 
 @pytest.mark.parametrize(
@@ -148,7 +148,7 @@ def replica_of(number: int, phase: Phase) -> ReplicaRecord:
 )
 def test_a_service_says_what_its_replicas_say(phases: tuple[Phase, ...], ready: int, phase: str) -> None:
     """Also where a replica ended after the last look at its service."""
-    wishes = (Wish(1, 1), Wish(2, 1))
+    wishes = (DesiredReplica(1, 1), DesiredReplica(2, 1))
     status = ServiceStatus(ServicePhase.RUNNING, port=8600, ready=2, wishes=wishes, answering=(1, 2))
     rows = Replicas([replica_of(number, each) for number, each in enumerate(phases, 1)])
     shown = service_views.service(record(status, **FULL), rows, HOST)
@@ -157,7 +157,7 @@ def test_a_service_says_what_its_replicas_say(phases: tuple[Phase, ...], ready: 
 
 
 def test_a_replica_whose_process_runs_answers_only_when_its_model_does() -> None:
-    status = ServiceStatus(ServicePhase.STARTING, wishes=(Wish(1, 1), Wish(2, 1)))
+    status = ServiceStatus(ServicePhase.STARTING, wishes=(DesiredReplica(1, 1), DesiredReplica(2, 1)))
     shown = service_views.service(record(status, **FULL), Replicas([replica_of(1, Phase.RUNNING)]), HOST)
     assert (shown.ready, [one.ready for one in shown.replicas]) == (0, [False])
 

@@ -17,7 +17,7 @@ import pytest
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.domain.records import Event, EventType, Key, Record, Summary
-from cloud_ml.domain.workloads.phases import WIRE_STATES, JobStatus, Phase
+from cloud_ml.domain.workloads.phases import WIRE_STATES, Phase, WorkloadStatus
 from cloud_ml.models.job import JobTask, JobTasks
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.usecases import views
@@ -38,7 +38,7 @@ READ_BY_LIST = ["org_id", "org_name", "job_name", "state", "create_time", "updat
 KNOWN_STATES = {"running", "completed", "enqueued", "creating", "deleting", "failed", "initial"}
 
 
-def record(status: JobStatus, **fields: Any) -> TrainJobRecord:
+def record(status: WorkloadStatus, **fields: Any) -> TrainJobRecord:
     wire = TrainJob("linear", "trainer.task", "fds://cloudml/linear-1.0.tar.gz", **fields)
     key = Key(TRAIN_JOB.name, "vision", "linear", "0" * 32)
     return Record(key, "mei", 1, 42, NOW, NOW + timedelta(minutes=1), from_wire(wire), status)
@@ -61,11 +61,13 @@ FULL = {
     "hdfs_endpoint": "hdfs://there",
 }
 RECORDS = {
-    "queued": record(JobStatus(reason="Submitted", queued_at=NOW)),
-    "running": record(JobStatus(Phase.RUNNING, reason="Started", started_at=NOW, node="box"), **FULL),
-    "failed": record(JobStatus(Phase.FAILED, reason="NonZeroExit", message="master-0 exited with code 1", exit_code=1)),
-    "completed": record(JobStatus(Phase.SUCCEEDED, reason="Completed")),
-    "deleting": replace(record(JobStatus(Phase.FAILED, reason="NonZeroExit")), delete_requested_at=NOW),
+    "queued": record(WorkloadStatus(reason="Submitted", queued_at=NOW)),
+    "running": record(WorkloadStatus(Phase.RUNNING, reason="Started", started_at=NOW, node="box"), **FULL),
+    "failed": record(
+        WorkloadStatus(Phase.FAILED, reason="NonZeroExit", message="master-0 exited with code 1", exit_code=1)
+    ),
+    "completed": record(WorkloadStatus(Phase.SUCCEEDED, reason="Completed")),
+    "deleting": replace(record(WorkloadStatus(Phase.FAILED, reason="NonZeroExit")), delete_requested_at=NOW),
 }
 EVENTS = [
     Event(NOW, "Submitted", "submitted by mei", id=1),

@@ -20,7 +20,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.errors import AlreadyExists, CloudMlError, Conflict, NotFound, TransportError, TryAgain
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.transfers import Transfers
@@ -113,7 +113,7 @@ class Promises:
                 if name not in self.gone and name in self.jobs:
                     self.wrong.append(f"{name} was acknowledged and is lost")
                 continue
-            order = JobStatus(Phase(job.phase), attempt=job.attempt).order
+            order = WorkloadStatus(Phase(job.phase), attempt=job.attempt).order
             if order < before:
                 self.wrong.append(f"{name} went backwards: {before}, then {order} ({job.phase})")
             self.jobs[name] = order

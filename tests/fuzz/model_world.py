@@ -14,19 +14,19 @@ from cloud_ml.net.http2.connection import Http2Connection
 from cloud_ml.net.http2.stream import Limits
 from cloud_ml.net.turns import Turns
 from cloud_ml.serving import dtypes
-from cloud_ml.serving.batching import Workshop
+from cloud_ml.serving.batching import BatchContext
+from cloud_ml.serving.call_metrics import Refusals
 from cloud_ml.serving.grpc.infer import Infer
 from cloud_ml.serving.grpc.prediction import Prediction
 from cloud_ml.serving.grpc.service import GrpcService
 from cloud_ml.serving.loaded import LoadedVersion
-from cloud_ml.serving.oip.door import OpenInferenceDoor
-from cloud_ml.serving.rest.door import RestDoor
+from cloud_ml.serving.oip.routes import OpenInferenceRoutes
 from cloud_ml.serving.rest.invocations import InvocationsDoor
+from cloud_ml.serving.rest.routes import RestRoutes
 from cloud_ml.serving.rest.service import HttpService
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.table import ModelTable
-from cloud_ml.serving.tallies import Refusals
-from cloud_ml.serving.versions.keeper import Keeper, Rules
+from cloud_ml.serving.versions.version_manager import Rules, VersionManager
 
 PREDICT, INFER = "/tensorflow.serving.PredictionService/Predict", "/inference.GRPCInferenceService/ModelInfer"
 MOST = 1 << 16
@@ -102,14 +102,14 @@ class World:
         self.table = ModelTable()
         aside: Any = _AtOnce()
         for name, number in versions:
-            self.table.put(LoadedVersion(name, number, Mirror(), Workshop(self.loop, self.turns, aside)))
+            self.table.put(LoadedVersion(name, number, Mirror(), BatchContext(self.loop, self.turns, aside)))
         self.methods = {PREDICT: Prediction(self.table).predict, INFER: Infer(self.table).infer}
         self.grpc = GrpcService(self.methods, MOST, self.loop)
         nobody: Any = None  # no version comes or goes
-        keeper = Keeper(self.table, nobody, Rules(), nobody)
+        keeper = VersionManager(self.table, nobody, Rules(), nobody)
         doors = [
-            RestDoor(self.table, keeper),
-            OpenInferenceDoor(self.table, keeper, control=False),
+            RestRoutes(self.table, keeper),
+            OpenInferenceRoutes(self.table, keeper, control=False),
             InvocationsDoor(self.table, keeper),
         ]
         self.http = HttpService(doors, Refusals())

@@ -12,7 +12,7 @@ import pytest
 
 from cloud_ml.client import CloudMlClient
 from cloud_ml.domain.observed import GangState
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.engines.base import GangKey
 from cloud_ml.engines.local import proctree
 from cloud_ml.engines.local.ledger import is_alive
@@ -266,7 +266,7 @@ class Watcher(threading.Thread):
                     job = self._client.describe_train_job(name)
                 except CloudMlError:
                     continue
-                self.seen[name].append(JobStatus(Phase(job.phase), attempt=job.attempt).order)
+                self.seen[name].append(WorkloadStatus(Phase(job.phase), attempt=job.attempt).order)
                 if job.finished:
                     ended.add(name)
 

@@ -22,7 +22,7 @@ from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.domain.observed import GangState
 from cloud_ml.domain.workloads.actions import EnsureGang, Forget, StopGang
 from cloud_ml.domain.workloads.decide import Rules
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import Capacity, Gang, GangKey, ProcessPlan
 from cloud_ml.engines.fake import FakeEngine, Machine
@@ -177,7 +177,7 @@ class JobLifecycle(RuleBasedStateMachine):
         )
         self.store.create(
             TRAIN_JOB, org="o", name=f"job-{self.jobs}", owner="u", spec=spec, now=self.now,
-            status=JobStatus(phase=Phase.SAVED if saved else Phase.QUEUED, queued_at=self.now),
+            status=WorkloadStatus(phase=Phase.SAVED if saved else Phase.QUEUED, queued_at=self.now),
         )  # fmt: skip
 
     @rule(data=st.data(), crash_at=st.none() | st.integers(0, 12), after_effect=st.booleans(), freeze=st.booleans())

@@ -11,7 +11,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.errors import AlreadyExists, CloudMlError, NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models.train_job import TrainJob
 from support import invariants
@@ -160,7 +160,7 @@ class Load:
         for name in names:
             with contextlib.suppress(NotFound):
                 job = client.describe_train_job(name)
-                order = JobStatus(Phase(job.phase), attempt=job.attempt).order
+                order = WorkloadStatus(Phase(job.phase), attempt=job.attempt).order
                 if order < self._orders[name]:
                     self.wrong.append(f"{name} went backwards: {self._orders[name]}, then {order}")
                 self._orders[name] = order

@@ -26,7 +26,7 @@ from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.domain.services.routes import CallingKey, Figures, Route
 from cloud_ml.domain.workloads.decide import Rules
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.engines.fake import FakeEngine, Machine
 from cloud_ml.models.train_job import TrainJob
@@ -160,7 +160,9 @@ class World:
         store, engine = wrap("store", self.store), wrap("engine", self.engine)
         storage, recipe = wrap("storage", self.storage), wrap("recipe", SingleProcess())
 
-        def executor(files: object, kind: Kind[Any, JobStatus], outputs: JobOutputs | None = None) -> Executor[Any]:
+        def executor(
+            files: object, kind: Kind[Any, WorkloadStatus], outputs: JobOutputs | None = None
+        ) -> Executor[Any]:
             return Executor(
                 store=store, storage=storage, engine=engine, recipe=recipe, files=wrap("files", files),
                 offload=self.offload, network="none", kind=kind, outputs=outputs,

@@ -16,7 +16,7 @@ from cloud_ml.net.http2.connection import Http2Connection
 from cloud_ml.net.http2.service import Answers
 from cloud_ml.net.http2.stream import Limits as Http2Limits
 from cloud_ml.net.http2.stream import Received
-from cloud_ml.net.listening import Alive, Greeting
+from cloud_ml.net.listening import Alive, ProtocolSniffer
 from cloud_ml.net.turns import Turns
 
 HEAD = b"\x88" + frames.literal("content-type", "application/grpc")
@@ -57,7 +57,7 @@ async def main(path: str) -> None:
     limits: Any = Http2Limits(MOST, lambda _: ())
     heads: Heads[None] = Heads(first.understand)
     server = await loop.create_unix_server(
-        lambda: Greeting(
+        lambda: ProtocolSniffer(
             lambda: Http1Connection(first, heads, Http1Limits(), turns, clock),
             lambda: Http2Connection(second, limits, turns),
             alive,

@@ -15,7 +15,7 @@ from collections.abc import Collection, Iterable, Sequence
 from pathlib import Path
 
 from cloud_ml.client import CloudMlClient
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.engines.base import GangKey
 from cloud_ml.engines.local import cgroups
 from cloud_ml.errors import CloudMlError, NotFound
@@ -69,7 +69,7 @@ class Watcher(threading.Thread):
             for name in [name for name in tuple(self._names) if name not in ended]:
                 with contextlib.suppress(CloudMlError):
                     job = self._client.describe_train_job(name)
-                    self.seen[name].append(JobStatus(Phase(job.phase), attempt=job.attempt).order)
+                    self.seen[name].append(WorkloadStatus(Phase(job.phase), attempt=job.attempt).order)
                     if job.finished:
                         ended.add(name)
 

@@ -10,7 +10,7 @@ from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.jobs.spec import JobSpec, from_wire
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.records import Key, Record
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import Desired, change_workload
 from cloud_ml.models.train_job import TrainJob
@@ -48,7 +48,7 @@ def job_in(
         created_at=created_at,
         updated_at=created_at,
         spec=spec_of(f"job-{uid}", desired=desired, **fields or {}),
-        status=JobStatus(phase=phase, attempt=attempt, **status),
+        status=WorkloadStatus(phase=phase, attempt=attempt, **status),
         delete_requested_at=NOW if deleting else None,
     )
 

@@ -29,7 +29,7 @@ from cloud_ml.models.admin import (
     User,
     UserPage,
 )
-from cloud_ml.sdk.failures import CarriedOut
+from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import json_request, segment
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class AsyncAdmin:
         document = {"name": name, "mail": mail, "default_bucket": default_bucket}
         try:
             return await self._ask(Organisation, "POST", "orgs", document)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return await self.describe_org(name)
 
     async def change_org(
@@ -72,7 +72,7 @@ class AsyncAdmin:
         document = {"enabled": enabled, "mail": mail, "default_bucket": default_bucket}
         try:
             return await self._ask(Organisation, "PATCH", f"orgs/{segment(name)}", document)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return await self.describe_org(name)
 
     async def delete_org(self, name: str) -> Organisation:
@@ -95,7 +95,7 @@ class AsyncAdmin:
             return await self._ask(
                 User, "POST", "users", {"name": name, "role": role, "mail": mail}, query={"org": org}
             )
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return await self.describe_user(name, org=org)
 
     async def change_user(
@@ -111,7 +111,7 @@ class AsyncAdmin:
         document = {"role": role, "enabled": enabled, "mail": mail}
         try:
             return await self._ask(User, "PATCH", f"users/{segment(name)}", document, query={"org": org})
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return await self.describe_user(name, org=org)
 
     async def delete_user(self, name: str, *, org: str | None = None) -> User:
@@ -162,7 +162,7 @@ class AsyncAdmin:
         document = {name: value for name, value in wanted.items() if value is not None}
         try:
             return await self._ask(AccessKey, "PATCH", f"keys/{segment(access_key)}", document)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return await self.describe_key(access_key)
 
     async def rotate_key(self, access_key: str, *, overlap_s: int | None = None) -> NewAccessKey:
@@ -219,7 +219,7 @@ class AsyncAdmin:
     ) -> T:
         """Ask and read the answer. Every request is repeated safely when the answer is lost.
 
-        With ``once`` the server answers the repeated request as the first. Other changes raise ``CarriedOut`` then.
+        With ``once`` the server answers the repeated request as the first. Others raise ``AlreadyCarriedOut`` then.
         """
         given = None if document is None else {name: value for name, value in document.items() if value is not None}
         key = os.urandom(16).hex() if once else None

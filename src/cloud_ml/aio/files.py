@@ -29,7 +29,7 @@ PARTING_S = 2.0
 digest it; then nobody waits, and it ends when it has."""
 
 
-class CalledOff(BaseException):
+class TransferCancelled(BaseException):
     """Nobody wants the transfer any more. Raised in its thread, and not an error that would be tried again."""
 
 
@@ -112,13 +112,13 @@ class _Pool(ConnectionPool):
         self._given.add(connection)
         if self._over.is_set():  # called off while the connection was made
             connection.close()
-            raise CalledOff
+            raise TransferCancelled
         return connection
 
     def check(self) -> None:
-        """Raise ``CalledOff`` if the transfer was."""
+        """Raise ``TransferCancelled`` if the transfer was."""
         if self._over.is_set():
-            raise CalledOff
+            raise TransferCancelled
 
     def sleep(self, delay_s: float) -> None:
         """Pause between two tries."""

@@ -16,7 +16,7 @@ from cloud_ml.aio.watching import follow_changes, follow_events
 from cloud_ml.errors import NotFound, TransportError, TryAgain, WaitTimedOut
 from cloud_ml.models.job import Job, JobEvent, JobTasks
 from cloud_ml.models.outputs import OutputFile
-from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
+from cloud_ml.sdk.timeouts import LONG_POLL_S, PATIENCE
 
 
 class AsyncJobHandle:

@@ -27,9 +27,9 @@ from cloud_ml.models.storage import (
     UnnameableObject,
     UnnameableObjects,
 )
-from cloud_ml.sdk.failures import CarriedOut, GoneByNow
+from cloud_ml.sdk.failures import AlreadyCarriedOut, AlreadyDeleted
 from cloud_ml.sdk.messages import Request, key_path, segment
-from cloud_ml.sdk.places import (
+from cloud_ml.sdk.uris import (
     PATH,
     UPLOAD_TIMEOUT_S,
     object_path,
@@ -79,7 +79,7 @@ class AsyncObjects:
             request = Request("DELETE", path, query={"force": force}, read_timeout_s=UPLOAD_TIMEOUT_S)
             async with await self._transport.send(request) as answer:
                 await answer.read()
-        except GoneByNow:
+        except AlreadyDeleted:
             if any(bucket.name == name for bucket in await self.list_buckets()):
                 raise Conflict(
                     f"the bucket {name} is there, although the answer to its removal was lost: it was not removed, "
@@ -153,7 +153,7 @@ class AsyncObjects:
         )
         try:
             document = await self._transport.json(request)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return await self._stored(uri, hashlib.sha256(content).hexdigest())
         return codec.decode(StoredObject, document, ignore_unknown=True)
 
@@ -254,7 +254,7 @@ class AsyncObjects:
         try:
             async with await self._transport.send(request) as answer:
                 await answer.read()
-        except (CarriedOut, GoneByNow):  # an earlier try, whose answer was lost, removed it
+        except (AlreadyCarriedOut, AlreadyDeleted):  # an earlier try, whose answer was lost, removed it
             return
 
     async def _etag(self, uri: str) -> str:
@@ -269,7 +269,7 @@ class AsyncObjects:
             # A repeat is harmless: it names the version that it removes.
             async with await self._transport.send(Request("DELETE", path, headers=headers, same_twice=True)) as answer:
                 await answer.read()
-        except GoneByNow:
+        except AlreadyDeleted:
             return
 
 

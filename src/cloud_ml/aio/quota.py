@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.models import codec
 from cloud_ml.models.quota import Application, ApplicationPage, LimitsChange, OrgQuota, QuotaPage
-from cloud_ml.sdk.failures import CarriedOut
+from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import json_request, segment
 
 T = TypeVar("T")
@@ -50,7 +50,7 @@ class AsyncQuota:
             document["storage"] = storage
         try:
             return await self._ask(OrgQuota, "PUT", f"/{segment(org)}", document)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return (await self.show(org=org))[0]
 
     async def apply(
@@ -75,7 +75,7 @@ class AsyncQuota:
         }
         try:
             return await self._ask(Application, "POST", "/applications", document, query={"org": org})
-        except CarriedOut:
+        except AlreadyCarriedOut:
             found = await self.applications(org=org)
         alike = [each for each in found if (each.service, each.mail) == (service, mail)]
         return max(alike, key=lambda each: each.created_at)
@@ -95,7 +95,7 @@ class AsyncQuota:
     async def _decide(self, application: str, verb: str) -> Application:
         try:
             return await self._ask(Application, "POST", f"/applications/{segment(application)}/{verb}")
-        except CarriedOut:
+        except AlreadyCarriedOut:
             found = await self.applications()
         return next(each for each in found if each.id == application)
 

@@ -24,9 +24,9 @@ from cloud_ml.errors import NotFound, WaitTimedOut
 from cloud_ml.models import codec
 from cloud_ml.models.job import JobEvent, JobEvents
 from cloud_ml.models.resource import NewResource, ResourceChange, ResourceType, ResourceView
-from cloud_ml.sdk.failures import GoneByNow
+from cloud_ml.sdk.failures import AlreadyDeleted
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, json_request, segment, watching
-from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
+from cloud_ml.sdk.timeouts import LONG_POLL_S, PATIENCE
 
 NewT = TypeVar("NewT", bound=NewResource)
 ViewT = TypeVar("ViewT", bound=ResourceView)
@@ -63,7 +63,7 @@ class AsyncResources(Generic[NewT, ViewT]):
         """Ask for removal."""
         try:
             await self._ask(Request("DELETE", self._path(name)))
-        except GoneByNow:
+        except AlreadyDeleted:
             return
 
     async def events(self, name: str, *, after: int = 0) -> list[JobEvent]:

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from cloud_ml.aio.transport import AsyncTransport
 from cloud_ml.models.secret import Secret, SecretPage
-from cloud_ml.sdk.failures import CarriedOut
+from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import json_request, segment
 
 T = TypeVar("T")
@@ -36,7 +36,7 @@ class AsyncSecrets:
         document = {"name": name, "data": base64.b64encode(data).decode("ascii"), "replace": replace}
         try:
             return await self._ask(Secret, "POST", "", document)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return await self.describe(name)
 
     async def list(self) -> list[Secret]:

@@ -19,7 +19,7 @@ from cloud_ml.errors import InvalidRequest, NotFound, TransportError, TryAgain, 
 from cloud_ml.models.job import FINISHED, JobEvent
 from cloud_ml.models.service import Service, ServiceLineage, ServiceMetrics, ServiceSignatures, ServiceUpdate
 from cloud_ml.sdk.inference import by_name, check_address, types_of
-from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
+from cloud_ml.sdk.timeouts import LONG_POLL_S, PATIENCE
 
 
 class AsyncServiceHandle:

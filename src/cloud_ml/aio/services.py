@@ -23,9 +23,9 @@ from cloud_ml.models.service import (
     ServiceSummary,
     ServiceUpdate,
 )
-from cloud_ml.sdk.failures import CarriedOut, GoneByNow
+from cloud_ml.sdk.failures import AlreadyCarriedOut, AlreadyDeleted
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, segment, watching
-from cloud_ml.sdk.patience import QUIET_LOG_S
+from cloud_ml.sdk.timeouts import QUIET_LOG_S
 
 _PATH = "/api/v1/models"
 _JSON = {"Content-Type": "application/json"}
@@ -103,7 +103,7 @@ class AsyncServiceCalls:
         """
         try:
             return await self._service(Request("DELETE", _path(name, version)))
-        except GoneByNow:
+        except AlreadyDeleted:
             if known is None:
                 raise
             return replace(known, deleting=True)
@@ -180,7 +180,7 @@ class AsyncServiceCalls:
         """The service after a change, as it stands now where the answer was lost."""
         try:
             return await self._service(request)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return await self.get(name, version)
 
     async def _service(self, request: Request) -> Service:

@@ -16,9 +16,9 @@ from cloud_ml.models import codec
 from cloud_ml.models.storage import BeginUpload, CompleteUpload, StoredObject, UploadInParts, UploadPart
 from cloud_ml.sdk.batches import BucketFile
 from cloud_ml.sdk.messages import Request, segment
-from cloud_ml.sdk.places import PATH, object_uri
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.transfers import Transfers, part_request, repeatable_post
+from cloud_ml.sdk.uris import PATH, object_uri
 
 
 class AsyncStorage(AsyncObjects):

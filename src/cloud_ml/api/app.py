@@ -13,7 +13,7 @@ import cloud_ml
 from cloud_ml.api import errors, openapi, resource_routes, v1_compat
 from cloud_ml.api.cors import Cors
 from cloud_ml.api.direct import Direct
-from cloud_ml.api.fds.door import Door
+from cloud_ml.api.fds.router import FdsRouter
 from cloud_ml.api.middleware import Envelope
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import (
@@ -78,5 +78,5 @@ def create_app(platform: Platform, resources: Sequence[Resource[Any, Any, Any, A
         app.include_router(router)
     errors.install(app)
     openapi.install(app)
-    app.front = Envelope(Cors(Door(Direct(routers, super(_Application, app).__call__))))
+    app.front = Envelope(Cors(FdsRouter(Direct(routers, super(_Application, app).__call__))))
     return app

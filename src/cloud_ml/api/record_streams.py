@@ -14,11 +14,11 @@ from cloud_ml.api.auth import Call
 from cloud_ml.api.platform import Platform
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.state.epochs import epoch_of
-from cloud_ml.usecases.feed import Sighting, check_epoch
+from cloud_ml.usecases.feed import RecordChange, check_epoch
 
 S = TypeVar("S")
 T = TypeVar("T")
-Document = Callable[[Sighting[S, T]], object]
+Document = Callable[[RecordChange[S, T]], object]
 """Makes the wire type of a change."""
 
 
@@ -76,22 +76,22 @@ async def of_one(
     seen = here.feed_of(kind).watch(
         key.org, uid=key.uid, after=at if start is None else start, heartbeat_s=here.settings.heartbeat_s
     )
-    first = Sighting(at, key.uid, key.org, key.name, record) if start is None else None
+    first = RecordChange(at, key.uid, key.org, key.name, record) if start is None else None
     limit_s = here.settings.stream_limit_s
     return streams.events(_messages(seen, document, word, start or 0, limit_s, first=first, to_the_end=True))
 
 
 async def _messages(
-    seen: AsyncGenerator[Sighting[S, T] | None],
+    seen: AsyncGenerator[RecordChange[S, T] | None],
     document: Document[S, T],
     word: str,
     start: int,
     limit_s: float,
     *,
-    first: Sighting[S, T] | None = None,
+    first: RecordChange[S, T] | None = None,
     to_the_end: bool = False,
 ) -> AsyncGenerator[bytes]:
-    def message(one: Sighting[S, T]) -> bytes:
+    def message(one: RecordChange[S, T]) -> bytes:
         return sse.message("gone" if one.record is None else word, one.revision, document(one))
 
     loop = asyncio.get_running_loop()

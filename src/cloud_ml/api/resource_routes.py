@@ -8,20 +8,20 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from cloud_ml.api import conditional, documents, openapi, record_streams, sse, telling, waiting
+from cloud_ml.api import conditional, documents, event_streams, long_polls, openapi, record_streams, sse
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.conditional import IfNoneMatch
+from cloud_ml.api.long_polls import Wait, check_wait
 from cloud_ml.api.openapi import answers, body_of, known
 from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.sse import After, LastEventId
-from cloud_ml.api.waiting import Wait, check_wait
 from cloud_ml.domain.records import Record
 from cloud_ml.models import codec, common
 from cloud_ml.models.job import JobEvents
 from cloud_ml.models.resource import ResourceChange
-from cloud_ml.usecases.feed import Sighting
+from cloud_ml.usecases.feed import RecordChange
 from cloud_ml.usecases.resources import Resource, Resources
 
 _Resource = Resource[Any, Any, Any, Any]
@@ -127,7 +127,7 @@ def _add_single(router: APIRouter, resource: _Resource) -> None:
         check_wait(here, wait)
         record = await here.offload(_find, here, call, resource, name, org_id)
         uid = record.key.uid
-        return documents.answer(await waiting.events(here, uid, lambda: here.store.events(uid, after=after), wait))
+        return documents.answer(await long_polls.events(here, uid, lambda: here.store.events(uid, after=after), wait))
 
     one = described.name
     describe.__doc__ = (
@@ -190,7 +190,7 @@ def add_streams_of_one(router: APIRouter, resource: _Resource) -> None:
         org_id: str | None = None,
     ) -> Response:
         record = await here.offload(_find, here, call, resource, name, org_id)
-        return telling.of_record(here, resource.kind, record, sse.place(last_event_id, after) or 0)
+        return event_streams.of_record(here, resource.kind, record, sse.place(last_event_id, after) or 0)
 
     one = resource.type.name
     watch.__doc__ = f"How a {one} stands, and then each change of it, as server-sent events; ends when it is gone."
@@ -201,6 +201,6 @@ def _find(here: Platform, call: Call, resource: _Resource, name: str, org_id: st
     return _of(here, resource).find(here.identities.scope(call.caller, org_id), name)
 
 
-def _change(resource: _Resource, one: Sighting[Any, Any]) -> ResourceChange:
+def _change(resource: _Resource, one: RecordChange[Any, Any]) -> ResourceChange:
     view = None if one.record is None else resource.view(one.record)
     return ResourceChange(revision=one.revision, uid=one.uid, name=one.name, org=one.org, resource=view)

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 from pathlib import Path
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models import meant
+from cloud_ml.models import suggestions
 from cloud_ml.models.common import refuse
 from cloud_ml.models.local_paths import local_path
 
@@ -37,7 +37,7 @@ def name_for(trainer_uri: str) -> str:
         last = local_path(trainer_uri).resolve().name
     bare = next((last.removesuffix(ending) for ending in _ARCHIVES if last.endswith(ending)), last)
     bare = _VERSION.sub("", bare) if bare != last else bare
-    name = meant.name(bare)[:50].rstrip("-")
+    name = suggestions.name(bare)[:50].rstrip("-")
     if not name:
         raise InvalidRequest(
             f"no name for the job can be made of {last!r}", field="job_name", hint="Give one: --job_name NAME."
@@ -70,7 +70,7 @@ def module_for(trainer_uri: str) -> str:
         raise refuse("trainer_uri", trainer_uri, "fds://bucket/path, or a file or folder that exists")
     if place.suffix == ".py" and not place.is_dir():
         if not _PARTS.fullmatch(place.stem):
-            plain = meant.name(place.stem).replace("-", "_").lstrip("0123456789_")
+            plain = suggestions.name(place.stem).replace("-", "_").lstrip("0123456789_")
             raise InvalidRequest(
                 f"{place.name} cannot be run as a module: in its name are other characters than letters of English, "
                 "digits and _",
@@ -117,7 +117,7 @@ def check_module_in(trainer_uri: str, module: str) -> None:
     if "://" in trainer_uri or not (folder := local_path(trainer_uri)).is_dir():
         return
     if module.endswith(".py") and (folder / module).is_file():
-        raise refuse("module_name", module, "the name of a module, not of a file", meant=meant.module(module))
+        raise refuse("module_name", module, "the name of a module, not of a file", meant=suggestions.module(module))
     root = folder.joinpath(*module.split(".")[:1])
     if _is_project(folder) or not (root / "__init__.py").is_file() or not _PARTS.fullmatch(root.name):
         return

@@ -21,8 +21,8 @@ from cloud_ml.cli.options import Command, Option
 from cloud_ml.cli.output import echo, echo_as, note, output_option
 from cloud_ml.cli.progress import bar, spinner
 from cloud_ml.cli.session import Session, pass_session
+from cloud_ml.cli.submit_arguments import environment_options, given_pairs
 from cloud_ml.cli.terminal import is_live
-from cloud_ml.cli.words import environment_options, given_pairs
 from cloud_ml.errors import AlreadyExists, InvalidRequest
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ import click
 from cloud_ml.cli.completing import framework_names, job_names, state_names
 from cloud_ml.cli.guard import each
 from cloud_ml.cli.lazy import Lazy
-from cloud_ml.cli.near import JobsGroup, near_names
+from cloud_ml.cli.name_suggestions import JobsGroup, near_names
 from cloud_ml.cli.options import Option
 from cloud_ml.cli.output import echo, echo_as, echo_table, note, output_option
 from cloud_ml.cli.progress import spinner
@@ -24,14 +24,14 @@ if TYPE_CHECKING:
 _ELSEWHERE = {
     "cp": Lazy("cloud_ml.cli.job_outputs:cp", "Copy outputs of a job to this machine."),
     "describe": Lazy("cloud_ml.cli.describing:describe", "Tell the story of a job: stages, events, reason, next step."),
-    "export": Lazy("cloud_ml.cli.again:export", "Print a job as a file that can be submitted."),
+    "export": Lazy("cloud_ml.cli.resubmit:export", "Print a job as a file that can be submitted."),
     "metrics": Lazy("cloud_ml.cli.top:metrics", "Show what the tasks of a job use, once."),
     "outputs": Lazy("cloud_ml.cli.job_outputs:outputs", "List the files that a job left."),
-    "rerun": Lazy("cloud_ml.cli.again:rerun", "Resubmit a job, optionally with changes."),
+    "rerun": Lazy("cloud_ml.cli.resubmit:rerun", "Resubmit a job, optionally with changes."),
     "rm": Lazy("cloud_ml.cli.removing:rm_job", "Delete jobs; ask before one that runs.", hidden=True),
     "submit": Lazy("cloud_ml.cli.submit:submit", "Submit a train job."),
     "top": Lazy("cloud_ml.cli.top:top", "Show what running jobs use."),
-    "wait": Lazy("cloud_ml.cli.waiting:wait", "Wait until jobs have ended, and exit with their result."),
+    "wait": Lazy("cloud_ml.cli.job_wait:wait", "Wait until jobs have ended, and exit with their result."),
 }
 
 
@@ -194,7 +194,7 @@ def logs(
 @pass_session
 def events(session: Session, name: str, *, follow: bool, output: str | None) -> int:
     """List what happened to a job, and why."""
-    from cloud_ml.cli.telling import tell, tell_as_it_happens
+    from cloud_ml.cli.event_output import tell, tell_as_it_happens
 
     if follow:
         return tell_as_it_happens(session.client.get_train_job(name).watch_events(), output)
@@ -275,7 +275,7 @@ def _expression(pattern: str, *, ignore_case: bool) -> re.Pattern[bytes]:
 def _read_labels(pairs: tuple[str, ...]) -> dict[str, str]:
     if not pairs:  # the usual list is quick: what reads conditions is imported for them only
         return {}
-    from cloud_ml.cli.words import read_pairs
+    from cloud_ml.cli.submit_arguments import read_pairs
 
     return read_pairs("--label", pairs)
 

@@ -81,7 +81,7 @@ def list_models(session: Session, *, output: str | None, name: str | None, limit
 @pass_session
 def events(session: Session, name: str, version: str | None, *, follow: bool, output: str | None) -> int:
     """List what happened to a service, and why."""
-    from cloud_ml.cli.telling import tell, tell_as_it_happens
+    from cloud_ml.cli.event_output import tell, tell_as_it_happens
 
     where = named(session, name, version)
     if follow:

@@ -108,7 +108,7 @@ def _events(described: ResourceType[NewT, ViewT]) -> click.Command:
     @output_option()
     @pass_session
     def events(session: Session, name: str, *, follow: bool, output: str | None) -> int:
-        from cloud_ml.cli.telling import tell, tell_as_it_happens
+        from cloud_ml.cli.event_output import tell, tell_as_it_happens
 
         calls = session.client.resources(described)
         return tell_as_it_happens(calls.watch_events(name), output) if follow else tell(calls.events(name), output)

@@ -17,7 +17,7 @@ from cloud_ml.cli.output import echo_document, output_option, without_secrets
 from cloud_ml.cli.requirement_options import given_requirements, requirement_options
 from cloud_ml.cli.sending import send
 from cloud_ml.cli.session import Session, pass_session
-from cloud_ml.cli.words import (
+from cloud_ml.cli.submit_arguments import (
     SubmitCommand,
     environment_options,
     given_behind,

@@ -12,11 +12,11 @@ from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.trainers import Files
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
-from cloud_ml.domain.workloads.actions import EnsureGang, Forget, JobAction, StopGang
-from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.actions import EnsureGang, Forget, StopGang, WorkloadAction
+from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import W, W_contra
-from cloud_ml.engines.base import Engine, Gang, GangKey, JobSecret, Mount, Places, TrainerSource
+from cloud_ml.engines.base import Engine, Gang, GangKey, JobPaths, JobSecret, Mount, TrainerSource
 from cloud_ml.errors import RequestError, Unavailable
 from cloud_ml.recipes.base import PlanContext, Recipe
 from cloud_ml.state.base import Fence, StateStore
@@ -32,10 +32,10 @@ logger = logging.getLogger(__name__)
 class Outputs(Protocol[W_contra]):
     """Keeps what workloads of a kind leave."""
 
-    async def collect(self, job: Record[W_contra, JobStatus]) -> CollectedOutputs | None:
+    async def collect(self, job: Record[W_contra, WorkloadStatus]) -> CollectedOutputs | None:
         """Store it, before the end is committed; ``None`` while that goes on."""
 
-    async def delete(self, job: Record[W_contra, JobStatus]) -> bool:
+    async def delete(self, job: Record[W_contra, WorkloadStatus]) -> bool:
         """Remove it; false while that goes on."""
 
     async def expire(self, fence: Fence) -> None:
@@ -55,7 +55,7 @@ class Executor(Generic[W]):
         files: Files[W],
         offload: Offload,
         network: str,
-        kind: Kind[W, JobStatus],
+        kind: Kind[W, WorkloadStatus],
         outputs: Outputs[W] | None = None,
         secrets: Secrets | None = None,
     ) -> None:
@@ -70,7 +70,7 @@ class Executor(Generic[W]):
         self._outputs = outputs
         self._secrets = secrets
 
-    async def collect_outputs(self, job: Record[W, JobStatus]) -> CollectedOutputs | None:
+    async def collect_outputs(self, job: Record[W, WorkloadStatus]) -> CollectedOutputs | None:
         """Store what a job left, before its end is committed; ``None`` while that goes on: look again soon.
 
         Raises:
@@ -78,7 +78,7 @@ class Executor(Generic[W]):
         """
         return CollectedOutputs() if self._outputs is None else await self._outputs.collect(job)
 
-    async def perform(self, job: Record[W, JobStatus], action: JobAction, fence: Fence) -> bool:
+    async def perform(self, job: Record[W, WorkloadStatus], action: WorkloadAction, fence: Fence) -> bool:
         """Do what was decided; ``False`` when something is on its way that it needs: look again soon.
 
         Raises:
@@ -123,14 +123,14 @@ class Executor(Generic[W]):
         if self._outputs is not None:
             await self._outputs.expire(fence)
 
-    async def _provide(self, job: Record[W, JobStatus]) -> tuple[Record[W, JobStatus], TrainerSource] | None:
+    async def _provide(self, job: Record[W, WorkloadStatus]) -> tuple[Record[W, WorkloadStatus], TrainerSource] | None:
         """What the job runs. A refusal that a later pass would only meet again fails the attempt with its words."""
         try:
             return await self._files.provide(job)
         except RequestError as error:
             return job, TrainerSource("", "trainer", error.message, Reason.START_FAILED)
 
-    def _plan(self, job: Record[W, JobStatus], attempt: int, places: Places, trainer: TrainerSource) -> Gang:
+    def _plan(self, job: Record[W, WorkloadStatus], attempt: int, places: JobPaths, trainer: TrainerSource) -> Gang:
         organisation = self._store.find(ORGANISATION, SYSTEM, job.key.org)
         if organisation is None:
             raise Unavailable(f"the organisation {job.key.org} of job {job.key.name} is gone")
@@ -155,7 +155,7 @@ class Executor(Generic[W]):
         )
         return replace(self._recipe.plan(job.spec.workload, context), secrets=secrets)
 
-    def _mounts(self, job: Record[W, JobStatus], places: Places) -> tuple[tuple[Mount, ...], str]:
+    def _mounts(self, job: Record[W, WorkloadStatus], places: JobPaths) -> tuple[tuple[Mount, ...], str]:
         """Every bucket of the tenant under its name, and the job's own at a fixed place; and what is wrong with them.
 
         A bucket without its folder has lost its content, so no job may take it for an empty one.

@@ -7,17 +7,17 @@ import contextlib
 import logging
 from collections.abc import Iterator
 
-from cloud_ml.controller.answering import Answering
-from cloud_ml.controller.entrances import Entrances
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.gateway import Gateway
 from cloud_ml.controller.ports import Ports
+from cloud_ml.controller.readiness import ReadinessProber
 from cloud_ml.controller.reconcilers.model_service import ModelServiceReconciler
 from cloud_ml.controller.reconcilers.workload import WorkloadReconciler
-from cloud_ml.controller.runtime.changes import Followed
+from cloud_ml.controller.route_publisher import RoutePublisher
+from cloud_ml.controller.runtime.changes import WatchedKind
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.repeating import Repeating
-from cloud_ml.controller.runtime.term import Term, TermWork
+from cloud_ml.controller.runtime.term import ControllerTasks, Term
 from cloud_ml.controller.scaling import Scaling
 from cloud_ml.controller.scheduler import Scheduler
 from cloud_ml.controller.slots import fill
@@ -28,7 +28,7 @@ from cloud_ml.domain.services.status import ServicePhase
 from cloud_ml.domain.tenancy import ACCESS_KEY, ORGANISATION, USER
 from cloud_ml.domain.workloads.decide import Rules
 from cloud_ml.domain.workloads.phases import UNFINISHED
-from cloud_ml.engines.base import Doors, Engine
+from cloud_ml.engines.base import Endpoints, Engine
 from cloud_ml.errors import TryAgain
 from cloud_ml.settings import ControllerSettings, GatewaySettings
 from cloud_ml.settings.gateway import ports_of
@@ -55,7 +55,7 @@ class ModelServiceController:
         scheduler: Scheduler,
         store: StateStore,
         engine: Engine,
-        doors: Doors,
+        doors: Endpoints,
         executor: Executor[ReplicaSpec],
         rules: Rules,
         settings: ControllerSettings,
@@ -80,11 +80,11 @@ class ModelServiceController:
         self._learning: Repeating | None = None
         self._read = read or offload
 
-    async def begin(self, term: Term) -> TermWork:
+    async def begin(self, term: Term) -> ControllerTasks:
         """See ``ResourceController``."""
         services, replicas = KeyedQueue(), KeyedQueue()
-        answering = Answering(self._doors, services.add)
-        entrances = Entrances(
+        answering = ReadinessProber(self._doors, services.add)
+        entrances = RoutePublisher(
             self._gateway, Ports(ports_of(self._serving.ports), self._serving.ports_share), self._doors, answering
         )
         scaling = Scaling(
@@ -146,8 +146,8 @@ class ModelServiceController:
             self._learning = None
             answering.close()
 
-        return TermWork(
-            followed=[Followed(MODEL_SERVICE, services, _UNFINISHED), Followed(REPLICA, replicas, UNFINISHED)],
+        return ControllerTasks(
+            followed=[WatchedKind(MODEL_SERVICE, services, _UNFINISHED), WatchedKind(REPLICA, replicas, UNFINISHED)],
             notices={REPLICA.name: replica_changed, **dict.fromkeys(_ABOUT_KEYS, keys.soon)},
             gangs=[(replicas, slots.holds)],
             prepare=[prepare],

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from cloud_ml.controller.quotas import QuotaBook
-from cloud_ml.controller.runtime.term import Term, TermWork
+from cloud_ml.controller.runtime.term import ControllerTasks, Term
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.quotas import QUOTA, QuotaSpec
 from cloud_ml.domain.tenancy import ORGANISATION, SYSTEM
@@ -58,7 +58,7 @@ class Scheduler:
         self._default_quota = default_quota
         self._term: _Term | None = None
 
-    async def begin(self, term: Term) -> TermWork:
+    async def begin(self, term: Term) -> ControllerTasks:
         """See ``ResourceController``."""
         quotas = QuotaBook(self._store, self._default_quota)
         now = self._term = _Term(await self._engine.capacity(), quotas)
@@ -73,7 +73,7 @@ class Scheduler:
             for line, most in now.reserving:
                 line.reserve(await self._reserved(most))
 
-        return TermWork(
+        return ControllerTasks(
             notices={QUOTA.name: quota_changed, ORGANISATION.name: organisations_changed}, prepare=[quotas.load]
         )
 

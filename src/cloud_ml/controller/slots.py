@@ -12,7 +12,7 @@ from cloud_ml.domain import quotas
 from cloud_ml.domain.quotas import Amounts, QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.domain.workloads.decide import WaitsFor, WorkloadRecord
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import W
 from cloud_ml.engines.base import Capacity
@@ -223,7 +223,7 @@ class Slots:
 async def fill(
     slots: Slots,
     store: StateStore,
-    kind: Kind[W, JobStatus],
+    kind: Kind[W, WorkloadStatus],
     offload: Offload,
     phases: Sequence[Phase] = (*PLACED, Phase.QUEUED),
 ) -> list[str]:
@@ -245,7 +245,7 @@ async def fill(
     return [uid for _, uid in sorted(found)]
 
 
-def _readable(store: StateStore, kind: Kind[W, JobStatus], lines: Sequence[Summary]) -> list[WorkloadRecord]:
+def _readable(store: StateStore, kind: Kind[W, WorkloadStatus], lines: Sequence[Summary]) -> list[WorkloadRecord]:
     """The records of a page. One that cannot be read holds up no other: its own pass will say what is wrong."""
     found: list[WorkloadRecord] = []
     for line in lines:

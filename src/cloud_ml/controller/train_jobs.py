@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 from cloud_ml.controller.executor import Executor
 from cloud_ml.controller.reconcilers.workload import WorkloadReconciler
-from cloud_ml.controller.runtime.changes import Followed
+from cloud_ml.controller.runtime.changes import WatchedKind
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.queue import KeyedQueue
-from cloud_ml.controller.runtime.term import Term, TermWork
+from cloud_ml.controller.runtime.term import ControllerTasks, Term
 from cloud_ml.controller.scheduler import Scheduler, most_jobs
 from cloud_ml.controller.slots import PLACED, fill
 from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
@@ -81,7 +81,7 @@ class TrainJobController:
         said = await self._offload(self._deploy, job)
         return [said] if said is not None else ()
 
-    async def begin(self, term: Term) -> TermWork:
+    async def begin(self, term: Term) -> ControllerTasks:
         """See ``ResourceController``."""
         queue = self._queue = KeyedQueue()
         slots = await self._scheduler.line(
@@ -110,8 +110,8 @@ class TrainJobController:
             after_success=self._deploy_model,
         )
         pool = term.pool(queue, reconciler)
-        return TermWork(
-            followed=[Followed(TRAIN_JOB, queue, UNFINISHED)],
+        return ControllerTasks(
+            followed=[WatchedKind(TRAIN_JOB, queue, UNFINISHED)],
             gangs=[(queue, slots.holds)],
             before_changes=[open_line],
             tasks=[pool.work] * self._settings.workers,

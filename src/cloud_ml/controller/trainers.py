@@ -13,7 +13,7 @@ from cloud_ml.controller.downloads import Downloads
 from cloud_ml.controller.packages import Packages
 from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.records import Record
-from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.domain.workloads.spec import W
 from cloud_ml.engines.base import TrainerSource
 from cloud_ml.errors import InvalidRequest
@@ -28,7 +28,7 @@ from cloud_ml.usecases.uploads import Uploads
 class Files(Protocol[W]):
     """Where what a kind of workload runs comes from."""
 
-    async def provide(self, job: Record[W, JobStatus]) -> tuple[Record[W, JobStatus], TrainerSource] | None:
+    async def provide(self, job: Record[W, WorkloadStatus]) -> tuple[Record[W, WorkloadStatus], TrainerSource] | None:
         """The file, and the job with what was found out on the way; ``None`` while it is on its way."""
 
     def forget(self, uid: str) -> None:

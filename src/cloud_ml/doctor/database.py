@@ -8,7 +8,7 @@ from cloud_ml import data_folder
 from cloud_ml.doctor.findings import Area, Finding
 from cloud_ml.errors import CloudMlError
 from cloud_ml.settings import Settings
-from cloud_ml.state.sql.glance import Glance, glance
+from cloud_ml.state.sql.inspection import DatabaseInspection, glance
 from cloud_ml.state.sql.migrations import HEAD
 
 _AREA = Area("database")
@@ -31,7 +31,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
         yield _AREA.ok("kind", f"{found.program}, made at the first start: {found.missing_file}")
 
 
-def _schema(found: Glance) -> Finding:
+def _schema(found: DatabaseInspection) -> Finding:
     if found.schema is None:
         return _AREA.ok("schema", "none yet; made at the first start")
     if found.schema > HEAD:

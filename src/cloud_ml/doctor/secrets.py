@@ -9,7 +9,7 @@ from cloud_ml.domain.secrets import SEALING_KEY, SECRET
 from cloud_ml.errors import CloudMlError
 from cloud_ml.sealing import KeyFile, NoSealingKey
 from cloud_ml.settings import Settings
-from cloud_ml.state.sql.glance import all_specs
+from cloud_ml.state.sql.inspection import all_specs
 
 _AREA = Area("secrets")
 _PUT_BACK = "put the file of the database's first server, or your copy of it, there; the setting is secrets.key_file"

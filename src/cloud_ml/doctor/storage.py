@@ -19,7 +19,7 @@ from cloud_ml.engines.local.probe import default_disk_bytes, kept_disk_bytes
 from cloud_ml.errors import CloudMlError
 from cloud_ml.models.common import format_memory
 from cloud_ml.settings import Settings, StorageSettings
-from cloud_ml.state.sql.glance import specs
+from cloud_ml.state.sql.inspection import specs
 
 _AREA = Area("storage")
 _LEAST_BYTES = 5 * 2**30

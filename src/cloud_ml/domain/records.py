@@ -121,14 +121,14 @@ class Event:
 class Decision(Generic[StatusT, ActionT]):
     """What follows from one look: a new status to commit, *or* actions on the status that stands.
 
-    Never both: an action may only follow from what is already committed. ``look_again`` asks for
+    Never both: an action may only follow from what is already committed. ``requeue_at`` asks for
     another look at that time even if nothing happens.
     """
 
     status: StatusT | None = None
     events: Sequence[Event] = ()
     actions: Sequence[ActionT] = ()
-    look_again: datetime | None = None
+    requeue_at: datetime | None = None
 
     def __post_init__(self) -> None:
         if self.status is not None and self.actions:

@@ -171,7 +171,7 @@ class Capacity:
 
 
 @dataclass(frozen=True)
-class Places:
+class JobPaths:
     """Where things will be for the processes of a gang, known before it starts.
 
     ``storage`` is the folder under which each bucket appears by its name; ``fds`` is where the job's
@@ -245,7 +245,7 @@ class SecretFiles(Protocol):
 
 
 @runtime_checkable
-class Doors(Protocol):
+class Endpoints(Protocol):
     """An engine whose jobs can be called: they listen on sockets in their working folders."""
 
     def connect(self, job_uid: str, name: str) -> socket.socket:
@@ -394,7 +394,7 @@ class Engine(abc.ABC):
         """
 
     @abc.abstractmethod
-    def places(self, job_uid: str) -> Places:
+    def places(self, job_uid: str) -> JobPaths:
         """Where things will be for the processes of this job's gangs."""
 
     @abc.abstractmethod

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.workloads.reasons import Reason
-from cloud_ml.engines.base import WHOLE_LOG, Capacity, Engine, Gang, GangKey, LogView, Places
+from cloud_ml.engines.base import WHOLE_LOG, Capacity, Engine, Gang, GangKey, JobPaths, LogView
 from cloud_ml.errors import Conflict, Unavailable
 
 
@@ -125,8 +125,8 @@ class FakeEngine(Engine):
             async with self._changed:
                 await self._changed.wait()
 
-    def places(self, job_uid: str) -> Places:
-        return Places(storage="/storage", fds="/fds")
+    def places(self, job_uid: str) -> JobPaths:
+        return JobPaths(storage="/storage", fds="/fds")
 
     async def capacity(self) -> Capacity:
         return Capacity(cpu_millis=4000, memory_bytes=8 * 2**30)

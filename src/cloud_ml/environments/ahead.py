@@ -25,7 +25,7 @@ from cloud_ml.environments.stock import Stock
 
 
 @dataclass(frozen=True)
-class Order:
+class PreparationRequest:
     """Where runtimes are kept and what makes them; ``pythons`` are programs of other versions, by version."""
 
     home: str
@@ -54,12 +54,12 @@ class State:
     packages: tuple[str, ...] = ()
 
 
-def states(order: Order) -> list[State]:
+def states(order: PreparationRequest) -> list[State]:
     """The state of every runtime that is offered."""
     return [state(order, runtime) for runtime in order.catalog.runtimes]
 
 
-def state(order: Order, runtime: Runtime) -> State:
+def state(order: PreparationRequest, runtime: Runtime) -> State:
     """What of ``runtime`` is there; starts no process unless an interpreter is new."""
     try:
         found = _interpreter(order, runtime)
@@ -75,7 +75,7 @@ def state(order: Order, runtime: Runtime) -> State:
     return State(runtime, found.version, ready=True, size=evict.size_of(folder), packages=packages)
 
 
-def prepare(order: Order, log: Output) -> State:
+def prepare(order: PreparationRequest, log: Output) -> State:
     """Install the runtime that ``order`` names, unless it is there.
 
     Raises:
@@ -91,7 +91,7 @@ def prepare(order: Order, log: Output) -> State:
     return state(order, runtime)
 
 
-def remove(order: Order) -> State:
+def remove(order: PreparationRequest) -> State:
     """Remove the layer of the runtime that ``order`` names; what a job uses stays."""
     runtime = order.catalog.find(order.framework, order.version)
     found = _interpreter(order, runtime)
@@ -101,7 +101,7 @@ def remove(order: Order) -> State:
     return state(order, runtime)
 
 
-def _interpreter(order: Order, runtime: Runtime) -> Interpreter | None:
+def _interpreter(order: PreparationRequest, runtime: Runtime) -> Interpreter | None:
     """The runtime's interpreter; None where uv has to look for it."""
     usual, home = interpreter.at(Path(order.python), Path(order.home)), Path(order.home)
     if runtime.python in (None, usual.minor):
@@ -110,7 +110,7 @@ def _interpreter(order: Order, runtime: Runtime) -> Interpreter | None:
     return interpreter.at(Path(program), home) if program else None
 
 
-def _stock(order: Order, log: Output) -> Stock:
+def _stock(order: PreparationRequest, log: Output) -> Stock:
     config = pipconfig.read()
     return Stock(Path(order.home).resolve(), "none", Path(order.uv), config, _NoSandbox(), log, order.timeout_s)
 
@@ -146,7 +146,7 @@ class _NoSandbox(Sandbox):
 def main() -> int:
     """Prepare what standard input asks for; the exit code is 0 when it is ready."""
     os.umask(0o022)  # what is made here is read by users of jobs
-    order = Order(**json.load(sys.stdin))
+    order = PreparationRequest(**json.load(sys.stdin))
 
     def tell(**event: object) -> None:
         print(json.dumps(event), flush=True)  # noqa: T201 - the engine reads these lines

@@ -19,7 +19,7 @@ from cloud_ml.environments.leases import Leases
 from cloud_ml.environments.requirements import BadRequirement, Requirement, locked, parse_all, without_secrets
 from cloud_ml.environments.runtime import Runtime
 from cloud_ml.environments.stock import Stock
-from cloud_ml.environments.trainer import Trainer, Workshop
+from cloud_ml.environments.trainer import Trainer, TrainerBuilder
 from cloud_ml.environments.uv import same_place
 from cloud_ml.environments.venv import make_venv, variables
 from cloud_ml.environments.versions import release, satisfies
@@ -221,7 +221,7 @@ class _Maker:
         file = self.request.trainer
         if file is None:
             return None
-        workshop = Workshop(
+        workshop = TrainerBuilder(
             folder=self.stock.tenant_folder / "trainers",
             locks=self.stock.tenant_folder / "locks",
             sandbox=self.stock.sandbox,

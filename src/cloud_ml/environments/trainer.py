@@ -66,7 +66,7 @@ class Trainer:
 
 
 @dataclass(frozen=True)
-class Workshop:
+class TrainerBuilder:
     """Stages trainers of one tenant below ``folder``.
 
     ``layer_for`` gives a layer that holds requirements of a build.

@@ -33,7 +33,7 @@ def digest(cert: str, key: str) -> str:
     return hashlib.sha256(Path(cert).read_bytes() + (Path(key).read_bytes() if key else b"")).hexdigest()
 
 
-class Followed:
+class CertificateWatcher:
     """Looks whether the files have become another certificate. A pair that does not fit, or not yet, is left alone."""
 
     def __init__(self, cert: str, key: str) -> None:

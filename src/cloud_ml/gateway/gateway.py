@@ -29,7 +29,7 @@ from cloud_ml.net.http1.limits import Limits as Http1Limits
 from cloud_ml.net.http2.connection import Http2Connection
 from cloud_ml.net.http2.http_requests import HttpOverHttp2
 from cloud_ml.net.http2.stream import Limits as Http2Limits
-from cloud_ml.net.listening import Alive, Greeting
+from cloud_ml.net.listening import Alive, ProtocolSniffer
 from cloud_ml.net.turns import Turns
 
 _BACKLOG = 2048
@@ -142,7 +142,7 @@ class Gateway:
             raise
         return made
 
-    def _greeter(self, service: Service) -> Callable[[], Greeting]:
+    def _greeter(self, service: Service) -> Callable[[], ProtocolSniffer]:
         config, turns = self._config, self._turns
         alive = self._alive[service.route.port] = Alive()
         budget, rest = service.bodies, RestFront(service, self._loop, self._cors)
@@ -162,7 +162,7 @@ class Gateway:
             unread_s=config.caller_http2_unread_s, idle_s=config.caller_http2_idle_s,
         )  # fmt: skip
         heads = Heads(rest.understand)
-        return lambda: Greeting(
+        return lambda: ProtocolSniffer(
             lambda: Http1Connection(rest, heads, limits1, turns, self._clock),
             lambda: Http2Connection(grpc, limits2, turns),
             alive,

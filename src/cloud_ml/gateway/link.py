@@ -11,12 +11,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from cloud_ml.daemons import Line, Resident
 from cloud_ml.domain.services.routes import CallingKey, Figures, Route
 from cloud_ml.errors import Unavailable
-from cloud_ml.gateway.certificates import Followed
+from cloud_ml.gateway.certificates import CertificateWatcher
 from cloud_ml.gateway.config import LOG_NAME, SOCKET_NAME, TOKEN_NAME, GatewayConfig, Instruction
 from cloud_ml.models import codec
-from cloud_ml.residents import Line, Resident
 
 _LINE_BYTES = 256 << 20
 _ANSWER_S, _SETTLED_S = 10.0, 5.0
@@ -38,7 +38,7 @@ class GatewayLink:
             "gateway", "cloud_ml.gateway.main", self._folder, SOCKET_NAME, LOG_NAME,
             "the gateway refuses", _LINE_BYTES, _ANSWER_S,
         )  # fmt: skip
-        self._certificate = Followed(config.tls_cert, config.tls_key)
+        self._certificate = CertificateWatcher(config.tls_cert, config.tls_key)
         self._connection: Line | None = None
         self._routes: dict[str, Route] = {}
         self._keys: Mapping[str, CallingKey] | None = None

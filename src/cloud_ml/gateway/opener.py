@@ -15,7 +15,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from cloud_ml.domain.services.spec import SOCKET
-from cloud_ml.engines.local import doors
+from cloud_ml.engines.local import endpoints
 from cloud_ml.errors import Unavailable
 
 _ANSWER_S = 5.0
@@ -37,7 +37,7 @@ def connect(folder: Path) -> socket.socket:
     """
     line = _Line.to_child
     if line is None:
-        return doors.connect(folder, SOCKET)
+        return endpoints.connect(folder, SOCKET)
     try:
         line.send(os.fsencode(folder))
         answer, descriptors, _, _ = socket.recv_fds(line, 1024, 1)
@@ -84,7 +84,7 @@ def serve(line: socket.socket, below: Path) -> None:
     """Answer until the other side hangs up."""
     while asked := line.recv(4096):
         try:
-            with doors.connect(_checked(Path(os.fsdecode(asked)), below), SOCKET) as made:
+            with endpoints.connect(_checked(Path(os.fsdecode(asked)), below), SOCKET) as made:
                 socket.send_fds(line, [_OPENED], [made.fileno()])
         except (Unavailable, OSError, ValueError) as error:
             line.send(_REFUSED + str(error).encode(errors="replace")[:500])

@@ -24,7 +24,7 @@ _BAR_S, _BAR_LONGEST_S, _BAR_FORGIVEN_S = 0.5, 10.0, 60.0
 _IDLE_KEPT = 64
 
 
-class Errand(Protocol):
+class PendingCall(Protocol):
     """What is to be done once there is a connection."""
 
     def over(self, client: Http2Client | Http1Client) -> None:
@@ -79,7 +79,7 @@ class Replica:
         self._draining: set[Http2Client] = set()
         self._idle: list[Http1Client] = []
         self._busy: set[Http1Client] = set()
-        self._wanted: deque[Errand] = deque()
+        self._wanted: deque[PendingCall] = deque()
         self._shunned_until = 0.0
         self._shun_s = _SHUN_S
         self._barred_until = self._reported_at = 0.0
@@ -92,7 +92,7 @@ class Replica:
         now = self._loop.time()
         return now < self._shunned_until or now < self._barred_until
 
-    def grpc(self, errand: Errand) -> None:
+    def grpc(self, errand: PendingCall) -> None:
         """Give the errand the connection for gRPC, now or when it is made."""
         if self._grpc is not None and self._grpc.open:
             errand.over(self._grpc)
@@ -101,7 +101,7 @@ class Replica:
         if len(self._wanted) == 1:
             self._begin(self._connect_grpc())
 
-    def http(self, errand: Errand) -> None:
+    def http(self, errand: PendingCall) -> None:
         """Give the errand a connection for HTTP/1.1 that nobody uses."""
         while self._idle:
             client = self._idle.pop()
@@ -196,7 +196,7 @@ class Replica:
         if not client.lost:
             self._draining.add(client)
 
-    async def _connect_http(self, errand: Errand) -> None:
+    async def _connect_http(self, errand: PendingCall) -> None:
         try:
             client = Http1Client(self._limits, self._free, self._lost_http, **self._shared)
             await self._open(lambda: client)

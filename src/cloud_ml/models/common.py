@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any, NamedTuple
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models import meant
+from cloud_ml.models import suggestions
 
 NAME = re.compile(r"[a-z0-9]([-a-z0-9]*[a-z0-9])?")
 NAME_ALLOWED = "lower-case letters, digits and '-', starting and ending with a letter or digit, at most 63 characters"
@@ -59,14 +59,14 @@ def refuse(field: str, value: Any, allowed: str, *, meant: str = "") -> InvalidR
 def check_name(field: str, value: Any) -> str:
     """A resource's name, as in RFC 1123 labels."""
     if not isinstance(value, str) or len(value) > 63 or not NAME.fullmatch(value):
-        raise refuse(field, value, NAME_ALLOWED, meant=meant.name(value))
+        raise refuse(field, value, NAME_ALLOWED, meant=suggestions.name(value))
     return value
 
 
 def check_module(field: str, value: Any) -> str:
     """A dotted Python module name such as ``trainer.task``."""
     if not isinstance(value, str) or len(value) > 256 or not _MODULE.fullmatch(value):
-        raise refuse(field, value, "a Python module name such as trainer.task", meant=meant.module(value))
+        raise refuse(field, value, "a Python module name such as trainer.task", meant=suggestions.module(value))
     return value
 
 
@@ -137,7 +137,9 @@ def check_cpu(field: str, value: Any) -> str:
         or Decimal(text) == 0
         or Decimal(text) > 4096
     ):
-        raise refuse(field, value, "cores above 0 with at most two decimals, such as 0.5 or 2", meant=meant.cpu(value))
+        raise refuse(
+            field, value, "cores above 0 with at most two decimals, such as 0.5 or 2", meant=suggestions.cpu(value)
+        )
     return text
 
 
@@ -151,7 +153,7 @@ def check_memory(field: str, value: Any) -> str:
     match = _MEMORY.fullmatch(value) if isinstance(value, str) and len(value) < 24 else None
     if not match or Decimal(match[1]) == 0:
         allowed = "a number above 0 followed by K, M or G, such as 100M or 1.5G"
-        raise refuse(field, value, allowed, meant=meant.memory(value))
+        raise refuse(field, value, allowed, meant=suggestions.memory(value))
     return str(value)
 
 
@@ -187,7 +189,7 @@ def check_duration(field: str, value: Any) -> str:
             field,
             value,
             "a duration above 0 and below 100 years, such as 90s, 30m, 2h or 1d12h",
-            meant=meant.duration(value),
+            meant=suggestions.duration(value),
         )
     return text
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.models import common, meant
+from cloud_ml.models import common, suggestions
 
 FOLDER = "/run/secrets"
 """Where a job finds its secrets, each as a file of its name."""
@@ -124,7 +124,9 @@ def _check_use(field: str, value: Any) -> SecretUse:
         raise common.refuse(field, value, _ALLOWED_USE)
     name, equals, variable = value.partition("=")
     if len(name) > 63 or not common.NAME.fullmatch(name):
-        raise common.refuse(field, value, f"{_ALLOWED_USE}; a name has {common.NAME_ALLOWED}", meant=meant.name(name))
+        raise common.refuse(
+            field, value, f"{_ALLOWED_USE}; a name has {common.NAME_ALLOWED}", meant=suggestions.name(name)
+        )
     if not equals:
         return SecretUse(name)
     common.check_environment(field, {variable: ""})
@@ -164,7 +166,7 @@ def has_mask(variable: str, value: str) -> bool:
 
 def store_as_secret(variable: str) -> str:
     """What to do instead of giving a secret as a variable."""
-    name = meant.name(variable) or "name"
+    name = suggestions.name(variable) or "name"
     return f"store it: cloudml secret create {name}, then --secret {name}={variable}"
 
 

@@ -27,7 +27,7 @@ class Connection(Protocol):
         """Close if no request is under way; false otherwise."""
 
 
-class Greeting(asyncio.Protocol):
+class ProtocolSniffer(asyncio.Protocol):
     """Waits for the first bytes and hands the transport to who understands them."""
 
     def __init__(

@@ -6,7 +6,7 @@ import abc
 from dataclasses import dataclass
 
 from cloud_ml.domain.workloads.spec import WorkloadSpec
-from cloud_ml.engines.base import Gang, GangKey, Mount, Places, TrainerSource
+from cloud_ml.engines.base import Gang, GangKey, JobPaths, Mount, TrainerSource
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class PlanContext:
     org: str
     tenant: int
     job_name: str
-    places: Places
+    places: JobPaths
     mounts: tuple[Mount, ...]
     trainer: TrainerSource | None
     network: str

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from cloud_ml.engines.base import Places
+from cloud_ml.engines.base import JobPaths
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.common import parse_object_uri
 
 
-def rewrite(text: str, places: Places) -> str:
+def rewrite(text: str, places: JobPaths) -> str:
     """``text`` with its URI as a path, if it is a whole ``fds://`` URI or ``--flag=`` one; else as it is."""
     uri = uri_in(text)
     return text.removesuffix(uri) + _path(uri, places) if uri else text
@@ -23,17 +23,17 @@ def uri_in(text: str) -> str:
     return text if text.startswith("fds://") else ""
 
 
-def rewrite_all(texts: Iterable[str], places: Places) -> tuple[str, ...]:
+def rewrite_all(texts: Iterable[str], places: JobPaths) -> tuple[str, ...]:
     """``rewrite`` for each."""
     return tuple(rewrite(text, places) for text in texts)
 
 
-def rewrite_values(variables: Mapping[str, str], places: Places) -> dict[str, str]:
+def rewrite_values(variables: Mapping[str, str], places: JobPaths) -> dict[str, str]:
     """``rewrite`` for each value."""
     return {name: rewrite(value, places) for name, value in variables.items()}
 
 
-def _path(uri: str, places: Places) -> str:
+def _path(uri: str, places: JobPaths) -> str:
     try:
         bucket, key = parse_object_uri("uri", uri)
     except InvalidRequest:  # no path can stand for it: the code gets what the user wrote

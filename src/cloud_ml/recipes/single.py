@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cloud_ml.domain.workloads.spec import Program, WorkloadSpec
-from cloud_ml.engines.base import EnvironmentPlan, Gang, Places, ProcessPlan
+from cloud_ml.engines.base import EnvironmentPlan, Gang, JobPaths, ProcessPlan
 from cloud_ml.recipes import paths
 from cloud_ml.recipes.base import PlanContext, Recipe
 
@@ -51,11 +51,11 @@ class SingleProcess(Recipe):
         )
 
 
-def _arguments(program: Program, places: Places) -> tuple[str, ...]:
+def _arguments(program: Program, places: JobPaths) -> tuple[str, ...]:
     return paths.rewrite_all(program.arguments, places) if program.paths_for_uris else program.arguments
 
 
-def _output_path(program: Program, places: Places) -> str:
+def _output_path(program: Program, places: JobPaths) -> str:
     return paths.rewrite(program.output_path, places) if program.paths_for_uris else program.output_path
 
 

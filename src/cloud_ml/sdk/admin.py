@@ -29,7 +29,7 @@ from cloud_ml.models.admin import (
     User,
     UserPage,
 )
-from cloud_ml.sdk.failures import CarriedOut
+from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import json_request, segment
 from cloud_ml.sdk.transport import Transport
 
@@ -63,7 +63,7 @@ class Admin:
         document = {"name": name, "mail": mail, "default_bucket": default_bucket}
         try:
             return self._ask(Organisation, "POST", "orgs", document)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return self.describe_org(name)
 
     def change_org(
@@ -73,7 +73,7 @@ class Admin:
         document = {"enabled": enabled, "mail": mail, "default_bucket": default_bucket}
         try:
             return self._ask(Organisation, "PATCH", f"orgs/{segment(name)}", document)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return self.describe_org(name)
 
     def delete_org(self, name: str) -> Organisation:
@@ -94,7 +94,7 @@ class Admin:
         """Make a user, who has no key yet."""
         try:
             return self._ask(User, "POST", "users", {"name": name, "role": role, "mail": mail}, query={"org": org})
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return self.describe_user(name, org=org)
 
     def change_user(
@@ -110,7 +110,7 @@ class Admin:
         document = {"role": role, "enabled": enabled, "mail": mail}
         try:
             return self._ask(User, "PATCH", f"users/{segment(name)}", document, query={"org": org})
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return self.describe_user(name, org=org)
 
     def delete_user(self, name: str, *, org: str | None = None) -> User:
@@ -161,7 +161,7 @@ class Admin:
         document = {name: value for name, value in wanted.items() if value is not None}
         try:
             return self._ask(AccessKey, "PATCH", f"keys/{segment(access_key)}", document)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return self.describe_key(access_key)
 
     def rotate_key(self, access_key: str, *, overlap_s: int | None = None) -> NewAccessKey:
@@ -217,7 +217,7 @@ class Admin:
     ) -> T:
         """Ask and read the answer. Every request is repeated safely when the answer is lost.
 
-        With ``once`` the server answers the repeated request as the first. Other changes raise ``CarriedOut`` then.
+        With ``once`` the server answers the repeated request as the first. Others raise ``AlreadyCarriedOut`` then.
         """
         given = None if document is None else {name: value for name, value in document.items() if value is not None}
         key = os.urandom(16).hex() if once else None

@@ -15,11 +15,11 @@ from cloud_ml.errors import CloudMlError, InvalidRequest, TooLarge, TransportErr
 from cloud_ml.models import batches, codec
 from cloud_ml.models.storage import BatchOutcomes, ReadObjects, StoredObject
 from cloud_ml.sdk.answers import Answer
-from cloud_ml.sdk.failures import CarriedOut, error_of_document
+from cloud_ml.sdk.failures import AlreadyCarriedOut, error_of_document
 from cloud_ml.sdk.messages import Request, segment
-from cloud_ml.sdk.places import PATH, UPLOAD_TIMEOUT_S
 from cloud_ml.sdk.transfers import unreadable
 from cloud_ml.sdk.transport import Transport
+from cloud_ml.sdk.uris import PATH, UPLOAD_TIMEOUT_S
 
 SMALL_BYTES = 128 << 10
 """Files up to this size go together with others."""
@@ -82,7 +82,7 @@ def _send(transport: Transport, bucket: str, body: bytes) -> BatchOutcomes:
     )
     try:
         return codec.decode(BatchOutcomes, transport.json(request), ignore_unknown=True)
-    except CarriedOut as error:
+    except AlreadyCarriedOut as error:
         raise TransportError(
             "some files were sent, but the answer was lost",
             hint="Give the command again, with --update if there is one.",

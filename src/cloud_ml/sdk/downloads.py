@@ -15,10 +15,10 @@ from cloud_ml.errors import Conflict, InvalidRequest, TransportError
 from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.digests import BackgroundDigest
 from cloud_ml.sdk.messages import Request
-from cloud_ml.sdk.places import repr_digest
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.transfers import digest_of
 from cloud_ml.sdk.transport import Transport
+from cloud_ml.sdk.uris import repr_digest
 
 _BLOCK = 1 << 20
 _VERSION_BYTES = 1024

@@ -10,10 +10,10 @@ from typing import Any
 from cloud_ml import errors
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.protocol import BadStatusLine
-from cloud_ml.sdk.retries import Trouble
+from cloud_ml.sdk.retries import AttemptFailure
 
 
-class GoneByNow(errors.NotFound):
+class AlreadyDeleted(errors.NotFound):
     """What was to be deleted is not there, and an earlier try, whose answer was lost, may have been the reason."""
 
     def __init__(self, told: errors.CloudMlError) -> None:
@@ -21,7 +21,7 @@ class GoneByNow(errors.NotFound):
         super().__init__(told.message, field=told.field, value=told.value, allowed=told.allowed, hint=hint)
 
 
-class CarriedOut(errors.RequestError):
+class AlreadyCarriedOut(errors.RequestError):
     """An earlier try of this request was carried out. Its answer was lost, and somebody may have acted since."""
 
     code = "carried_out"
@@ -143,7 +143,7 @@ def say_outcome_unknown(error: errors.CloudMlError) -> None:
 
 def error_of_exception(
     endpoint: Endpoint, error: Exception, *, connected: bool, timeout_s: float
-) -> tuple[errors.TransportError, Trouble]:
+) -> tuple[errors.TransportError, AttemptFailure]:
     """The error for something that the network layer raised, and what it means for another try.
 
     Args:
@@ -152,14 +152,14 @@ def error_of_exception(
         connected: Whether a connection stood, so that the request may have arrived.
         timeout_s: How long was waited, for the message.
     """
-    trouble = Trouble.LOST if connected else Trouble.UNSENT
+    trouble = AttemptFailure.LOST if connected else AttemptFailure.UNSENT
     if (tls := _tls_error(endpoint, error)) is not None:
-        return tls, Trouble.FINAL
+        return tls, AttemptFailure.FINAL
     if isinstance(error, ConnectionRefusedError):
         return NobodyThere(f"nothing listens at {endpoint}", hint=_START_HINT), trouble
     if isinstance(error, socket.gaierror):
         message = f"the host {endpoint.host} is not known ({error.strerror or error})"
-        return errors.TransportError(message, hint=_ENDPOINT_HINT), Trouble.FINAL
+        return errors.TransportError(message, hint=_ENDPOINT_HINT), AttemptFailure.FINAL
     if isinstance(error, TimeoutError):
         what = "did not answer" if connected else "could not be reached"
         hint = "It may be busy; the request may have been carried out." if connected else _ENDPOINT_HINT
@@ -167,7 +167,9 @@ def error_of_exception(
         return kind(f"{endpoint} {what} within {timeout_s:g} s", hint=hint), trouble
     if _looks_like_tls(error):
         message = f"{endpoint} did not answer in HTTP"
-        return errors.TransportError(message, hint="It may speak TLS: try https:// in the endpoint."), Trouble.FINAL
+        return errors.TransportError(
+            message, hint="It may speak TLS: try https:// in the endpoint."
+        ), AttemptFailure.FINAL
     if isinstance(error, ConnectionError):
         message = f"{endpoint} closed the connection without an answer"
         hint = "It may be restarting." if endpoint.secure else "It may be restarting, or it speaks TLS (https://)."

@@ -17,9 +17,9 @@ from typing import Protocol
 
 from cloud_ml.errors import TooMany, TransportError, TryAgain
 from cloud_ml.sdk.clock import sleep as pause
-from cloud_ml.sdk.patience import PATIENCE
 from cloud_ml.sdk.pieces import LastLines
 from cloud_ml.sdk.retries import RetryPolicy
+from cloud_ml.sdk.timeouts import PATIENCE
 
 
 class Writes(Protocol):

@@ -16,7 +16,7 @@ from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.follow import follow_log
 from cloud_ml.sdk.jobs import JobCalls
-from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
+from cloud_ml.sdk.timeouts import LONG_POLL_S, PATIENCE
 from cloud_ml.sdk.watching import follow_changes, follow_events
 
 

@@ -18,10 +18,10 @@ from cloud_ml.models.job import Job, JobChange, JobEvent, JobEvents, JobPage, Jo
 from cloud_ml.models.outputs import OutputFile, OutputPage
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.sdk.answers import Answer
-from cloud_ml.sdk.failures import CarriedOut, GoneByNow
+from cloud_ml.sdk.failures import AlreadyCarriedOut, AlreadyDeleted
 from cloud_ml.sdk.filters import JobFilters
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, segment, watching
-from cloud_ml.sdk.patience import QUIET_LOG_S
+from cloud_ml.sdk.timeouts import QUIET_LOG_S
 from cloud_ml.sdk.transport import Transport
 
 _PATH = "/api/v1/jobs"
@@ -167,14 +167,14 @@ class JobCalls:
         """
         try:
             return self._job(Request("DELETE", _job_path(name)))
-        except GoneByNow:
+        except AlreadyDeleted:
             return replace(known or _nothing_known(name), deleting=True)
 
     def _changed(self, name: str, request: Request) -> Job:
         """The job after a change, as it stands now where the answer was lost."""
         try:
             return self._job(request)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return self.get(name)
 
     def _job(self, request: Request) -> Job:

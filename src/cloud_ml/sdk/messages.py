@@ -10,9 +10,9 @@ from typing import Any
 from urllib.parse import quote
 
 from cloud_ml.errors import InvalidRequest
-from cloud_ml.sdk.patience import QUIET_WATCH_S
 from cloud_ml.sdk.progress import Progress, counted
 from cloud_ml.sdk.retries import SAFE_METHODS, is_repeatable
+from cloud_ml.sdk.timeouts import QUIET_WATCH_S
 
 READ_TIMEOUT_S = 60.0
 BLOCK_BYTES = 64 * 1024

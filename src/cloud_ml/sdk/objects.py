@@ -27,9 +27,10 @@ from cloud_ml.models.storage import (
     UnnameableObjects,
 )
 from cloud_ml.sdk.answers import Answer
-from cloud_ml.sdk.failures import CarriedOut, GoneByNow
+from cloud_ml.sdk.failures import AlreadyCarriedOut, AlreadyDeleted
 from cloud_ml.sdk.messages import Request, key_path, segment
-from cloud_ml.sdk.places import (
+from cloud_ml.sdk.transport import Transport
+from cloud_ml.sdk.uris import (
     PATH,
     UPLOAD_TIMEOUT_S,
     object_path,
@@ -38,7 +39,6 @@ from cloud_ml.sdk.places import (
     time_of,
     upload_headers,
 )
-from cloud_ml.sdk.transport import Transport
 
 _VERSIONS = 5
 """How many versions of an object one call of ``delete`` follows while others replace it."""
@@ -80,7 +80,7 @@ class Objects:
             request = Request("DELETE", path, query={"force": force}, read_timeout_s=UPLOAD_TIMEOUT_S)
             with self._transport.send(request) as answer:
                 answer.read()
-        except GoneByNow:
+        except AlreadyDeleted:
             if any(bucket.name == name for bucket in self.list_buckets()):
                 raise Conflict(
                     f"the bucket {name} is there, although the answer to its removal was lost: it was not removed, "
@@ -151,7 +151,7 @@ class Objects:
         )
         try:
             document = self._transport.json(request)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return self._stored(uri, hashlib.sha256(content).hexdigest())
         return codec.decode(StoredObject, document, ignore_unknown=True)
 
@@ -252,7 +252,7 @@ class Objects:
         try:
             with self._transport.send(request) as answer:
                 answer.read()
-        except (CarriedOut, GoneByNow):  # an earlier try, whose answer was lost, removed it
+        except (AlreadyCarriedOut, AlreadyDeleted):  # an earlier try, whose answer was lost, removed it
             return
 
     def _etag(self, uri: str) -> str:
@@ -267,7 +267,7 @@ class Objects:
             # A repeat is harmless: it names the version that it removes.
             with self._transport.send(Request("DELETE", path, headers=headers, same_twice=True)) as answer:
                 answer.read()
-        except GoneByNow:
+        except AlreadyDeleted:
             return
 
 

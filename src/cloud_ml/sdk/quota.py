@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from cloud_ml.models import codec
 from cloud_ml.models.quota import Application, ApplicationPage, LimitsChange, OrgQuota, QuotaPage
-from cloud_ml.sdk.failures import CarriedOut
+from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import json_request, segment
 from cloud_ml.sdk.transport import Transport
 
@@ -51,7 +51,7 @@ class Quota:
             document["storage"] = storage
         try:
             return self._ask(OrgQuota, "PUT", f"/{segment(org)}", document)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return self.show(org=org)[0]
 
     def apply(
@@ -76,7 +76,7 @@ class Quota:
         }
         try:
             return self._ask(Application, "POST", "/applications", document, query={"org": org})
-        except CarriedOut:
+        except AlreadyCarriedOut:
             found = self.applications(org=org)
         alike = [each for each in found if (each.service, each.mail) == (service, mail)]
         return max(alike, key=lambda each: each.created_at)
@@ -96,7 +96,7 @@ class Quota:
     def _decide(self, application: str, verb: str) -> Application:
         try:
             return self._ask(Application, "POST", f"/applications/{segment(application)}/{verb}")
-        except CarriedOut:
+        except AlreadyCarriedOut:
             found = self.applications()
         return next(each for each in found if each.id == application)
 

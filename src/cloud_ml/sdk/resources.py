@@ -23,9 +23,9 @@ from cloud_ml.models import codec
 from cloud_ml.models.job import JobEvent, JobEvents
 from cloud_ml.models.resource import NewResource, ResourceChange, ResourceType, ResourceView
 from cloud_ml.sdk.answers import Answer
-from cloud_ml.sdk.failures import GoneByNow
+from cloud_ml.sdk.failures import AlreadyDeleted
 from cloud_ml.sdk.messages import READ_TIMEOUT_S, Request, json_request, segment, watching
-from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
+from cloud_ml.sdk.timeouts import LONG_POLL_S, PATIENCE
 from cloud_ml.sdk.transport import Transport
 from cloud_ml.sdk.watching import follow_events, follow_stream
 
@@ -64,7 +64,7 @@ class Resources(Generic[NewT, ViewT]):
         """Ask for removal."""
         try:
             self._ask(Request("DELETE", self._path(name)))
-        except GoneByNow:
+        except AlreadyDeleted:
             return
 
     def events(self, name: str, *, after: int = 0) -> list[JobEvent]:

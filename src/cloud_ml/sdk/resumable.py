@@ -24,7 +24,6 @@ from cloud_ml.models import codec
 from cloud_ml.models.common import ObjectUri
 from cloud_ml.models.storage import BeginUpload, CompleteUpload, ReceivedBytes, StoredObject, UploadInParts
 from cloud_ml.sdk.messages import FileBody, Request, segment
-from cloud_ml.sdk.places import PATH, UPLOAD_TIMEOUT_S
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.transfers import (
     Transfers,
@@ -37,6 +36,7 @@ from cloud_ml.sdk.transfers import (
     unreadable,
 )
 from cloud_ml.sdk.transport import Transport
+from cloud_ml.sdk.uris import PATH, UPLOAD_TIMEOUT_S
 
 _BLOCK = 1 << 20
 _AHEAD = 4

@@ -11,7 +11,7 @@ LOST_STATUSES = frozenset({502, 504})
 """Of these, those of somebody on the way who has lost the server's answer."""
 
 
-class Trouble(enum.Enum):
+class AttemptFailure(enum.Enum):
     """What went wrong with a try."""
 
     UNSENT = "unsent"
@@ -60,7 +60,7 @@ def is_repeatable(method: str, *, idempotency_key: str | None) -> bool:
 
 def delay_before_retry(
     policy: RetryPolicy,
-    trouble: Trouble,
+    trouble: AttemptFailure,
     *,
     repeatable: bool,
     attempt: int,
@@ -77,9 +77,9 @@ def delay_before_retry(
         luck: A random number from 0 to 1.
         retry_after_s: What the server asked for, if it did.
     """
-    if trouble is Trouble.FINAL or attempt >= policy.attempts:
+    if trouble is AttemptFailure.FINAL or attempt >= policy.attempts:
         return None
-    if not repeatable and trouble is not Trouble.UNSENT:
+    if not repeatable and trouble is not AttemptFailure.UNSENT:
         return None
     if retry_after_s is not None:
         return retry_after_s if retry_after_s <= policy.patience_s else None

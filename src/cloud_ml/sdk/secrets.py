@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar
 
 from cloud_ml.models.secret import Secret, SecretPage
-from cloud_ml.sdk.failures import CarriedOut
+from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import json_request, segment
 from cloud_ml.sdk.transport import Transport
 
@@ -37,7 +37,7 @@ class Secrets:
         document = {"name": name, "data": base64.b64encode(data).decode("ascii"), "replace": replace}
         try:
             return self._ask(Secret, "POST", "", document)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return self.describe(name)
 
     def list(self) -> list[Secret]:

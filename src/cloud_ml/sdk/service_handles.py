@@ -17,9 +17,9 @@ from cloud_ml.sdk.answers import Answer
 from cloud_ml.sdk.clock import sleep as pause
 from cloud_ml.sdk.follow import Written, follow_log
 from cloud_ml.sdk.inference import by_name, check_address, types_of
-from cloud_ml.sdk.patience import LONG_POLL_S, PATIENCE
 from cloud_ml.sdk.predicting import Inputs, Predictions
 from cloud_ml.sdk.services import ServiceCalls
+from cloud_ml.sdk.timeouts import LONG_POLL_S, PATIENCE
 from cloud_ml.sdk.watching import follow_events
 
 

@@ -13,13 +13,13 @@ from cloud_ml.models.common import check_bucket
 from cloud_ml.models.storage import StoredObject
 from cloud_ml.sdk.batches import BucketFile, fetch_files, send_files
 from cloud_ml.sdk.downloads import fetch
-from cloud_ml.sdk.failures import CarriedOut
+from cloud_ml.sdk.failures import AlreadyCarriedOut
 from cloud_ml.sdk.messages import FileBody, Request
 from cloud_ml.sdk.objects import Objects
-from cloud_ml.sdk.places import UPLOAD_TIMEOUT_S, object_path, object_uri, upload_headers
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.transfers import Transfers, changed, file_status, has_changed, send_stream, unreadable
 from cloud_ml.sdk.transport import Transport
+from cloud_ml.sdk.uris import UPLOAD_TIMEOUT_S, object_path, object_uri, upload_headers
 
 
 class Storage(Objects):
@@ -96,7 +96,7 @@ class Storage(Objects):
         )
         try:
             document = self._transport.json(request)
-        except CarriedOut:
+        except AlreadyCarriedOut:
             return self._stored(uri, body.sha256)
         except Unauthenticated:  # the server has digested other bytes than were signed
             if has_changed(source, before):

@@ -17,9 +17,9 @@ from cloud_ml.models import codec
 from cloud_ml.models.common import ObjectUri, refuse
 from cloud_ml.models.storage import BeginUpload, CompleteUpload, StoredObject, UploadInParts, UploadPart
 from cloud_ml.sdk.messages import Request, key_path, segment
-from cloud_ml.sdk.places import PATH, UPLOAD_TIMEOUT_S, repr_digest, time_of
 from cloud_ml.sdk.progress import Progress
 from cloud_ml.sdk.transport import Transport
+from cloud_ml.sdk.uris import PATH, UPLOAD_TIMEOUT_S, repr_digest, time_of
 
 _MOST_PARTS = 10_000
 _BLOCK = 1 << 20

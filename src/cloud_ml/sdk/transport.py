@@ -22,8 +22,8 @@ from cloud_ml.sdk.config import Credentials, TokenCredentials
 from cloud_ml.sdk.connections import ConnectionPool, exchange
 from cloud_ml.sdk.endpoint import Endpoint
 from cloud_ml.sdk.failures import (
-    CarriedOut,
-    GoneByNow,
+    AlreadyCarriedOut,
+    AlreadyDeleted,
     error_of_answer,
     error_of_exception,
     not_ours,
@@ -34,8 +34,8 @@ from cloud_ml.sdk.protocol import NotHttp
 from cloud_ml.sdk.retries import (
     BUSY_STATUSES,
     LOST_STATUSES,
+    AttemptFailure,
     RetryPolicy,
-    Trouble,
     delay_before_retry,
     parse_retry_after,
 )
@@ -112,9 +112,11 @@ class Transport:
         if request.changes and answer.status in LOST_STATUSES:
             say_outcome_unknown(error)
         if arrived and isinstance(error, SeenBefore):
-            raise (GoneByNow(CarriedOut()) if request.method == "DELETE" else CarriedOut()) from error
+            raise (
+                AlreadyDeleted(AlreadyCarriedOut()) if request.method == "DELETE" else AlreadyCarriedOut()
+            ) from error
         if request.method == "DELETE" and arrived and isinstance(error, (NotFound, PreconditionFailed)):
-            raise GoneByNow(error) from error
+            raise AlreadyDeleted(error) from error
         raise error
 
     def link(self, method: str, path: str, *, expires: int) -> str:
@@ -158,14 +160,14 @@ class Transport:
             if delay is None:
                 if isinstance(outcome, Answer):
                     return outcome, arrived
-                if request.changes and (arrived or trouble is Trouble.LOST):
+                if request.changes and (arrived or trouble is AttemptFailure.LOST):
                     say_outcome_unknown(outcome.error)
                 raise outcome.error
             if isinstance(outcome, Answer):
                 arrived = arrived or outcome.status in LOST_STATUSES
                 outcome.close()
             else:
-                arrived = arrived or trouble is Trouble.LOST
+                arrived = arrived or trouble is AttemptFailure.LOST
             self.sleep(delay)
             attempt += 1
 
@@ -208,10 +210,10 @@ class Transport:
 @dataclass(frozen=True, slots=True)
 class _Broken:
     error: TransportError
-    trouble: Trouble
+    trouble: AttemptFailure
 
 
-def _judge(outcome: Answer | _Broken) -> tuple[Trouble, float | None]:
+def _judge(outcome: Answer | _Broken) -> tuple[AttemptFailure, float | None]:
     if isinstance(outcome, Answer):
-        return Trouble.BUSY, parse_retry_after(outcome.headers.get("retry-after"))
+        return AttemptFailure.BUSY, parse_retry_after(outcome.headers.get("retry-after"))
     return outcome.trouble, None

@@ -15,14 +15,14 @@ from typing import Any, Protocol
 import numpy as np
 
 from cloud_ml.net.turns import Turns
-from cloud_ml.serving.aside import Aside
+from cloud_ml.serving.batch_sizer import BatchSizer
+from cloud_ml.serving.call_metrics import Tally
 from cloud_ml.serving.errors import ModelFailed, Overloaded, ServingError, TooLate
+from cloud_ml.serving.latency_estimate import LatencyEstimate
 from cloud_ml.serving.model_queue import Batch, ModelQueue
-from cloud_ml.serving.pace import Pace
-from cloud_ml.serving.portions import Portions
 from cloud_ml.serving.runtimes.base import Array, Model
 from cloud_ml.serving.signatures import Shape, Signature
-from cloud_ml.serving.tallies import Tally
+from cloud_ml.serving.worker_threads import WorkerThreads
 
 Values = bytes | bytearray | memoryview | Array
 """A tensor of a request: an array, or its bytes."""
@@ -104,12 +104,12 @@ class Policy:
 
 
 @dataclass(frozen=True, slots=True)
-class Workshop:
+class BatchContext:
     """Where batches are put together and run."""
 
     loop: asyncio.AbstractEventLoop
     turns: Turns
-    aside: Aside
+    aside: WorkerThreads
     policy: Policy = Policy()
 
     def queue(self) -> ModelQueue:
@@ -120,7 +120,7 @@ class Workshop:
 class Batcher:
     """Queues and runs the requests of one signature of one version. ``queue`` is that of the model."""
 
-    def __init__(self, model: Model, signature: Signature, workshop: Workshop, queue: ModelQueue) -> None:
+    def __init__(self, model: Model, signature: Signature, workshop: BatchContext, queue: ModelQueue) -> None:
         self._model = model
         self._signature = signature
         self._policy = workshop.policy
@@ -129,9 +129,9 @@ class Batcher:
         self._groups: dict[tuple[Shape, ...], list[Request]] = {}
         self._waiting = 0
         self._oldest = 0.0  # when the first of those that wait came
-        self._pace = Pace()
+        self._pace = LatencyEstimate()
         self.least_seconds = self._pace.least
-        self._portions = Portions(workshop.policy.inline_s)
+        self._portions = BatchSizer(workshop.policy.inline_s)
         self.runs = 0
         self.rows = 0
         self.tally = Tally()

@@ -8,9 +8,9 @@ from cloud_ml.net.connection_bounds import ConnectionBounds
 from cloud_ml.net.http1.cors import parse_origins
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.versions.batching_parameters import parse_batching_parameters
-from cloud_ml.serving.versions.keeper import Rules
+from cloud_ml.serving.versions.model_config import Latest, ModelConfig, VersionPolicy, parse_policy
 from cloud_ml.serving.versions.single_model import base_of
-from cloud_ml.serving.versions.wanted import Latest, ModelConfig, VersionPolicy, parse_policy
+from cloud_ml.serving.versions.version_manager import Rules
 
 _DEFAULT = Rules()
 _BOUNDS = ConnectionBounds()

@@ -3,19 +3,19 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from cloud_ml.serving.batching import Batcher, Request, Workshop
+from cloud_ml.serving.batching import BatchContext, Batcher, Request
+from cloud_ml.serving.call_metrics import Tally
 from cloud_ml.serving.errors import BadRequest, ModelNotFound, ServingError
 from cloud_ml.serving.independence.evidence import BatchingDecision
 from cloud_ml.serving.output_alias import AliasedModel
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, Model
 from cloud_ml.serving.signatures import Shape, Signature
-from cloud_ml.serving.tallies import Tally
 
 
 class LoadedVersion:
     """A loaded model with the queues in front of it. ``platform`` names its format."""
 
-    def __init__(self, name: str, number: int, model: Model, workshop: Workshop, platform: str = "") -> None:
+    def __init__(self, name: str, number: int, model: Model, workshop: BatchContext, platform: str = "") -> None:
         self.name = name
         self.number = number
         self.model = model

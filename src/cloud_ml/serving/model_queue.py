@@ -11,8 +11,8 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cloud_ml.net.turns import Turns
-from cloud_ml.serving.aside import Aside
 from cloud_ml.serving.signatures import Shape
+from cloud_ml.serving.worker_threads import WorkerThreads
 
 if TYPE_CHECKING:
     from cloud_ml.serving.batching import Batcher, Outcome, Request
@@ -46,7 +46,7 @@ Group = tuple["Batcher", tuple[Shape, ...], "list[Request]"]
 class ModelQueue:
     """Takes the batches of all signatures of a model in turn. Everything but ``_run_in_thread`` is the loop's."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns, aside: Aside, inline_s: float) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop, turns: Turns, aside: WorkerThreads, inline_s: float) -> None:
         self._loop = loop
         self._turns = turns
         self._aside = aside

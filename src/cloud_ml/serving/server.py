@@ -16,25 +16,25 @@ from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.connection import Http2Connection
 from cloud_ml.net.http2.http_requests import HttpOverHttp2
 from cloud_ml.net.http2.stream import Limits
-from cloud_ml.net.listening import Alive, Connection, Greeting
+from cloud_ml.net.listening import Alive, Connection, ProtocolSniffer
 from cloud_ml.net.turns import Turns
-from cloud_ml.serving.aside import Aside
-from cloud_ml.serving.batching import Workshop
+from cloud_ml.serving.batching import BatchContext
+from cloud_ml.serving.call_metrics import Refusals
 from cloud_ml.serving.errors import TooLarge
 from cloud_ml.serving.grpc.calls import status_block
 from cloud_ml.serving.grpc.methods import all_methods
 from cloud_ml.serving.grpc.service import GrpcService
-from cloud_ml.serving.oip.door import OpenInferenceDoor
-from cloud_ml.serving.rest.door import RestDoor
+from cloud_ml.serving.oip.routes import OpenInferenceRoutes
 from cloud_ml.serving.rest.invocations import InvocationsDoor
 from cloud_ml.serving.rest.metrics import MetricsDoor
+from cloud_ml.serving.rest.routes import RestRoutes
 from cloud_ml.serving.rest.service import HttpService
 from cloud_ml.serving.settings import Settings
 from cloud_ml.serving.table import ModelTable
-from cloud_ml.serving.tallies import Refusals
 from cloud_ml.serving.tls import tls_context
-from cloud_ml.serving.versions.keeper import Keeper
 from cloud_ml.serving.versions.life import Life
+from cloud_ml.serving.versions.version_manager import VersionManager
+from cloud_ml.serving.worker_threads import WorkerThreads
 
 log = logging.getLogger(__name__)
 
@@ -56,8 +56,8 @@ class ModelServer:
         tls = tls_context(settings.tls_file) if settings.tls_file is not None else None
         bounds = settings.connections
         turns, clock = Turns(loop, bounds.turn_units), Clock(loop)
-        with Aside(settings.threads) as aside:
-            life = Life(settings, self.table, Workshop(loop, turns, aside, settings.policy))
+        with WorkerThreads(settings.threads) as aside:
+            life = Life(settings, self.table, BatchContext(loop, turns, aside, settings.policy))
             await self._unless(leave, life.start())
             methods = all_methods(
                 self.table, life.keeper,
@@ -88,7 +88,7 @@ class ModelServer:
             def http2() -> Connection:
                 return Http2Connection(grpc, limits, turns)
 
-            listeners = await self._listen(lambda: Greeting(http1, http2, self._alive), tls)
+            listeners = await self._listen(lambda: ProtocolSniffer(http1, http2, self._alive), tls)
             clock.every_second(self._alive.tick)
             clock.start()
             await leave.wait()
@@ -115,11 +115,11 @@ class ModelServer:
                 made.append(bound)
         return made
 
-    def _http_service(self, refusals: Refusals, keeper: Keeper) -> HttpService:
+    def _http_service(self, refusals: Refusals, keeper: VersionManager) -> HttpService:
         """Answers requests of HTTP, whichever version."""
         doors = (
-            RestDoor(self.table, keeper),
-            OpenInferenceDoor(self.table, keeper, control=self._settings.allow_model_control),
+            RestRoutes(self.table, keeper),
+            OpenInferenceRoutes(self.table, keeper, control=self._settings.allow_model_control),
             InvocationsDoor(self.table, keeper),
             MetricsDoor(self.table, refusals, self._alive),
         )

@@ -7,8 +7,8 @@ from pathlib import Path
 from cloud_ml.net.connection_bounds import ConnectionBounds
 from cloud_ml.serving.batching import Policy
 from cloud_ml.serving.runtimes.base import LoadOptions
-from cloud_ml.serving.versions.keeper import Rules
-from cloud_ml.serving.versions.wanted import ModelConfig
+from cloud_ml.serving.versions.model_config import ModelConfig
+from cloud_ml.serving.versions.version_manager import Rules
 
 
 @dataclass(frozen=True, slots=True)

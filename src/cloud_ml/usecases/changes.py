@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TypeVar
 
-from cloud_ml import beats
+from cloud_ml import timers
 from cloud_ml.domain.records import Record
 from cloud_ml.errors import CloudMlError
 from cloud_ml.state.base import StateStore
@@ -122,7 +122,7 @@ class ChangeHub:
             while self._watches:
                 hint.clear()
                 cursor = await self._look(cursor)
-                await beats.hinted(hint, self._poll_s)
+                await timers.hinted(hint, self._poll_s)
         finally:
             unsubscribe()
             self._follower = None

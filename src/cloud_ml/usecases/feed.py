@@ -15,7 +15,7 @@ from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
-from cloud_ml import beats
+from cloud_ml import timers
 from cloud_ml.domain.record_sizes import bytes_of
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.errors import CloudMlError, StartAgain
@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
-class Sighting(Generic[S, T]):
+class RecordChange(Generic[S, T]):
     """A record changed. ``record`` is how it stands, at ``revision`` or later; ``None`` when it is gone.
 
     Without a ``uid`` it only says how far the store was read.
@@ -84,7 +84,7 @@ class RecordFeed(Generic[S, T]):
         self._store = store
         self._offload = offload
         self._poll_s = poll_s
-        self._recent: deque[Sighting[S, T]] = deque()
+        self._recent: deque[RecordChange[S, T]] = deque()
         self._recent_bytes = 0
         self._complete_from = _NOTHING_KEPT
         self._newest = 0
@@ -103,7 +103,7 @@ class RecordFeed(Generic[S, T]):
 
     async def watch(
         self, scope: str | None, *, uid: str | None = None, after: int, heartbeat_s: float
-    ) -> AsyncGenerator[Sighting[S, T] | None]:
+    ) -> AsyncGenerator[RecordChange[S, T] | None]:
         """What changes after the revision ``after``; ``None`` now and then, when nothing does. Never ends.
 
         Args:
@@ -138,7 +138,7 @@ class RecordFeed(Generic[S, T]):
                 self._follower.cancel()
                 self._follower = None
 
-    async def _since(self, after: int, scope: str | None, uid: str | None) -> Sequence[Sighting[S, T]]:
+    async def _since(self, after: int, scope: str | None, uid: str | None) -> Sequence[RecordChange[S, T]]:
         if after < self._complete_from:
             return await self._offload(self._look, after, scope, uid)
         return [one for one in self._recent if one.revision > after]
@@ -155,7 +155,7 @@ class RecordFeed(Generic[S, T]):
                     await self._read()
                 except CloudMlError:
                     logger.warning("the feed of changes cannot be read; trying again", exc_info=True)
-                await beats.hinted(hint, self._poll_s)
+                await timers.hinted(hint, self._poll_s)
         finally:
             unsubscribe()
 
@@ -179,12 +179,12 @@ class RecordFeed(Generic[S, T]):
             for woken in self._watchers:
                 woken.set()
 
-    def _look(self, after: int, scope: str | None = None, uid: str | None = None) -> Sequence[Sighting[S, T]]:
+    def _look(self, after: int, scope: str | None = None, uid: str | None = None) -> Sequence[RecordChange[S, T]]:
         """What the store tells next, of records of ``scope`` and ``uid`` if they are named.
 
         Changes of others count, too: they move whoever reads along.
         """
-        seen: list[Sighting[S, T]] = []
+        seen: list[RecordChange[S, T]] = []
         last, size = after, 0
         for change in self._store.changes(after, limit=_PAGE):
             if size >= _PAGE_BYTES:
@@ -193,10 +193,10 @@ class RecordFeed(Generic[S, T]):
             if change.kind == self._kind.name and scope in (None, change.org) and uid in (None, change.uid):
                 record = None if change.gone else self._store.get(self._kind, change.uid)
                 if change.gone or record is not None:
-                    seen.append(Sighting(last, change.uid, change.org, change.name, record, _size_of(record)))
+                    seen.append(RecordChange(last, change.uid, change.org, change.name, record, _size_of(record)))
                     size += seen[-1].size
         if last > after and (not seen or seen[-1].revision < last):
-            seen.append(Sighting(last, "", "", "", None))
+            seen.append(RecordChange(last, "", "", "", None))
         return seen
 
 

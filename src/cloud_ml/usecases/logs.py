@@ -12,7 +12,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.domain.workloads.decide import WorkloadRecord
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.engines.base import WHOLE_LOG, Engine, GangKey, LogTimes, LogView
 from cloud_ml.models import common
 from cloud_ml.state.base import StateStore
@@ -118,7 +118,7 @@ class Logs:
         self, record: WorkloadRecord, task: str, selection: Selection
     ) -> AsyncGenerator[tuple[int, bytes]]:
         uid, lines = record.key.uid, selection.lines
-        kind: Kind[Any, JobStatus] = REPLICA if record.key.kind == REPLICA.name else TRAIN_JOB
+        kind: Kind[Any, WorkloadStatus] = REPLICA if record.key.kind == REPLICA.name else TRAIN_JOB
         given: set[int] = set()
         pauses = _Pauses()
         with self._hub.watch(uid) as watch:

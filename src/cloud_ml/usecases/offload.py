@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import ParamSpec, TypeVar
 from weakref import WeakValueDictionary
 
-from cloud_ml.usecases.crew import Crew
+from cloud_ml.usecases.thread_pool import ThreadPool
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -26,7 +26,7 @@ class Offload:
     """
 
     def __init__(self, threads: int = 8, *, long_threads: int = 16, share: int = 4, moving: int = 4) -> None:
-        self._crew = Crew(threads, "blocking")
+        self._crew = ThreadPool(threads, "blocking")
         self._long = ThreadPoolExecutor(long_threads, thread_name_prefix="long")
         self._share = share
         self._turns: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()

@@ -30,10 +30,10 @@ from cloud_ml.objects.base import ObjectStore, ObjectWriter, check_object_key
 from cloud_ml.objects.info import ObjectInfo
 from cloud_ml.settings import OutputSettings
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.coming_in import Share
 from cloud_ml.usecases.omitted_outputs import OmittedOutputs, count
 from cloud_ml.usecases.outputs import Outputs, interrupted
 from cloud_ml.usecases.paced_filter import PacedFilter
+from cloud_ml.usecases.pending_uploads import Share
 from cloud_ml.usecases.storage import Storage
 
 _GROUP_FILES, _GROUP_BYTES = 64, 16 * 2**20

@@ -14,7 +14,7 @@ from cloud_ml.domain.services.routes import Answered, Figures
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.workloads.phases import Phase
 from cloud_ml.domain.workloads.spec import Desired
-from cloud_ml.engines.base import Doors, Engine
+from cloud_ml.engines.base import Endpoints, Engine
 from cloud_ml.errors import InvalidRequest, Unavailable
 from cloud_ml.models.common import refuse
 from cloud_ml.models.service import (
@@ -26,7 +26,7 @@ from cloud_ml.models.service import (
     ServiceMetrics,
     ServiceSignatures,
 )
-from cloud_ml.usecases.asking import ask
+from cloud_ml.usecases.replica_requests import ask
 from cloud_ml.usecases.tasks import tasks_of
 
 _SAMPLE = re.compile(r"^cloudml_serving_(requests_total|refused_total|request_seconds_sum)(\{[^}]*\})? ([-+.\deE]+)$")
@@ -160,7 +160,7 @@ async def signatures_of(
     if release is not None:
         running = [one for one in running if release_of(one) == release]
     running.sort(key=lambda one: (not _is_current(service, one), number_of(one)))
-    if isinstance(engine, Doors):
+    if isinstance(engine, Endpoints):
         for replica in running:
             try:
                 said = await ask(engine, replica.key.uid, f"/v1/models/{service.spec.submitted.model_name}/metadata")
@@ -181,7 +181,7 @@ async def _metrics(replica: ReplicaRecord, engine: Engine) -> ReplicaMetrics:
     tasks = await tasks_of(replica, engine)
     task = next((one for one in tasks.items if one.running), None)
     counted: dict[str, float] = {}
-    if replica.status.phase is Phase.RUNNING and isinstance(engine, Doors):
+    if replica.status.phase is Phase.RUNNING and isinstance(engine, Endpoints):
         try:
             counted = _counted((await ask(engine, replica.key.uid, "/metrics")).decode("utf-8", "replace"))
         except Unavailable:

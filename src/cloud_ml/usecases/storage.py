@@ -30,10 +30,10 @@ from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.buckets import Buckets
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.coming_in import ComingIn, Share, no_room
-from cloud_ml.usecases.counted import Counted
 from cloud_ml.usecases.identities import Organisation
 from cloud_ml.usecases.object_limit import ObjectLimit
+from cloud_ml.usecases.pending_uploads import PendingUploads, Share, no_room
+from cloud_ml.usecases.storage_usage import UsageCounter
 
 _LARGEST_RESERVE = 20
 """The part of a small disk that the reserve takes at most."""
@@ -48,7 +48,7 @@ class Upload(AbstractContextManager["Upload"]):
         self,
         writer: ObjectWriter,
         store: StateStore,
-        counted: Counted,
+        counted: UsageCounter,
         share: Share,
         check_own: Callable[[], None] = lambda: None,
     ) -> None:
@@ -123,8 +123,8 @@ class Storage:
         self._buckets = Buckets(store, objects, clock, most=self._settings.buckets_per_org)
         self._object_limit = ObjectLimit(objects, self._buckets_of, self._settings.objects_per_org, stop)
         self._reserve = memory_bytes(self._settings.disk_reserve) if self._settings.disk_reserve else 0
-        self._counted = Counted(objects, clock, self._settings)
-        self._coming_in = ComingIn()
+        self._counted = UsageCounter(objects, clock, self._settings)
+        self._coming_in = PendingUploads()
 
     @property
     def settings(self) -> StorageSettings:
@@ -250,7 +250,7 @@ class Storage:
         return Upload(writer, self._store, self._counted, self.share(org), lambda: self.check_own(org, bucket))
 
     def usage(self, org: str) -> StorageUsage:
-        """What the organisation stores, by bucket and in all; see ``Counted`` for how fresh the figures are."""
+        """What the organisation stores, by bucket and in all; see ``UsageCounter`` for how fresh the figures are."""
         items = [self._counted.bucket(bucket.name) for bucket in self.buckets(org)]
         return StorageUsage(
             items=items,

@@ -10,7 +10,7 @@ from cloud_ml.domain.jobs.kind import TRAIN_JOB, TrainJobRecord
 from cloud_ml.domain.quotas import QuotaOf, QuotaSpec
 from cloud_ml.domain.records import Event, EventType, Summary
 from cloud_ml.domain.tenancy import Operation
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import Desired, WorkloadSpec, change_workload
 from cloud_ml.engines.base import Capacity
@@ -128,7 +128,7 @@ class TrainJobs:
                 name=job.job_name,
                 owner=caller.user,
                 spec=admitted.spec,
-                status=JobStatus(
+                status=WorkloadStatus(
                     phase=Phase.SAVED if saved else Phase.QUEUED, reason=reason, queued_at=None if saved else now
                 ),
                 now=now,

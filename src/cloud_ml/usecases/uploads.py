@@ -28,7 +28,7 @@ from cloud_ml.objects.multipart import PARTS, Declared, Multipart, Part, PartWri
 from cloud_ml.settings import StorageSettings
 from cloud_ml.state.base import Once, StateStore
 from cloud_ml.usecases.clock import Clock
-from cloud_ml.usecases.coming_in import Share
+from cloud_ml.usecases.pending_uploads import Share
 from cloud_ml.usecases.storage import Storage, stored_object
 
 logger = logging.getLogger(__name__)

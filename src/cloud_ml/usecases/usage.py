@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA
 from cloud_ml.domain.services.status import ServicePhase
-from cloud_ml.domain.workloads.phases import ACTIVE, JobStatus
+from cloud_ml.domain.workloads.phases import ACTIVE, WorkloadStatus
 from cloud_ml.domain.workloads.spec import W
 from cloud_ml.engines.base import Capacity
 from cloud_ml.state.base import StateStore
@@ -23,7 +23,7 @@ class Used:
     gpus: int = 0
 
 
-def used(store: StateStore, org: str | None, kind: Kind[W, JobStatus]) -> Used:
+def used(store: StateStore, org: str | None, kind: Kind[W, WorkloadStatus]) -> Used:
     """What the active jobs of an organisation (of all, for ``None``) were given."""
     jobs = cpu = memory = gpus = 0
     after: int | None = None

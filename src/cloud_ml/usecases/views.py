@@ -10,7 +10,7 @@ from typing import Any
 from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.domain.records import Event, Summary
 from cloud_ml.domain.workloads.outputs import StoredOutputs
-from cloud_ml.domain.workloads.phases import WIRE_STATES, JobStatus, Phase
+from cloud_ml.domain.workloads.phases import WIRE_STATES, Phase, WorkloadStatus
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.engines.base import Capacity
 from cloud_ml.models import codec
@@ -88,7 +88,7 @@ def _outputs(stored: StoredOutputs | None) -> JobOutputs | None:
     return JobOutputs(uri=stored.uri, files=stored.files, bytes=stored.bytes, not_kept=stored.not_kept)
 
 
-def details(spec: Mapping[str, Any], status: JobStatus) -> JobDetails:
+def details(spec: Mapping[str, Any], status: WorkloadStatus) -> JobDetails:
     """What the modern list says about a job on request; ``spec`` is the stored document."""
     return JobDetails(
         reason=status.reason,

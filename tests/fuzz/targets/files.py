@@ -7,7 +7,7 @@ import os
 
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.engines.base import GangKey, LogView
-from cloud_ml.engines.local import leftovers
+from cloud_ml.engines.local import stale_processes
 from cloud_ml.engines.local.cgroups import files, finding
 from cloud_ml.engines.local.ledger import Gate, Ledger
 from cloud_ml.engines.local.logfile import LogReader
@@ -47,7 +47,7 @@ def server_settings(data: bytes) -> None:
 
 @target(
     "engines.local.ledger",
-    "engines.local.leftovers",
+    "engines.local.stale_processes",
     seeds=['{"pid": 1, "started": 2, "boot": "x"}\0{"job_uid": "aaaaaaaa", "attempt": 1, "state": "Running"}\x005.0', "\0\0", '{"pid": "x"}\0[]\0nan',
            "[]\0{}\0-1", '{"pid": 0}\0\0', "\0{", '{"pid": 4194305, "started": 1, "boot": ""}\0' + "[" * 3000 + "\0inf"],
     words=['"pid"', '"started"', '"boot"', '"state"', '"Running"', '"Lost"', '"processes"', "[]", "null"],
@@ -68,7 +68,7 @@ def ledger_files(data: bytes) -> None:
         assert isinstance(ledger.observe(KEY), ObservedGang)
         grace = ledger.stop_requested(KEY)
         assert grace is None or grace >= 0
-        assert all(isinstance(name, str) for name in leftovers.group_names(ledger, KEY))
+        assert all(isinstance(name, str) for name in stale_processes.group_names(ledger, KEY))
         assert ledger.attempts(KEY.job_uid) == [1]
 
 

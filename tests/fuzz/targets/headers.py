@@ -15,9 +15,9 @@ from cloud_ml.errors import InvalidRequest, Unauthenticated
 from cloud_ml.net.http1 import cors
 from cloud_ml.net.http1.heads import Head
 from cloud_ml.observability import requests
-from cloud_ml.sdk import places, retries
+from cloud_ml.sdk import retries, uris
+from cloud_ml.serving.call_metrics import Histogram
 from cloud_ml.serving.rest import exposition
-from cloud_ml.serving.tallies import Histogram
 from fuzz.harness import pieces, target, text
 
 NOW = datetime(2026, 1, 31, 12, tzinfo=UTC)
@@ -148,7 +148,7 @@ def storage_path(data: bytes) -> None:
 @target(
     "api.ranges",
     "api.content",
-    "sdk.places",
+    "sdk.uris",
     "sdk.retries",
     "observability.requests",
     seeds=["bytes=0-4\0100", "bytes=-5\0003", "bytes=5-\0005", "bytes=1-2,3-4\00010", "bytes=\u0661-\0009", "sha-256=:AAAA:\0001",
@@ -168,9 +168,9 @@ def header_values(data: bytes) -> None:
     assert len(requests.choose_id(value)) <= 64
     content.wants_digest(value)
     conditional._names(value, "tag")
-    digest = places.repr_digest(value)
+    digest = uris.repr_digest(value)
     assert digest is None or bytes.fromhex(digest) is not None
-    assert places.time_of(value).tzinfo is not None
+    assert uris.time_of(value).tzinfo is not None
     after = retries.parse_retry_after(value)
     assert after is None or after >= 0
 

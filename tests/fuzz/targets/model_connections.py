@@ -48,8 +48,8 @@ _BINARY = b'{"inputs":[{"name":"x","datatype":"FP32","shape":[1,2],"parameters":
 
 
 @target(
-    "net.http1.connection", "net.http1.calls", "net.http1.heads", "serving.rest.service", "serving.rest.door", "serving.rest.predict",
-    "serving.oip.door", "serving.oip.requests", "serving.oip.infer", "serving.codecs.json_answers", "serving.codecs.json_documents",
+    "net.http1.connection", "net.http1.calls", "net.http1.heads", "serving.rest.service", "serving.rest.routes", "serving.rest.predict",
+    "serving.oip.routes", "serving.oip.requests", "serving.oip.infer", "serving.codecs.json_answers", "serving.codecs.json_documents",
     seeds=[_http(_V1, b'{"instances": [[1, 2], [3.5, NaN]]}'), _http(_V2, _INPUT) + _http(_V1, b'{"inputs": {"x": [[1]]}}'),
            _http(_V2, _BINARY + b"abcdefgh", b"Inference-Header-Content-Length: %d\r\n" % len(_BINARY)),
            _http(_V1, b'{"signature_name": "text", "instances": ["a", {"b64": "AA"}]}'), b"GET /v1/models/m/metadata HTTP/1.1\r\nHost: h\r\n\r\n",

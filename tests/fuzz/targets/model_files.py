@@ -10,13 +10,13 @@ from pathlib import Path
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.sdk.signature_files import signature_document
 from cloud_ml.serving.errors import ServingError
-from cloud_ml.serving.runtimes import told
+from cloud_ml.serving.runtimes import signature_file
 from cloud_ml.serving.runtimes.file_content import torch_file
 from cloud_ml.serving.runtimes.load_advice import check_torch_script, keras_version
 from cloud_ml.serving.signatures import Signature
 from cloud_ml.serving.versions.batching_parameters import parse_batching_parameters
 from cloud_ml.serving.versions.folders import Interest, look
-from cloud_ml.serving.versions.wanted import Every, parse_config
+from cloud_ml.serving.versions.model_config import AllVersions, parse_config
 from cloud_ml.serving.versions.warmup import DOCUMENTS, RECORDS, warm_up
 from fuzz.harness import scratch, target, text
 from fuzz.model_world import Mirror
@@ -27,7 +27,7 @@ def _record(data: bytes) -> bytes:
 
 
 @target(
-    "serving.runtimes.told",
+    "serving.runtimes.signature_file",
     seeds=[json.dumps({"serving_default": {side: [{"name": "x", "dtype": "float32", "shape": [-1, 4]}] for side in ("inputs", "outputs")}}),
            '{"inputs": [], "outputs": []}', '{"a": {"inputs": [{"name": "x", "dtype": [], "shape": [true]}], "outputs": 1}}', "[" * 3000],
     words=['"inputs"', '"outputs"', '"name"', '"dtype"', '"shape"', "[", "]", "{", "}", "-1", '"float32"', "null", ":", ","],
@@ -35,11 +35,11 @@ def _record(data: bytes) -> bytes:
 def model_signature_file(data: bytes) -> None:
     """Refused with its place; or signatures with inputs and outputs."""
     with scratch() as folder:
-        (folder / told.FILE).write_bytes(data)
+        (folder / signature_file.FILE).write_bytes(data)
         try:
-            found = told.read(folder)
+            found = signature_file.read(folder)
         except ServingError as error:
-            assert told.FILE in error.message  # noqa: PT017
+            assert signature_file.FILE in error.message  # noqa: PT017
             return
     assert found
     assert all(isinstance(each, Signature) and each.inputs and each.outputs for each in found.values())
@@ -83,7 +83,7 @@ def tensor_words(data: bytes) -> None:
     except InvalidRequest as error:
         assert error.field == "input"  # noqa: PT017
         return
-    found = told.parse(document)["serving_default"]
+    found = signature_file.parse(document)["serving_default"]
     assert [each.name for each in found.inputs] == [document["inputs"][0]["name"]]
 
 
@@ -120,7 +120,7 @@ def model_folder_name(data: bytes) -> None:
             (folder / (name or "x") / "model.onnx").touch()
         except (OSError, UnicodeError):
             return
-        found = look(folder, Interest(Every(), settle_s=0))
+        found = look(folder, Interest(AllVersions(), settle_s=0))
     assert not found.error
     assert found.numbers == (
         {int(name)} if name.isascii() and name.isdigit() and int(name) < 2**63 and len(name) < 20 else set()
@@ -128,7 +128,7 @@ def model_folder_name(data: bytes) -> None:
 
 
 @target(
-    "serving.versions.wanted",
+    "serving.versions.model_config",
     seeds=['model_config_list { config { name: "m" base_path: "/m" model_version_policy { specific { versions: 1 } } version_labels { key: "a" value: 1 } } }',
            "custom_model_config {}", "model_config_list { config { name: \"m\" base_path: 'm' } }", "\ufeff{"],
     words=["config {", "}", "name:", "base_path:", '"/m"', "versions: 1", "model_config_list {", "latest {", "num_versions: -1", "[a.b]"],

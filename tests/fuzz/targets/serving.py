@@ -14,8 +14,8 @@ from google.protobuf.message import DecodeError
 from cloud_ml.net.budget import Budget
 from cloud_ml.net.http1.chunks import Chunks
 from cloud_ml.net.http1.heads import CHUNKED, HeadFault, read_head
+from cloud_ml.net.http2 import body_reader, frames
 from cloud_ml.net.http2 import connection as http2_connection
-from cloud_ml.net.http2 import frames, straight
 from cloud_ml.net.http2.connection import Http2Connection
 from cloud_ml.net.http2.grpc_timeout import parse_timeout, wrong_timeout
 from cloud_ml.net.http2.service import Answers
@@ -259,7 +259,7 @@ def _frames_of(pieces: list[bytes], *, begun: int, direct: int, ticks: bool) -> 
     connection = ground.protocol = Http2Connection(service, limits, Turns(ground))
     connection.connection_made(ground)
     short = {"DIRECT_BYTES": direct, "GLANCE": direct, "STAYS": 2}
-    with patch.object(http2_connection, "DIRECT_BYTES", begun), patch.multiple(straight, **short):
+    with patch.object(http2_connection, "DIRECT_BYTES", begun), patch.multiple(body_reader, **short):
         for piece in pieces:
             ground.feed(piece)
             if ticks and not ground.closed:

@@ -12,9 +12,9 @@ from typing import Any
 import click
 
 from cloud_ml.cli import completing, defaults, storage_plan, times
-from cloud_ml.cli import words as typed_words
+from cloud_ml.cli import submit_arguments as typed_words
 from cloud_ml.errors import InvalidRequest, NotFound
-from cloud_ml.models import common, escaping, meant, quota
+from cloud_ml.models import common, escaping, quota, suggestions
 from cloud_ml.objects.multipart import check_upload_id
 from fuzz.harness import pieces, target, text
 
@@ -27,7 +27,7 @@ CHECKS: list[Callable[[str, Any], Any]] = [
 
 @target(
     "models.common",
-    "models.meant",
+    "models.suggestions",
     "models.quota",
     "objects.multipart",
     seeds=["linear-1", "trainer.task", "0.5", "100M", "1.5G", "1d12h", "90s", "500m", "2 hours", "My Job", "a/b.py", "١s",
@@ -48,8 +48,8 @@ def field_words(data: bytes) -> None:
             if check is common.check_duration:
                 assert common.duration_seconds(found) > 0
     for suggest, check in (
-        (meant.name, common.check_name), (meant.module, common.check_module), (meant.memory, common.check_memory),
-        (meant.cpu, common.check_cpu), (meant.duration, common.check_duration),
+        (suggestions.name, common.check_name), (suggestions.module, common.check_module), (suggestions.memory, common.check_memory),
+        (suggestions.cpu, common.check_cpu), (suggestions.duration, common.check_duration),
     ):  # fmt: skip
         if suggestion := suggest(value):
             check("field", suggestion)

@@ -17,8 +17,8 @@ from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import EnvironmentPlan, TrainerSource
 from cloud_ml.engines.local import cgroups, proctree
 from cloud_ml.engines.local.engine import LocalEngine
-from cloud_ml.engines.local.leftovers import group_names
 from cloud_ml.engines.local.probe import Findings
+from cloud_ml.engines.local.stale_processes import group_names
 from cloud_ml.settings import EngineSettings
 from support.engines import findings_in, running
 from support.gangs import gang_of, output, run, shell, when

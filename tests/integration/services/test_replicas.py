@@ -109,7 +109,7 @@ def test_commands_before_and_after_a_replica(server: RealServer, ask: Asked) -> 
 def test_a_socket_that_is_none_is_not_connected_to(tmp_path: Path) -> None:
     import socket
 
-    from cloud_ml.engines.local import doors
+    from cloud_ml.engines.local import endpoints
     from cloud_ml.errors import Unavailable
 
     elsewhere, work = tmp_path / "else", tmp_path / "work"
@@ -118,7 +118,7 @@ def test_a_socket_that_is_none_is_not_connected_to(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(str(elsewhere / "door"))
         listener.listen()
-        doors.connect(elsewhere, "door").close()  # the control: it can be reached
+        endpoints.connect(elsewhere, "door").close()  # the control: it can be reached
         (work / "door").symlink_to(elsewhere / "door")
         (work / "file").write_text("")
         os.link(elsewhere / "door", work / "linked")
@@ -127,4 +127,4 @@ def test_a_socket_that_is_none_is_not_connected_to(tmp_path: Path) -> None:
         refused = ["door", "file", "absent", *(["linked"] if os.geteuid() == 0 else [])]
         for name in refused:
             with pytest.raises(Unavailable):
-                doors.connect(work, name)
+                endpoints.connect(work, name)

@@ -11,7 +11,7 @@ from cloud_ml.aio import handles as awaiting
 from cloud_ml.errors import NotFound, TransportError, Unavailable, WaitTimedOut
 from cloud_ml.models.job import Job
 from cloud_ml.sdk import handles as blocking
-from cloud_ml.sdk.patience import PATIENCE
+from cloud_ml.sdk.timeouts import PATIENCE
 from support.fake_api import make_job
 
 

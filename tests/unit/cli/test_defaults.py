@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.cli.defaults import check_module_in, looks_like_code, module_for, module_of_script, name_for
-from cloud_ml.cli.words import with_defaults
+from cloud_ml.cli.submit_arguments import with_defaults
 from cloud_ml.errors import InvalidRequest
 
 

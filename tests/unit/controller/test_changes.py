@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from cloud_ml.controller.runtime.changes import ChangeFeed, EngineChanges, Followed
+from cloud_ml.controller.runtime.changes import ChangeFeed, EngineChanges, WatchedKind
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
@@ -19,7 +19,7 @@ from cloud_ml.domain.jobs.spec import from_wire
 from cloud_ml.domain.records import Kind
 from cloud_ml.domain.services.kind import REPLICA
 from cloud_ml.domain.services.spec import ReplicaSpec
-from cloud_ml.domain.workloads.phases import UNFINISHED, JobStatus, Phase
+from cloud_ml.domain.workloads.phases import UNFINISHED, Phase, WorkloadStatus
 from cloud_ml.engines.base import Capacity
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.models.train_job import TrainJob
@@ -57,10 +57,10 @@ async def taken(queue: KeyedQueue) -> str:
         return await queue.take()
 
 
-def make(store: MemoryStateStore, kind: Kind[Any, JobStatus], name: str, phase: Phase = Phase.QUEUED) -> str:
+def make(store: MemoryStateStore, kind: Kind[Any, WorkloadStatus], name: str, phase: Phase = Phase.QUEUED) -> str:
     job = from_wire(TrainJob(name, "trainer.task", "fds://a/b"))
     spec = ReplicaSpec("0f", 1, "fds://a/b", job.workload) if kind is REPLICA else job
-    status = JobStatus(phase=phase, queued_at=NOW)
+    status = WorkloadStatus(phase=phase, queued_at=NOW)
     return store.create(kind, org="o", name=name, owner="u", spec=spec, status=status, now=NOW).key.uid
 
 
@@ -76,7 +76,7 @@ async def test_each_kind_goes_to_its_queue_before_and_after_the_start() -> None:
     make(store, TRAIN_JOB, "over", Phase.SUCCEEDED)
     source = ChangeFeed(
         store,
-        [Followed(TRAIN_JOB, jobs, UNFINISHED), Followed(REPLICA, replicas, UNFINISHED)],
+        [WatchedKind(TRAIN_JOB, jobs, UNFINISHED), WatchedKind(REPLICA, replicas, UNFINISHED)],
         Offload(2),
         60.0,
         notices={REPLICA.name: [notice]},
@@ -104,7 +104,7 @@ async def test_a_notice_that_hangs_holds_up_no_other_record_and_is_repeated() ->
             await released.wait()
         told.put_nowait(uid)
 
-    followed, notices = [Followed(REPLICA, replicas, UNFINISHED)], {REPLICA.name: [notice]}
+    followed, notices = [WatchedKind(REPLICA, replicas, UNFINISHED)], {REPLICA.name: [notice]}
     source = ChangeFeed(store, followed, Offload(2), 0.05, notices=notices, notice_limit_s=0.05)
     make(store, REPLICA, "early")
     async with running(source), asyncio.timeout(10):
@@ -133,7 +133,7 @@ async def test_a_gang_that_changed_wakes_who_gave_its_job_the_place() -> None:
     of_jobs, of_replicas = slots(jobs), slots(replicas)
     running_job = make(store, TRAIN_JOB, "job", Phase.RUNNING)
     running_replica = make(store, REPLICA, "replica", Phase.RUNNING)
-    keep: tuple[tuple[Callable[..., None], Kind[Any, JobStatus], str], ...] = (
+    keep: tuple[tuple[Callable[..., None], Kind[Any, WorkloadStatus], str], ...] = (
         (of_jobs.sync, TRAIN_JOB, running_job),
         (of_replicas.sync, REPLICA, running_replica),
     )

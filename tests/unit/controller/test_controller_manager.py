@@ -10,11 +10,11 @@ from datetime import datetime
 
 import pytest
 
-from cloud_ml.controller.runtime.changes import Followed
+from cloud_ml.controller.runtime.changes import WatchedKind
 from cloud_ml.controller.runtime.manager import ControllerManager
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
-from cloud_ml.controller.runtime.term import ResourceController, Term, TermWork
+from cloud_ml.controller.runtime.term import ControllerTasks, ResourceController, Term
 from cloud_ml.domain.records import Event, Kind
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.errors import Unavailable
@@ -51,14 +51,14 @@ class NoteController:
         self.order: list[str] = []
         self.begun = self.ended = self.refusals = 0
 
-    async def begin(self, term: Term) -> TermWork:
+    async def begin(self, term: Term) -> ControllerTasks:
         self.begun += 1
         if self.begun <= self.refusals:
             raise Unavailable("the store is away")
         self._term, queue = term, KeyedQueue()
         pool = term.pool(queue, self)
-        return TermWork(
-            followed=[Followed(NOTE, queue, ["Unread"])],
+        return ControllerTasks(
+            followed=[WatchedKind(NOTE, queue, ["Unread"])],
             notices={NOTE.name: self._hear},
             before_changes=[self._first],
             prepare=[lambda: self.order.append("prepare")],
@@ -156,8 +156,8 @@ async def test_every_controller_hears_of_the_changes_that_it_asked_for(
         def __init__(self) -> None:
             self.heard: list[str] = []
 
-        async def begin(self, term: Term) -> TermWork:
-            return TermWork(notices={NOTE.name: self._hear})
+        async def begin(self, term: Term) -> ControllerTasks:
+            return ControllerTasks(notices={NOTE.name: self._hear})
 
         async def _hear(self, uid: str) -> None:
             self.heard.append(uid)

@@ -12,9 +12,9 @@ import pytest
 from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.records import Kind, Summary
 from cloud_ml.domain.tenancy import Role
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.spec import Desired
-from cloud_ml.engines.base import GangKey, Places
+from cloud_ml.engines.base import GangKey, JobPaths
 from cloud_ml.engines.fake import FakeEngine
 from cloud_ml.errors import Unavailable
 from cloud_ml.models.train_job import TrainJob
@@ -123,7 +123,7 @@ async def test_after_a_restart_who_has_a_place_does_not_wait_for_the_line(
     world.engine = FakeEngine(world.machine)
     readable, read = threading.Event(), world.store.list
 
-    def slow(kind: Kind[JobSpec, JobStatus], **asked: Any) -> Page[Summary]:
+    def slow(kind: Kind[JobSpec, WorkloadStatus], **asked: Any) -> Page[Summary]:
         assert Phase.QUEUED not in (asked.get("indexes") or ()) or readable.wait(60)
         return read(kind, **asked)
 
@@ -227,7 +227,7 @@ async def test_one_job_that_cannot_be_planned_holds_up_nobody(world: World, monk
         places = world.engine.places
         bad = await world.submit("bad", save_mode=True)
 
-        def fail(uid: str) -> Places:
+        def fail(uid: str) -> JobPaths:
             if uid == bad:
                 raise RuntimeError("a fault of ours")
             return places(uid)

@@ -12,7 +12,7 @@ import pytest
 from cloud_ml.controller.model_server import FRAMEWORKS, ModelServerPackage, ModelServers, framework_of, nothing_at
 from cloud_ml.domain.records import Key, Record
 from cloud_ml.domain.services.spec import Release, replica
-from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.models.common import parse_object_uri
 from cloud_ml.models.model_service import ModelService
 from cloud_ml.objects.memory import MemoryObjectStore
@@ -85,7 +85,7 @@ async def test_names_in_a_bucket_of_another_organisation_are_not_told(tmp_path: 
         servers = ModelServers(world.objects, world.storage, ModelServerPackage(tmp_path / "packages"), world.offload)
         spec = replica("r", Release(1, ModelService("m", "v1", "fds://theirs/m")))
         now = datetime(2026, 1, 1, tzinfo=UTC)
-        job = Record(Key("replica", world.admin.org, "r-1", "u"), "me", 1, 1, now, now, spec, JobStatus())
+        job = Record(Key("replica", world.admin.org, "r-1", "u"), "me", 1, 1, now, now, spec, WorkloadStatus())
         provided = await servers.provide(job)
         assert provided is not None
         assert provided[1].problem == "fds://theirs/m has no model: there is no bucket 'theirs'"

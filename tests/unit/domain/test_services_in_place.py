@@ -91,7 +91,7 @@ def test_it_waits_a_while_for_room_and_says_what_it_does() -> None:
     seen = list(world.replicas.values())
     early = decide(world.record, seen, began + timedelta(seconds=9), quota_wait_s=10)
     assert early.status is None
-    assert early.look_again == began + timedelta(seconds=10)
+    assert early.requeue_at == began + timedelta(seconds=10)
     late = decide(world.record, seen, began + timedelta(seconds=10), quota_wait_s=10)
     assert late.status is not None
     assert {wish.number for wish in late.status.wishes} == {2, 3}

@@ -13,7 +13,7 @@ from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import GangKey
 from cloud_ml.engines.local import ledger as ledgers
-from cloud_ml.engines.local import leftovers
+from cloud_ml.engines.local import stale_processes
 from cloud_ml.engines.local.ledger import Ledger
 
 KEY = GangKey("a1", 1)
@@ -42,13 +42,13 @@ def test_an_attempt_is_claimed_once(ledger: Ledger) -> None:
 
 def test_a_claim_names_the_groups_and_so_does_the_file_of_an_older_version(ledger: Ledger) -> None:
     assert ledger.claim(KEY, ["task-1", "task-2"])
-    assert leftovers.group_names(ledger, KEY) == ["task-1", "task-2"]
+    assert stale_processes.group_names(ledger, KEY) == ["task-1", "task-2"]
     older = GangKey("a1", 2)
     assert ledger.claim(older)
-    assert leftovers.group_names(ledger, older) == []
+    assert stale_processes.group_names(ledger, older) == []
     ledger.attempt_folder(older).mkdir(parents=True)
     (ledger.attempt_folder(older) / "groups").write_text('["task-3"]')
-    assert leftovers.group_names(ledger, older) == ["task-3"]
+    assert stale_processes.group_names(ledger, older) == ["task-3"]
 
 
 def test_what_is_buried_never_starts(ledger: Ledger) -> None:

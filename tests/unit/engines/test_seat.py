@@ -120,7 +120,7 @@ def test_without_a_sandbox_a_link_in_the_place_of_the_working_directory_is_not_e
     (tmp_path / "others").mkdir()
     (tmp_path / "code").symlink_to("others")
     folder = tmp_path / ("code" if through_link else "others")
-    seat = launch.Seat(launch.Fence("", "", "", None, None), None)
+    seat = launch.PrelaunchedProcess(launch.Fence("", "", "", None, None), None)
     launched = seat.run(View(folder=str(folder)), ["/bin/pwd"], {}, None)
     _, status = os.waitpid(launched.pid, 0)
     said = os.read(launched.output, 4096).decode()

@@ -10,8 +10,8 @@ import pytest
 
 from cloud_ml.engines.base import EnvironmentPlan, Gang, GangKey, ProcessPlan, TrainerSource
 from cloud_ml.engines.local.config import Zygotes
-from cloud_ml.engines.local.zygotes import order
-from cloud_ml.engines.local.zygotes.nursery import Nursery
+from cloud_ml.engines.local.warm_pool import interpreter_spec
+from cloud_ml.engines.local.warm_pool.pool import InterpreterPool
 from cloud_ml.environments.base import Base, Bind, Prepared
 from cloud_ml.models import codec
 
@@ -40,8 +40,8 @@ def _gang(
     return Gang(GangKey("a", 1), tenant, (first,), environment=environment, network=network, prepare_command=prepare)
 
 
-def _order(gang: Gang, prepared: Prepared = _PREPARED) -> order.Order:
-    found = order.of(gang, prepared, _VARIABLES)
+def _order(gang: Gang, prepared: Prepared = _PREPARED) -> interpreter_spec.InterpreterSpec:
+    found = interpreter_spec.of(gang, prepared, _VARIABLES)
     assert found is not None
     return found
 
@@ -50,7 +50,7 @@ def test_an_order_has_nothing_of_the_job() -> None:
     found = _order(_gang(environment={"CLOUDML_JOB_NAME": "secret"}))
     assert found.environment == {"HOME": "/work", "PATH": "/env/bin"}
     assert found.key == _order(_gang(command=("python", "-m", "other"), environment={})).key
-    assert codec.decode(order.Order, codec.encode(found)) == found
+    assert codec.decode(interpreter_spec.InterpreterSpec, codec.encode(found)) == found
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_an_order_has_nothing_of_the_job() -> None:
     ],
     ids=["tenant", "network", "threads", "modules", "layers", "interpreter", "variables"],
 )
-def test_orders_differ_by_what_an_import_could_see(other: order.Order) -> None:
+def test_orders_differ_by_what_an_import_could_see(other: interpreter_spec.InterpreterSpec) -> None:
     assert other.key != _order(_gang()).key
 
 
@@ -81,11 +81,11 @@ def test_orders_differ_by_what_an_import_could_see(other: order.Order) -> None:
     ids=["variables of its own", "a prepare command", "no module", "two processes"],
 )
 def test_who_has_no_order_starts_the_ordinary_way(gang: Gang) -> None:
-    assert order.of(gang, _PREPARED, _VARIABLES) is None
+    assert interpreter_spec.of(gang, _PREPARED, _VARIABLES) is None
 
 
 def test_a_runtime_that_does_not_ask_for_it_has_none() -> None:
-    assert order.of(_gang(), replace(_PREPARED, preload=()), _VARIABLES) is None
+    assert interpreter_spec.of(_gang(), replace(_PREPARED, preload=()), _VARIABLES) is None
 
 
 @pytest.mark.parametrize(
@@ -98,14 +98,14 @@ def test_what_hides_an_import_is_found(tmp_path: Path, entry: str, hides: bool, 
     for name in ("site", "work"):
         (tmp_path / name).mkdir()
     (tmp_path / place / entry).touch()
-    found = order.shadowed(["slow", "json"], [str(tmp_path / "site"), str(tmp_path / "work")])
+    found = interpreter_spec.shadowed(["slow", "json"], [str(tmp_path / "site"), str(tmp_path / "work")])
     assert found == (entry if hides else "")
 
 
 def test_a_link_that_a_job_has_left_is_not_followed(tmp_path: Path) -> None:
     (tmp_path / "link").symlink_to(tmp_path)
     with pytest.raises(OSError, match="link"):
-        order.shadowed(["slow"], [str(tmp_path / "link")])
+        interpreter_spec.shadowed(["slow"], [str(tmp_path / "link")])
 
 
 @dataclass
@@ -114,14 +114,14 @@ class _Waiting:
     ready: bool = True
 
 
-def _expect(nursery: Nursery, gang: Gang, *, could: bool = True) -> order.Order:
+def _expect(nursery: InterpreterPool, gang: Gang, *, could: bool = True) -> interpreter_spec.InterpreterSpec:
     found = _order(gang)
-    nursery.expect({"hint": order.hint(gang), "order": codec.encode(found) if could else None})
+    nursery.expect({"hint": interpreter_spec.hint(gang), "order": codec.encode(found) if could else None})
     return found
 
 
 def test_what_was_asked_for_last_is_wanted_first() -> None:
-    nursery = Nursery(Zygotes(most=2))
+    nursery = InterpreterPool(Zygotes(most=2))
     first, second, third = (_expect(nursery, _gang(tenant=tenant)) for tenant in (1, 2, 3))
     assert nursery.wanted([]) == third
     assert nursery.wanted([third.key]) == second
@@ -130,7 +130,7 @@ def test_what_was_asked_for_last_is_wanted_first() -> None:
 
 
 def test_a_gang_gets_one_that_is_ready_and_of_its_kind() -> None:
-    nursery = Nursery(Zygotes(most=2))
+    nursery = InterpreterPool(Zygotes(most=2))
     gang = _gang()
     key = _expect(nursery, gang).key
     assert nursery.choose(gang, [_Waiting("other"), _Waiting(key, ready=False)]) is None
@@ -142,7 +142,7 @@ def test_a_gang_gets_one_that_is_ready_and_of_its_kind() -> None:
 
 
 def test_none_waits_for_ever() -> None:
-    nursery = Nursery(Zygotes(most=2, idle_s=0.0))
+    nursery = InterpreterPool(Zygotes(most=2, idle_s=0.0))
     key = _expect(nursery, _gang()).key
     assert nursery.patience([key]) == 0.0
     assert nursery.outdated([_Waiting(key)]) == [_Waiting(key)]
@@ -150,7 +150,7 @@ def test_none_waits_for_ever() -> None:
 
 
 def test_one_that_failed_is_not_tried_again_soon() -> None:
-    nursery = Nursery(Zygotes(most=2))
+    nursery = InterpreterPool(Zygotes(most=2))
     key = _expect(nursery, _gang()).key
     nursery.failed(key)
     assert _expect(nursery, _gang()).key == key

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.environments import ahead
-from cloud_ml.environments.ahead import Order
+from cloud_ml.environments.ahead import PreparationRequest
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.interpreter import own
 from cloud_ml.environments.leases import Leases
@@ -28,8 +28,8 @@ def uv(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeUv:
 
 
 @pytest.fixture
-def order(tmp_path: Path, uv: FakeUv) -> Order:
-    return Order(
+def order(tmp_path: Path, uv: FakeUv) -> PreparationRequest:
+    return PreparationRequest(
         home=str(tmp_path / "home"),
         uv=str(uv.path),
         runtimes_dir=str(tmp_path / "runtimes"),
@@ -43,7 +43,7 @@ def words(_: bytes) -> None:
     """Nobody listens."""
 
 
-def test_what_is_prepared_is_ready_and_prepared_once(order: Order, uv: FakeUv) -> None:
+def test_what_is_prepared_is_ready_and_prepared_once(order: PreparationRequest, uv: FakeUv) -> None:
     runtime = order.catalog.find("sklearn")
     assert ahead.state(order, runtime) == ahead.State(runtime, own().version)
     said = b""
@@ -62,13 +62,13 @@ def test_what_is_prepared_is_ready_and_prepared_once(order: Order, uv: FakeUv) -
     assert uv.calls == calls
 
 
-def test_what_is_removed_is_made_again(order: Order) -> None:
+def test_what_is_removed_is_made_again(order: PreparationRequest) -> None:
     ahead.prepare(order, words)
     assert not ahead.remove(order).ready
     assert ahead.prepare(order, words).ready
 
 
-def test_what_a_job_holds_is_not_removed(order: Order, tmp_path: Path) -> None:
+def test_what_a_job_holds_is_not_removed(order: PreparationRequest, tmp_path: Path) -> None:
     ahead.prepare(order, words)
     held = Leases()
     (layer,) = (path for path in (tmp_path / "home" / "layers").iterdir() if not path.name.startswith("."))
@@ -78,13 +78,13 @@ def test_what_a_job_holds_is_not_removed(order: Order, tmp_path: Path) -> None:
     assert not ahead.remove(order).ready
 
 
-def test_a_runtime_of_an_interpreter_that_is_not_there_yet(order: Order) -> None:
+def test_a_runtime_of_an_interpreter_that_is_not_there_yet(order: PreparationRequest) -> None:
     missing = replace(order, pythons={"3.99": ""}, framework="python", version="3.99")
     runtime = missing.catalog.find("python", "3.99")
     assert ahead.state(missing, runtime) == ahead.State(runtime)
 
 
-def test_what_is_forbidden_is_refused_before_it_is_installed(order: Order, tmp_path: Path) -> None:
+def test_what_is_forbidden_is_refused_before_it_is_installed(order: PreparationRequest, tmp_path: Path) -> None:
     (tmp_path / "runtimes").mkdir()
     (tmp_path / "runtimes" / "heavy.toml").write_text(
         'name = "heavy"\nversion = "1"\nrequires = ["nvidia-cublas"]\nforbids = ["nvidia-*"]\n'
@@ -94,7 +94,7 @@ def test_what_is_forbidden_is_refused_before_it_is_installed(order: Order, tmp_p
     assert not (tmp_path / "home" / "layers").exists()
 
 
-def test_in_a_process_of_its_own(order: Order, uv: FakeUv) -> None:
+def test_in_a_process_of_its_own(order: PreparationRequest, uv: FakeUv) -> None:
     *lines, last = _events(order)
     assert last == {"ready": True}
     assert any("Installing" in line["log"] for line in lines)
@@ -104,7 +104,7 @@ def test_in_a_process_of_its_own(order: Order, uv: FakeUv) -> None:
     assert "cannot be resolved" in failed["message"]
 
 
-def _events(order: Order) -> list[dict[str, str]]:
+def _events(order: PreparationRequest) -> list[dict[str, str]]:
     done = subprocess.run(
         [sys.executable, "-m", "cloud_ml.environments.ahead"],
         input=json.dumps(asdict(order)), capture_output=True, text=True, check=False, timeout=60,

@@ -21,11 +21,11 @@ from cloud_ml.net.http2 import frames
 from cloud_ml.net.http2.connection import Http2Connection
 from cloud_ml.net.http2.http_requests import HttpOverHttp2
 from cloud_ml.net.http2.stream import Limits
-from cloud_ml.net.listening import Alive, Greeting
+from cloud_ml.net.listening import Alive, ProtocolSniffer
 from cloud_ml.net.turns import TURN_UNITS, Turns
+from cloud_ml.serving.call_metrics import Refusals
 from cloud_ml.serving.grpc.service import GrpcService
 from cloud_ml.serving.rest.service import HttpService
-from cloud_ml.serving.tallies import Refusals
 from support.hostile_callers import BULK, FLOODS, HELLO, Flood, head
 
 READ = 262_144
@@ -125,7 +125,7 @@ class Server:
         grpc = GrpcService({}, 64 << 20, loop, http=HttpOverHttp2(http, limits, clock, loop))
         heads = Heads(http.understand)
         self.turns = turns
-        greeting = Greeting(
+        greeting = ProtocolSniffer(
             lambda: Http1Connection(http, heads, limits, turns, clock),
             lambda: Http2Connection(grpc, Limits(64 << 20, lambda number: (frames.reset(number, 0),)), turns),
             alive,

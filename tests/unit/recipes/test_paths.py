@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from cloud_ml.engines.base import Places
+from cloud_ml.engines.base import JobPaths
 from cloud_ml.recipes.paths import rewrite, rewrite_all, rewrite_values
 
-PLACES = Places(storage="/storage", fds="/fds")
+PLACES = JobPaths(storage="/storage", fds="/fds")
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from cloud_ml.domain.jobs.spec import from_wire
-from cloud_ml.engines.base import EnvironmentPlan, Gang, GangKey, Mount, Places, TrainerSource
+from cloud_ml.engines.base import EnvironmentPlan, Gang, GangKey, JobPaths, Mount, TrainerSource
 from cloud_ml.recipes.base import PlanContext
 from cloud_ml.recipes.single import SingleProcess
 from support.jobs import spec_of
@@ -17,7 +17,7 @@ CONTEXT = PlanContext(
     org="default",
     tenant=7,
     job_name="linear",
-    places=Places(storage="/storage", fds="/fds"),
+    places=JobPaths(storage="/storage", fds="/fds"),
     mounts=(Mount("/data/objects/cloudml", "/storage/cloudml", writable=True),),
     trainer=TrainerSource("/data/packages/x/t.tar.gz", "t.tar.gz"),
     network="none",

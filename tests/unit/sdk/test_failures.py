@@ -11,7 +11,7 @@ from cloud_ml.api.errors import _WORDS, STATUS
 from cloud_ml.sdk.endpoint import parse_endpoint
 from cloud_ml.sdk.failures import error_of_answer, error_of_document, error_of_exception
 from cloud_ml.sdk.protocol import BadStatusLine, CutShort
-from cloud_ml.sdk.retries import Trouble
+from cloud_ml.sdk.retries import AttemptFailure
 
 PLAIN = parse_endpoint("http://ml.example.com:8471")
 SECURE = parse_endpoint("https://ml.example.com")
@@ -91,19 +91,22 @@ def _ssl_error(reason: str) -> ssl.SSLError:
 
 
 _EXCEPTIONS = [
-    (PLAIN, ConnectionRefusedError(111, "x"), False, "nothing listens at", "cloudml server", Trouble.UNSENT),
-    (PLAIN, socket.gaierror(-2, "not known"), False, "host ml.example.com is not", "config show", Trouble.FINAL),
-    (PLAIN, TimeoutError("timed out"), False, "could not be reached within 7 s", "config show", Trouble.UNSENT),
-    (PLAIN, TimeoutError("timed out"), True, "did not answer within 7 s", "may have been carried out", Trouble.LOST),
-    (PLAIN, ConnectionResetError("no answer"), True, "closed the connection", "https://", Trouble.LOST),
-    (PLAIN, ConnectionResetError(104, "reset"), True, "closed the connection", "https://", Trouble.LOST),
-    (SECURE, ConnectionResetError(104, "reset"), True, "closed the connection", "restarting", Trouble.LOST),
-    (PLAIN, BadStatusLine("\x15\x03\x01"), True, "did not answer in HTTP", "https://", Trouble.FINAL),
-    (PLAIN, CutShort(), True, "broke off", "again", Trouble.LOST),
-    (PLAIN, OSError(113, "No route to host"), False, "No route to host", "config show", Trouble.UNSENT),
-    (SECURE, _ssl_error("WRONG_VERSION_NUMBER"), False, "cannot agree on TLS", "http://", Trouble.FINAL),
-    (SECURE, _ssl_error("NO_SHARED_CIPHER"), False, "NO_SHARED_CIPHER", "config show", Trouble.FINAL),
-    (SECURE, ssl.SSLCertVerificationError(1, "bad"), False, "is not trusted", "SSL_CERT_FILE", Trouble.FINAL),
+    (PLAIN, ConnectionRefusedError(111, "x"), False, "nothing listens at", "cloudml server", AttemptFailure.UNSENT),
+    (PLAIN, socket.gaierror(-2, "not known"), False, "host ml.example.com is not", "config show", AttemptFailure.FINAL),
+    (PLAIN, TimeoutError("timed out"), False, "could not be reached within 7 s", "config show", AttemptFailure.UNSENT),
+    (
+        PLAIN, TimeoutError("timed out"), True, "did not answer within 7 s", "may have been carried out",
+        AttemptFailure.LOST,
+    ),
+    (PLAIN, ConnectionResetError("no answer"), True, "closed the connection", "https://", AttemptFailure.LOST),
+    (PLAIN, ConnectionResetError(104, "reset"), True, "closed the connection", "https://", AttemptFailure.LOST),
+    (SECURE, ConnectionResetError(104, "reset"), True, "closed the connection", "restarting", AttemptFailure.LOST),
+    (PLAIN, BadStatusLine("\x15\x03\x01"), True, "did not answer in HTTP", "https://", AttemptFailure.FINAL),
+    (PLAIN, CutShort(), True, "broke off", "again", AttemptFailure.LOST),
+    (PLAIN, OSError(113, "No route to host"), False, "No route to host", "config show", AttemptFailure.UNSENT),
+    (SECURE, _ssl_error("WRONG_VERSION_NUMBER"), False, "cannot agree on TLS", "http://", AttemptFailure.FINAL),
+    (SECURE, _ssl_error("NO_SHARED_CIPHER"), False, "NO_SHARED_CIPHER", "config show", AttemptFailure.FINAL),
+    (SECURE, ssl.SSLCertVerificationError(1, "bad"), False, "is not trusted", "SSL_CERT_FILE", AttemptFailure.FINAL),
 ]  # fmt: skip
 
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from cloud_ml.sdk.retries import RetryPolicy, Trouble, delay_before_retry, is_repeatable, parse_retry_after
+from cloud_ml.sdk.retries import AttemptFailure, RetryPolicy, delay_before_retry, is_repeatable, parse_retry_after
 
 POLICY = RetryPolicy(attempts=4, first_s=1.0, longest_s=3.0, patience_s=10.0)
 
@@ -26,22 +26,22 @@ def test_what_may_be_sent_again(method: str, key: str | None, repeatable: bool) 
 @pytest.mark.parametrize(
     ("trouble", "repeatable", "attempt", "retry_after", "delay"),
     [
-        (Trouble.UNSENT, True, 1, None, 1.0),
-        (Trouble.UNSENT, False, 1, None, 1.0),
-        (Trouble.LOST, True, 2, None, 2.0),
-        (Trouble.LOST, False, 1, None, None),
-        (Trouble.BUSY, True, 3, None, 3.0),
-        (Trouble.BUSY, False, 1, None, None),
-        (Trouble.BUSY, True, 1, 7.0, 7.0),
-        (Trouble.BUSY, True, 1, 0.0, 0.0),
-        (Trouble.BUSY, True, 1, 11.0, None),
-        (Trouble.LOST, True, 4, None, None),
-        (Trouble.UNSENT, True, 4, None, None),
-        (Trouble.FINAL, True, 1, None, None),
+        (AttemptFailure.UNSENT, True, 1, None, 1.0),
+        (AttemptFailure.UNSENT, False, 1, None, 1.0),
+        (AttemptFailure.LOST, True, 2, None, 2.0),
+        (AttemptFailure.LOST, False, 1, None, None),
+        (AttemptFailure.BUSY, True, 3, None, 3.0),
+        (AttemptFailure.BUSY, False, 1, None, None),
+        (AttemptFailure.BUSY, True, 1, 7.0, 7.0),
+        (AttemptFailure.BUSY, True, 1, 0.0, 0.0),
+        (AttemptFailure.BUSY, True, 1, 11.0, None),
+        (AttemptFailure.LOST, True, 4, None, None),
+        (AttemptFailure.UNSENT, True, 4, None, None),
+        (AttemptFailure.FINAL, True, 1, None, None),
     ],
 )
 def test_when_to_try_again(
-    trouble: Trouble, repeatable: bool, attempt: int, retry_after: float | None, delay: float | None
+    trouble: AttemptFailure, repeatable: bool, attempt: int, retry_after: float | None, delay: float | None
 ) -> None:
     found = delay_before_retry(
         POLICY, trouble, repeatable=repeatable, attempt=attempt, luck=1.0, retry_after_s=retry_after

@@ -12,7 +12,7 @@ from cloud_ml.cli.model_signature import signature
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.sdk.model_folders import files_of
 from cloud_ml.sdk.signature_files import signature_document
-from cloud_ml.serving.runtimes import told
+from cloud_ml.serving.runtimes import signature_file
 
 
 @pytest.mark.parametrize(
@@ -29,12 +29,12 @@ from cloud_ml.serving.runtimes import told
 def test_what_is_written_is_what_the_model_server_reads(tmp_path: Path, word: str, tensor: dict[str, object]) -> None:
     document = signature_document([word])
     assert document == {"inputs": [tensor]}
-    (tmp_path / told.FILE).write_text(json.dumps(document))
-    found = told.read_inputs(tmp_path)
+    (tmp_path / signature_file.FILE).write_text(json.dumps(document))
+    found = signature_file.read_inputs(tmp_path)
     assert found is not None
     assert [each.name for each in found["serving_default"].inputs] == [tensor["name"]]
-    (tmp_path / told.FILE).write_text(json.dumps(signature_document([word], ["y:float32[?]"])))
-    assert told.read(tmp_path) is not None
+    (tmp_path / signature_file.FILE).write_text(json.dumps(signature_document([word], ["y:float32[?]"])))
+    assert signature_file.read(tmp_path) is not None
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from cloud_ml.client import CloudMlClient
 from cloud_ml.errors import Conflict, InvalidRequest, NotFound, TransportError, Unauthenticated, Unavailable
 from cloud_ml.sdk.config import Credentials
 from cloud_ml.sdk.endpoint import parse_endpoint
-from cloud_ml.sdk.failures import GoneByNow
+from cloud_ml.sdk.failures import AlreadyDeleted
 from cloud_ml.sdk.messages import FileBody, Request
 from cloud_ml.sdk.retries import RetryPolicy
 from cloud_ml.sdk.storage import file_body
@@ -235,7 +235,7 @@ BUSY = b"HTTP/1.1 503 Service Unavailable\r\nconnection: close\r\ncontent-length
 
 @pytest.mark.parametrize("first", [b"", BAD_GATEWAY])
 def test_what_is_gone_after_a_lost_answer_may_be_ones_own_doing(first: bytes, connect: Connect) -> None:
-    with raw_server(first, GONE) as raw, pytest.raises(GoneByNow, match="there is no job j") as caught:
+    with raw_server(first, GONE) as raw, pytest.raises(AlreadyDeleted, match="there is no job j") as caught:
         connect(f"http://{raw.address}").json(Request("DELETE", "/"))
     assert caught.value.hint == "an earlier try, whose answer was lost, may have deleted it"
 
@@ -244,7 +244,7 @@ def test_what_is_gone_after_a_lost_answer_may_be_ones_own_doing(first: bytes, co
 def test_what_is_gone_otherwise_was_not_there(method: str, answers: tuple[bytes, ...], connect: Connect) -> None:
     with raw_server(*answers) as raw, pytest.raises(NotFound) as caught:
         connect(f"http://{raw.address}").json(Request(method, "/"))
-    assert not isinstance(caught.value, GoneByNow)
+    assert not isinstance(caught.value, AlreadyDeleted)
 
 
 def test_a_lost_answer_to_delete_and_cancel_is_no_failure() -> None:

@@ -15,10 +15,10 @@ import pytest
 
 from cloud_ml.net.turns import Turns
 from cloud_ml.serving import dtypes
-from cloud_ml.serving.aside import Aside
-from cloud_ml.serving.batching import Batcher, Outcome, Policy, Request, Workshop
+from cloud_ml.serving.batching import BatchContext, Batcher, Outcome, Policy, Request
 from cloud_ml.serving.errors import BadRequest, ModelFailed, Overloaded, ServingError, TooLate
 from cloud_ml.serving.signatures import Signature, TensorSpec
+from cloud_ml.serving.worker_threads import WorkerThreads
 
 ROWS = Signature("s", (TensorSpec("x", dtypes.FLOAT, (-1,)),), (TensorSpec("y", dtypes.FLOAT, (-1,)),))
 WHOLE = Signature("s", (TensorSpec("x", dtypes.FLOAT, (2,)),), (TensorSpec("y", dtypes.FLOAT, (2,)),))
@@ -65,10 +65,10 @@ class Caller:
 def trial(steps: Callable[[Callable[..., Batcher]], Awaitable[None]]) -> None:
     async def run() -> None:
         loop = asyncio.get_running_loop()
-        with Aside(1) as aside:
+        with WorkerThreads(1) as aside:
 
             def batcher(model: Doubler, signature: Signature = ROWS, **policy: Any) -> Batcher:
-                workshop = Workshop(loop, Turns(loop), aside, Policy(**policy))
+                workshop = BatchContext(loop, Turns(loop), aside, Policy(**policy))
                 return Batcher(model, signature, workshop, workshop.queue())
 
             await steps(batcher)

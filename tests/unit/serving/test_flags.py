@@ -10,8 +10,8 @@ import pytest
 
 from cloud_ml.net.connection_bounds import ConnectionBounds
 from cloud_ml.serving.flags import add_life, life_of
-from cloud_ml.serving.versions.keeper import Rules
-from cloud_ml.serving.versions.wanted import ModelConfig
+from cloud_ml.serving.versions.model_config import ModelConfig
+from cloud_ml.serving.versions.version_manager import Rules
 
 PAGE = Path(__file__).parents[3] / "docs" / "reference" / "serving-models.md"
 

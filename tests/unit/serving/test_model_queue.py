@@ -14,11 +14,11 @@ import numpy as np
 
 from cloud_ml.net.turns import Turns
 from cloud_ml.serving import dtypes
-from cloud_ml.serving.aside import Aside
-from cloud_ml.serving.batching import Outcome, Policy, Request, Workshop
+from cloud_ml.serving.batching import BatchContext, Outcome, Policy, Request
 from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.signatures import Signature, TensorSpec
+from cloud_ml.serving.worker_threads import WorkerThreads
 
 
 def signature(name: str, size: int = -1) -> Signature:
@@ -74,8 +74,8 @@ class Caller:
 @contextmanager
 def loaded(model: KeepsState, **policy: Any) -> Iterator[LoadedVersion]:
     loop = asyncio.get_running_loop()
-    with Aside(2) as aside:
-        yield LoadedVersion("m", 1, model, Workshop(loop, Turns(loop), aside, Policy(**policy)))
+    with WorkerThreads(2) as aside:
+        yield LoadedVersion("m", 1, model, BatchContext(loop, Turns(loop), aside, Policy(**policy)))
 
 
 def test_signatures_of_a_model_never_run_at_the_same_time() -> None:

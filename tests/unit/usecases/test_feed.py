@@ -10,7 +10,7 @@ import pytest
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.spec import from_wire
-from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases import feed
@@ -32,7 +32,7 @@ def offload() -> Iterator[Offload]:
 def submit(store: MemoryStateStore, name: str, *, org: str = "mine", arguments: list[str] | None = None) -> None:
     job = TrainJob(name, "trainer.task", "fds://b/t.tar.gz", job_args=arguments)
     store.create(
-        TRAIN_JOB, org=org, name=name, owner="mei", spec=from_wire(job), status=JobStatus(), now=system_clock()
+        TRAIN_JOB, org=org, name=name, owner="mei", spec=from_wire(job), status=WorkloadStatus(), now=system_clock()
     )
 
 

@@ -6,7 +6,7 @@ from unittest.mock import Mock
 
 from cloud_ml.domain.jobs.kind import TRAIN_JOB
 from cloud_ml.domain.jobs.spec import from_wire
-from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.models.train_job import TrainJob
 from cloud_ml.state.memory import MemoryStateStore
 from cloud_ml.usecases.clock import system_clock
@@ -19,7 +19,7 @@ def test_few_documents_are_read_at_a_time() -> None:
         secrets = ["db-password=DB_PASSWORD"] if number == 3 else None
         job = TrainJob(f"j{number}", "trainer.task", "fds://b/t.tar.gz", secrets=secrets)
         store.create(
-            TRAIN_JOB, org="mine", name=f"j{number}", owner="mei", spec=from_wire(job), status=JobStatus(),
+            TRAIN_JOB, org="mine", name=f"j{number}", owner="mei", spec=from_wire(job), status=WorkloadStatus(),
             now=system_clock(),
         )  # fmt: skip
     read = Mock(side_effect=store.documents)

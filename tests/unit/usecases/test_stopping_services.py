@@ -6,7 +6,7 @@ import pytest
 
 from cloud_ml.domain.services import spec as specs
 from cloud_ml.domain.services.kind import REPLICA, ServiceRecord
-from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.domain.workloads.spec import Desired, change_workload
 from cloud_ml.errors import InvalidRequest
 from cloud_ml.models.model_service import ModelService
@@ -26,7 +26,7 @@ def _replica(served: Served, service: ServiceRecord, desired: Desired) -> str:
         specs.replica(service.key.uid, service.spec.made_of(1)), lambda workload: workload.with_desired(desired)
     )
     record = served.store.create(
-        REPLICA, org=service.key.org, name=name, owner="admin", spec=spec, status=JobStatus(), now=served.clock()
+        REPLICA, org=service.key.org, name=name, owner="admin", spec=spec, status=WorkloadStatus(), now=served.clock()
     )
     return record.key.uid
 

@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from cloud_ml.api import conditional, documents, streams, waiting
+from cloud_ml.api import conditional, documents, long_polls, streams
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.conditional import IfNoneMatch
+from cloud_ml.api.long_polls import Wait, check_wait
 from cloud_ml.api.openapi import JOB_BODY, answers, bytes_of, known
 from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.routes import CHECKED, Here
-from cloud_ml.api.waiting import Wait, check_wait
 from cloud_ml.domain.jobs.kind import TrainJobRecord
 from cloud_ml.engines.base import LogView
 from cloud_ml.models import codec, common
@@ -190,7 +190,7 @@ async def events(
     check_wait(here, wait)
     record = await _find(here, call, name, org_id)
 
-    found = await waiting.events(here, record.key.uid, lambda: here.jobs.events(record, after=after), wait)
+    found = await long_polls.events(here, record.key.uid, lambda: here.jobs.events(record, after=after), wait)
     return documents.answer(found)
 
 

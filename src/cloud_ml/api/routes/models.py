@@ -8,15 +8,15 @@ from typing import Annotated
 from fastapi import APIRouter, Header, Query
 from starlette.responses import Response
 
-from cloud_ml.api import conditional, documents, openapi, sse, telling, waiting
+from cloud_ml.api import conditional, documents, event_streams, long_polls, openapi, sse
 from cloud_ml.api.auth import Call, Signed
 from cloud_ml.api.conditional import IfNoneMatch
+from cloud_ml.api.long_polls import Wait, check_wait
 from cloud_ml.api.openapi import answers, body_of, known
 from cloud_ml.api.parameters import check_limit
 from cloud_ml.api.platform import Platform
 from cloud_ml.api.routes import CHECKED, Here
 from cloud_ml.api.sse import After, LastEventId
-from cloud_ml.api.waiting import Wait, check_wait
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.workloads.spec import Desired
 from cloud_ml.models import codec, common
@@ -181,7 +181,7 @@ async def events(
         return here.services.find(here.identities.scope(call.caller, org_id), name, version)
 
     record = await here.offload(find)
-    found = await waiting.events(here, record.key.uid, lambda: here.services.events(record, after=after), wait)
+    found = await long_polls.events(here, record.key.uid, lambda: here.services.events(record, after=after), wait)
     return documents.answer(found)
 
 
@@ -205,7 +205,7 @@ async def watch_events(
     def find() -> ServiceRecord:
         return here.services.find(here.identities.scope(call.caller, org_id), name, version)
 
-    return telling.of_service(here, await here.offload(find), sse.place(last_event_id, after) or 0)
+    return event_streams.of_service(here, await here.offload(find), sse.place(last_event_id, after) or 0)
 
 
 async def _want(here: Here, call: Call, name: tuple[str, str], desired: Desired, grace: str | None = None) -> Response:

@@ -7,7 +7,7 @@ import functools
 from fastapi import APIRouter
 from starlette.responses import Response
 
-from cloud_ml.api import record_streams, sse, telling
+from cloud_ml.api import event_streams, record_streams, sse
 from cloud_ml.api.auth import Signed
 from cloud_ml.api.openapi import events
 from cloud_ml.api.platform import Platform
@@ -18,11 +18,11 @@ from cloud_ml.domain.jobs.spec import JobSpec
 from cloud_ml.domain.services.kind import MODEL_SERVICE, ServiceRecord
 from cloud_ml.domain.services.spec import ServiceSpec
 from cloud_ml.domain.services.status import ServiceStatus
-from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.phases import WorkloadStatus
 from cloud_ml.models.job import JobChange
 from cloud_ml.models.service import ServiceChange
 from cloud_ml.usecases import service_views, views
-from cloud_ml.usecases.feed import Sighting
+from cloud_ml.usecases.feed import RecordChange
 
 router = APIRouter(prefix="/api/v1/jobs", tags=["jobs"], default_response_class=Response, dependencies=CHECKED)
 models = APIRouter(prefix="/api/v1/models", tags=["models"], default_response_class=Response, dependencies=CHECKED)
@@ -81,7 +81,7 @@ async def watch_events(
     def find() -> TrainJobRecord:
         return here.jobs.find(here.identities.scope(call.caller, org_id), name)
 
-    return telling.of_job(here, await here.offload(find), sse.place(last_event_id, after) or 0)
+    return event_streams.of_job(here, await here.offload(find), sse.place(last_event_id, after) or 0)
 
 
 @models.get("/-/watch", responses=events())
@@ -117,12 +117,12 @@ async def watch_service(
     return await record_streams.of_one(here, find, MODEL_SERVICE, document, start=start, word="service")
 
 
-def _job(one: Sighting[JobSpec, JobStatus]) -> JobChange:
+def _job(one: RecordChange[JobSpec, WorkloadStatus]) -> JobChange:
     job = None if one.record is None else views.job(one.record)
     return JobChange(revision=one.revision, uid=one.uid, name=one.name, org=one.org, job=job)
 
 
-def _service(here: Platform, one: Sighting[ServiceSpec, ServiceStatus]) -> ServiceChange:
+def _service(here: Platform, one: RecordChange[ServiceSpec, ServiceStatus]) -> ServiceChange:
     name, _, version = one.name.partition("/")
     service = None
     if one.record is not None:

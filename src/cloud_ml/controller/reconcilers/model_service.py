@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timedelta
 from functools import partial
 
-from cloud_ml.controller.answering import Answering
-from cloud_ml.controller.entrances import Entrances, release_of
+from cloud_ml.controller.readiness import ReadinessProber
+from cloud_ml.controller.route_publisher import RoutePublisher, release_of
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.scaling import Scaling
@@ -23,8 +23,8 @@ from cloud_ml.domain.services.decide import (
 )
 from cloud_ml.domain.services.kind import MODEL_SERVICE, REPLICA, ReplicaRecord, ServiceRecord, service_tag
 from cloud_ml.domain.services.spec import DEFAULT_RETRIES, LoadRetries, ReplicaSpec
-from cloud_ml.domain.services.status import SeenReplica, ServiceStatus, Wish
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.services.status import DesiredReplica, SeenReplica, ServiceStatus
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import NO_DEFAULT_LIMITS, DefaultLimits, Desired
 from cloud_ml.errors import StaleRevision
@@ -44,8 +44,8 @@ class ModelServiceReconciler:
         self,
         *,
         store: StateStore,
-        answering: Answering,
-        entrances: Entrances,
+        answering: ReadinessProber,
+        entrances: RoutePublisher,
         scaling: Scaling,
         clock: Clock,
         offload: Offload,
@@ -111,7 +111,7 @@ class ModelServiceReconciler:
                 for action in decision.actions:
                     begin_step("make and end replicas")
                     await self._offload(self._perform, service, action)
-                return ReconcileResult(service.revision, self._next_look(service, decision.look_again))
+                return ReconcileResult(service.revision, self._next_look(service, decision.requeue_at))
             await self._commit(service, decision.status, decision.events)
 
     def step_aside(self, uid: str) -> None:
@@ -191,7 +191,7 @@ class ModelServiceReconciler:
                 name=name,
                 owner=service.owner,
                 spec=spec.with_defaults(self._defaults),
-                status=JobStatus(queued_at=now, reason=Reason.SUBMITTED),
+                status=WorkloadStatus(queued_at=now, reason=Reason.SUBMITTED),
                 now=now,
                 events=[Event(now, Reason.SUBMITTED, f"replica {action.wish.number} of {service.key.name}")],
                 idempotency_key=f"replica {name}",
@@ -213,7 +213,7 @@ def _stopped(spec: ReplicaSpec, grace_s: float | None) -> ReplicaSpec:
     return spec.with_workload(spec.workload.stopped(grace_s))
 
 
-def replica_name(service_uid: str, wish: Wish) -> str:
+def replica_name(service_uid: str, wish: DesiredReplica) -> str:
     """The name of a replica, which says whose and which it is."""
     return f"{service_uid}-{wish.number}"
 

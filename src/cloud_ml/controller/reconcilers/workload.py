@@ -13,9 +13,9 @@ from cloud_ml.controller.runtime.reconciler import ReconcileResult
 from cloud_ml.controller.slots import Slots
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.domain.records import Event, Kind, Record
-from cloud_ml.domain.workloads.decide import JobDecision, Rules, decide
+from cloud_ml.domain.workloads.decide import Rules, WorkloadDecision, decide
 from cloud_ml.domain.workloads.end import saving_outputs
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.spec import W
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import StaleRevision
@@ -46,8 +46,8 @@ class WorkloadReconciler(Generic[W]):
         offload: Offload,
         fence: Fence,
         read: Reads | None = None,
-        kind: Kind[W, JobStatus],
-        after_success: Callable[[Record[W, JobStatus]], Awaitable[Sequence[Event]]] | None = None,
+        kind: Kind[W, WorkloadStatus],
+        after_success: Callable[[Record[W, WorkloadStatus]], Awaitable[Sequence[Event]]] | None = None,
     ) -> None:
         self._store = store
         self._engine = engine
@@ -95,7 +95,7 @@ class WorkloadReconciler(Generic[W]):
             self._slots.forget(uid)
 
     async def _step(
-        self, job: Record[W, JobStatus], observed: Sequence[ObservedGang]
+        self, job: Record[W, WorkloadStatus], observed: Sequence[ObservedGang]
     ) -> _Committed[W] | datetime | None:
         queued = job.status.phase is Phase.QUEUED
         has_slot = queued and self._slots.take(job)
@@ -126,14 +126,16 @@ class WorkloadReconciler(Generic[W]):
         for action in decision.actions:
             if not await self._executor.perform(job, action, self._fence):
                 return self._clock() + _SOON
-        return decision.look_again
+        return decision.requeue_at
 
-    async def _with_outputs(self, job: Record[W, JobStatus], decision: JobDecision, ended: JobStatus) -> JobDecision:
+    async def _with_outputs(
+        self, job: Record[W, WorkloadStatus], decision: WorkloadDecision, ended: WorkloadStatus
+    ) -> WorkloadDecision:
         """The end of a job with what it left, or another look while that is being saved."""
         collection = await self._executor.collect_outputs(job)
         if collection is None:
             now = self._clock()
-            return replace(saving_outputs(job, decision, now), look_again=now + _SOON)
+            return replace(saving_outputs(job, decision, now), requeue_at=now + _SOON)
         status = replace(ended, outputs=collection.outputs)
         return replace(decision, status=status, events=[*decision.events, *collection.events])
 
@@ -141,6 +143,6 @@ class WorkloadReconciler(Generic[W]):
 class _Committed(Generic[W]):
     """The pass ended with a commit: the next pass follows at once, on this record."""
 
-    def __init__(self, job: Record[W, JobStatus] | None, *, stale: bool = False) -> None:
+    def __init__(self, job: Record[W, WorkloadStatus] | None, *, stale: bool = False) -> None:
         self.job = job
         self.stale = stale

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
-from cloud_ml import beats
+from cloud_ml import timers
 from cloud_ml.controller.runtime.notices import Notice, NoticeRunner
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.domain.records import Kind
@@ -31,7 +31,7 @@ Claim = Callable[[str], bool]
 
 
 @dataclass(frozen=True)
-class Followed:
+class WatchedKind:
     """A kind whose records are queued when they change.
 
     Attributes:
@@ -63,7 +63,7 @@ class ChangeFeed:
     def __init__(
         self,
         store: StateStore,
-        followed: Sequence[Followed],
+        followed: Sequence[WatchedKind],
         offload: Offload,
         poll_s: float,
         *,
@@ -99,7 +99,7 @@ class ChangeFeed:
                     cursor = await self._read(cursor)
                 except CloudMlError:
                     logger.warning("the change feed cannot be read; trying again", exc_info=True)
-                await beats.hinted(hint, self._poll_s)
+                await timers.hinted(hint, self._poll_s)
         finally:
             unsubscribe()
             self._runner.close()
@@ -116,7 +116,7 @@ class ChangeFeed:
             if len(changes) < _CHANGES:
                 return cursor
 
-    async def _queue_listed(self, followed: Followed, indexes: list[str] | None, match: Match) -> None:
+    async def _queue_listed(self, followed: WatchedKind, indexes: list[str] | None, match: Match) -> None:
         after: int | None = None
         while True:
             page = await self._offload(

@@ -7,7 +7,7 @@ import contextlib
 import logging
 from collections.abc import AsyncIterator
 
-from cloud_ml import beats
+from cloud_ml import timers
 from cloud_ml.errors import CloudMlError
 from cloud_ml.state.base import Fence, Lease, StateStore
 from cloud_ml.usecases.clock import Clock
@@ -68,7 +68,7 @@ class Leader:
         loop = asyncio.get_running_loop()
         good_until = loop.time() + self._ttl_s
         while True:
-            await beats.pause(self._ttl_s / 3)
+            await timers.pause(self._ttl_s / 3)
             asked_at = loop.time()
             if await self._try() is not None:
                 good_until = asked_at + self._ttl_s

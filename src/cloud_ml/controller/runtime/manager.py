@@ -13,7 +13,7 @@ from cloud_ml.controller.runtime.leader import Leader
 from cloud_ml.controller.runtime.notices import Notice
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.reconciler import Reconciler
-from cloud_ml.controller.runtime.term import ResourceController, Term, TermWork
+from cloud_ml.controller.runtime.term import ControllerTasks, ResourceController, Term
 from cloud_ml.controller.runtime.worker_pool import WorkerPool
 from cloud_ml.engines.base import Engine
 from cloud_ml.errors import TryAgain
@@ -85,7 +85,7 @@ class ControllerManager:
             logger.warning("controller stepped down")
 
     async def _lead(self, fence: Fence, lost: asyncio.Event) -> None:
-        term, work = Term(fence, self._pool), list[TermWork]()
+        term, work = Term(fence, self._pool), list[ControllerTasks]()
         tasks = list[asyncio.Task[object]]()
         self._leads = True
         try:
@@ -119,7 +119,7 @@ class ControllerManager:
             limit_s=self._settings.pass_limit_s,
         )
 
-    async def _follow_records(self, work: Sequence[TermWork]) -> None:
+    async def _follow_records(self, work: Sequence[ControllerTasks]) -> None:
         for each in work:
             for prepare in each.before_changes:
                 await prepare()
@@ -139,10 +139,10 @@ class ControllerManager:
         )
         await feed.run()
 
-    async def _follow_engine(self, work: Sequence[TermWork]) -> None:
+    async def _follow_engine(self, work: Sequence[ControllerTasks]) -> None:
         await EngineChanges(self._engine, [claimed for each in work for claimed in each.gangs]).run()
 
-    async def _tidy(self, work: Sequence[TermWork]) -> None:
+    async def _tidy(self, work: Sequence[ControllerTasks]) -> None:
         pause_s = _TIDY_FIRST_S
         while True:
             await asyncio.sleep(pause_s)

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Generic, TypeVar
 
-from cloud_ml.controller.runtime.changes import Followed
+from cloud_ml.controller.runtime.changes import WatchedKind
 from cloud_ml.controller.runtime.passes import begin_step
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.reconciler import ReconcileResult
-from cloud_ml.controller.runtime.term import Term, TermWork
+from cloud_ml.controller.runtime.term import ControllerTasks, Term
 from cloud_ml.domain.records import Decision, Kind, Record
 from cloud_ml.errors import StaleRevision
 from cloud_ml.state.base import Fence, StateStore
@@ -66,13 +66,13 @@ class RecordController(Generic[S, T, A]):
         self._offload = offload
         self._workers = workers
 
-    async def begin(self, term: Term) -> TermWork:
+    async def begin(self, term: Term) -> ControllerTasks:
         """See ``ResourceController``."""
         queue = KeyedQueue()
         reconciler = RecordReconciler(self._rules, self._store, self._clock, self._offload, term.fence)
         pool = term.pool(queue, reconciler)
-        followed = Followed(self._rules.kind, queue, self._rules.unfinished)
-        return TermWork(followed=[followed], tasks=[pool.work] * self._workers)
+        followed = WatchedKind(self._rules.kind, queue, self._rules.unfinished)
+        return ControllerTasks(followed=[followed], tasks=[pool.work] * self._workers)
 
 
 class RecordReconciler(Generic[S, T, A]):
@@ -96,7 +96,7 @@ class RecordReconciler(Generic[S, T, A]):
                 for action in decision.actions:
                     begin_step(f"perform {action}")
                     await self._rules.perform(record, action)
-                return ReconcileResult(record.revision, decision.look_again)
+                return ReconcileResult(record.revision, decision.requeue_at)
             record = await self._commit(record, decision, decision.status)
         if record is not None:
             begin_step("remove what belongs to it")

@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 
-from cloud_ml import beats
+from cloud_ml import timers
 
 _TOGETHER_S = 0.05
 logger = logging.getLogger(__name__)
@@ -53,6 +53,6 @@ class Repeating:
                     self._ended = self._begun
                     self._end.notify_all()
             next_at = began_at + max(_TOGETHER_S, 2 * (loop.time() - began_at))
-            await beats.hinted(self._asked, self._period_s)
+            await timers.hinted(self._asked, self._period_s)
             if self._asked.is_set():
                 await asyncio.sleep(next_at - loop.time())

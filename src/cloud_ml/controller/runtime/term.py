@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol
 
-from cloud_ml.controller.runtime.changes import Claim, Followed
+from cloud_ml.controller.runtime.changes import Claim, WatchedKind
 from cloud_ml.controller.runtime.notices import Notice
 from cloud_ml.controller.runtime.queue import KeyedQueue
 from cloud_ml.controller.runtime.reconciler import Reconciler
@@ -32,7 +32,7 @@ def _nothing() -> None:
 
 
 @dataclass(frozen=True)
-class TermWork:
+class ControllerTasks:
     """What a resource controller runs during a term, and what it hears of.
 
     Attributes:
@@ -46,7 +46,7 @@ class TermWork:
         end: Called when the term is over.
     """
 
-    followed: Sequence[Followed] = ()
+    followed: Sequence[WatchedKind] = ()
     notices: Mapping[str, Notice] = field(default_factory=dict)
     gangs: Sequence[tuple[KeyedQueue, Claim]] = ()
     before_changes: Sequence[Callable[[], Awaitable[None]]] = ()
@@ -59,7 +59,7 @@ class TermWork:
 class ResourceController(Protocol):
     """Moves the records of one kind, or of a few that belong together, towards what is wanted."""
 
-    async def begin(self, term: Term) -> TermWork:
+    async def begin(self, term: Term) -> ControllerTasks:
         """Begin a term. Nothing of an earlier term is still running.
 
         Raises:

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from cloud_ml.domain.jobs.spec import JobSpec, upgraded
 from cloud_ml.domain.record_sizes import size_tags
 from cloud_ml.domain.records import Kind, Record
-from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.phases import WorkloadStatus
 
 _EXPORTING = re.compile(r"model|export|output", re.IGNORECASE)
 _MOST_EXPORTS = 8
@@ -61,11 +61,11 @@ def _asked_for(spec: JobSpec) -> Collection[str]:
     return tags
 
 
-def _ran_with(status: JobStatus) -> Collection[str]:
+def _ran_with(status: WorkloadStatus) -> Collection[str]:
     """``runtime`` reads ``tensorflow 2.21``: what the code turned out to need."""
     framework = status.runtime.partition(" ")[0]
     return {framework_tag(framework)} if framework else ()
 
 
-TRAIN_JOB = Kind("train_job", JobSpec, JobStatus, spec_tags=_asked_for, status_tags=_ran_with, upgrade=upgraded)
-TrainJobRecord = Record[JobSpec, JobStatus]
+TRAIN_JOB = Kind("train_job", JobSpec, WorkloadStatus, spec_tags=_asked_for, status_tags=_ran_with, upgrade=upgraded)
+TrainJobRecord = Record[JobSpec, WorkloadStatus]

@@ -17,7 +17,7 @@ from cloud_ml.domain.services.events import events_of_change, events_of_place
 from cloud_ml.domain.services.failures import answered_releases, failed_releases, served_release
 from cloud_ml.domain.services.kind import ServiceRecord
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
-from cloud_ml.domain.services.status import CandidateStatus, SeenReplica, ServicePhase, ServiceStatus, Wish
+from cloud_ml.domain.services.status import CandidateStatus, DesiredReplica, SeenReplica, ServicePhase, ServiceStatus
 from cloud_ml.domain.services.wishes import blocked_by_room, stable_numbers, wishes
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import Desired
@@ -29,7 +29,7 @@ _LONG_AGO = datetime.min.replace(tzinfo=UTC)
 class MakeReplica:
     """Make the record of a wished replica unless it is there."""
 
-    wish: Wish
+    wish: DesiredReplica
 
 
 @dataclass(frozen=True)
@@ -107,7 +107,7 @@ def decide(
         said += events_of_change(service, committed, moved, now)
         return Decision(status=moved, events=said)
     found = _act(service, replicas, ended, now, keep_ended)
-    return found if place_at is None else replace(found, look_again=_earlier(found.look_again, place_at))
+    return found if place_at is None else replace(found, requeue_at=_earlier(found.requeue_at, place_at))
 
 
 def _judged(service: ServiceRecord, replicas: Sequence[SeenReplica], tries: int) -> ServiceRecord:
@@ -139,7 +139,7 @@ def _act(
     actions += [DropReplica(each.uid) for each in too_many if not each.deleting]
     if not replicas and not ended and not actions and deleting:
         return Decision(actions=[ForgetService()])
-    return Decision(actions=actions, look_again=now + timedelta(seconds=5) if actions else None)
+    return Decision(actions=actions, requeue_at=now + timedelta(seconds=5) if actions else None)
 
 
 def _served(service: ServiceRecord, serving: Sequence[SeenReplica]) -> int:

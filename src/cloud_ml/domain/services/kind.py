@@ -9,10 +9,10 @@ from cloud_ml.domain.record_sizes import size_tags
 from cloud_ml.domain.records import Kind, Record
 from cloud_ml.domain.services.spec import SERVICE_LABEL, ReplicaSpec, ServiceSpec, upgraded_replica
 from cloud_ml.domain.services.status import ServiceStatus
-from cloud_ml.domain.workloads.phases import JobStatus
+from cloud_ml.domain.workloads.phases import WorkloadStatus
 
 ServiceRecord = Record[ServiceSpec, ServiceStatus]
-ReplicaRecord = Record[ReplicaSpec, JobStatus]
+ReplicaRecord = Record[ReplicaSpec, WorkloadStatus]
 
 
 def service_tag(uid: str) -> str:
@@ -31,5 +31,5 @@ def _tags(spec: ServiceSpec) -> Collection[str]:
 
 MODEL_SERVICE = Kind("model_service", ServiceSpec, ServiceStatus, spec_tags=_tags)
 REPLICA = Kind(
-    "replica", ReplicaSpec, JobStatus, spec_tags=lambda spec: {service_tag(spec.service)}, upgrade=upgraded_replica
+    "replica", ReplicaSpec, WorkloadStatus, spec_tags=lambda spec: {service_tag(spec.service)}, upgrade=upgraded_replica
 )

@@ -35,7 +35,7 @@ WIRE_STATES: Mapping[ServicePhase, str] = {
 
 
 @dataclass(frozen=True)
-class Wish:
+class DesiredReplica:
     """A replica that is to be there: its number, which no other of the service ever has, and its template.
 
     One on ``trial`` belongs to the candidate: it does not count among those that are to answer.
@@ -84,7 +84,7 @@ class ServiceStatus:
     phase: ServicePhase = ServicePhase.STARTING
     reason: str = ""
     message: str = ""
-    wishes: tuple[Wish, ...] = ()
+    wishes: tuple[DesiredReplica, ...] = ()
     next: int = 1
     ready: int = 0
     serving_template: int = 0

@@ -13,7 +13,7 @@ from dataclasses import replace
 from cloud_ml.domain.services.failures import served_release
 from cloud_ml.domain.services.scale import candidates_of, replicas_of
 from cloud_ml.domain.services.spec import ServiceSpec
-from cloud_ml.domain.services.status import SeenReplica, ServiceStatus, Wish
+from cloud_ml.domain.services.status import DesiredReplica, SeenReplica, ServiceStatus
 
 Seen = Mapping[int, SeenReplica]
 
@@ -25,7 +25,7 @@ def wishes(
     *,
     deleting: bool,
     in_place: bool = False,
-) -> tuple[Wish, ...]:
+) -> tuple[DesiredReplica, ...]:
     """The replicas that are to be there.
 
     Args:
@@ -75,7 +75,7 @@ def blocked_by_room(spec: ServiceSpec, status: ServiceStatus, replicas: Sequence
     return min(waiting, key=lambda each: each.number) if waiting and old and not pending and not ending else None
 
 
-def _without_one_old(stable: Sequence[Wish], template: int, seen: Seen) -> list[Wish]:
+def _without_one_old(stable: Sequence[DesiredReplica], template: int, seen: Seen) -> list[DesiredReplica]:
     """One that does not answer goes first, else the oldest."""
     old = [wish for wish in stable if wish.template != template]
     if not old:
@@ -85,24 +85,26 @@ def _without_one_old(stable: Sequence[Wish], template: int, seen: Seen) -> list[
     return [wish for wish in stable if wish is not first]
 
 
-def stable_numbers(wanted: Sequence[Wish]) -> frozenset[int]:
+def stable_numbers(wanted: Sequence[DesiredReplica]) -> frozenset[int]:
     """Replicas that are to answer for what is served."""
     return frozenset(wish.number for wish in wanted if not wish.trial)
 
 
-def _taken_in(wish: Wish, spec: ServiceSpec) -> Wish:
+def _taken_in(wish: DesiredReplica, spec: ServiceSpec) -> DesiredReplica:
     """A promoted candidate's replicas are on trial no more."""
     return replace(wish, trial=False) if wish.trial and wish.template == spec.template else wish
 
 
-def _rolled(there: Sequence[Wish], template: int, count: int, seen: Seen, number: int) -> list[Wish]:
+def _rolled(
+    there: Sequence[DesiredReplica], template: int, count: int, seen: Seen, number: int
+) -> list[DesiredReplica]:
     new = [wish for wish in there if wish.template == template]
     old = [wish for wish in there if wish.template != template]
     ready = {number for number, replica in seen.items() if replica.ready}
     surge = 1 if old else 0
     broken = _broken(new, seen)
     while len(new) < count and len(new) + len(old) < count + surge and not broken:
-        new.append(Wish(number, template))
+        new.append(DesiredReplica(number, template))
         number += 1
     answering = [wish for wish in new if wish.number in ready]
     keep_old = max(0, count - len(answering))
@@ -111,7 +113,9 @@ def _rolled(there: Sequence[Wish], template: int, count: int, seen: Seen, number
     return [*new[:count], *old[len(old) - min(len(old), keep_old) :]]
 
 
-def _tried(there: Sequence[Wish], spec: ServiceSpec, status: ServiceStatus, seen: Seen, number: int) -> list[Wish]:
+def _tried(
+    there: Sequence[DesiredReplica], spec: ServiceSpec, status: ServiceStatus, seen: Seen, number: int
+) -> list[DesiredReplica]:
     """Those of the present candidate; those of another go at once, since the stable release has room for all calls."""
     if spec.candidate is None or status.failure_of(spec.candidate.template) is not None:
         return []
@@ -119,10 +123,10 @@ def _tried(there: Sequence[Wish], spec: ServiceSpec, status: ServiceStatus, seen
     mine = [wish for wish in there if wish.template == template]
     mine.sort(key=lambda wish: (not (wish.number in seen and seen[wish.number].ready), wish.number))
     missing = 0 if _broken(mine, seen) else count - len(mine)
-    return [*mine[:count], *(Wish(number + more, template, trial=True) for more in range(missing))]
+    return [*mine[:count], *(DesiredReplica(number + more, template, trial=True) for more in range(missing))]
 
 
-def _broken(new: Sequence[Wish], seen: Seen) -> bool:
+def _broken(new: Sequence[DesiredReplica], seen: Seen) -> bool:
     return any(seen[wish.number].hopeless for wish in new if wish.number in seen)
 
 

@@ -25,4 +25,4 @@ class Forget:
     """Drop what the engine keeps of the record (logs, folders), then the record itself."""
 
 
-JobAction = EnsureGang | StopGang | Forget
+WorkloadAction = EnsureGang | StopGang | Forget

@@ -13,16 +13,16 @@ from datetime import datetime, timedelta
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess
 from cloud_ml.domain.records import Decision, Event, EventType, Record
 from cloud_ml.domain.workloads import restart
-from cloud_ml.domain.workloads.actions import EnsureGang, Forget, JobAction, StopGang
+from cloud_ml.domain.workloads.actions import EnsureGang, Forget, StopGang, WorkloadAction
 from cloud_ml.domain.workloads.end import finished_at
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import WAITS, Reason
 from cloud_ml.domain.workloads.spec import Desired, HasWorkload, WorkloadSpec
 
 _NO_TRACE = "the engine has no trace of the attempt any more"
 
-WorkloadRecord = Record[HasWorkload, JobStatus]
-JobDecision = Decision[JobStatus, JobAction]
+WorkloadRecord = Record[HasWorkload, WorkloadStatus]
+WorkloadDecision = Decision[WorkloadStatus, WorkloadAction]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ def decide(
     has_slot: bool,
     rules: Rules,
     waits_for: WaitsFor | None = None,
-) -> JobDecision:
+) -> WorkloadDecision:
     """Decide the next step of a job.
 
     Args:
@@ -69,7 +69,7 @@ def decide(
     stray = next((g for g in observed if not g.state.over and g.attempt != status.attempt), None)
     if stray is not None:  # an earlier attempt still lives: nothing else happens until it is gone
         grace_s = rules.grace_s(job.spec.workload)
-        return Decision(actions=[StopGang(stray.attempt, grace_s)], look_again=_soon(now, grace_s))
+        return Decision(actions=[StopGang(stray.attempt, grace_s)], requeue_at=_soon(now, grace_s))
     gang = gangs.get(status.attempt)
     if status.phase.terminal:
         return _after_the_end(job, gang, rules, now)
@@ -84,13 +84,13 @@ def decide(
     return _live(job, gang, now, rules)
 
 
-def _after_the_end(job: WorkloadRecord, gang: ObservedGang | None, rules: Rules, now: datetime) -> JobDecision:
+def _after_the_end(job: WorkloadRecord, gang: ObservedGang | None, rules: Rules, now: datetime) -> WorkloadDecision:
     if gang is not None and not gang.state.over:
-        return Decision(actions=[StopGang(gang.attempt, 0.0)], look_again=_soon(now, rules.stop_grace_s))
+        return Decision(actions=[StopGang(gang.attempt, 0.0)], requeue_at=_soon(now, rules.stop_grace_s))
     return Decision(actions=[Forget()]) if job.delete_requested_at else Decision()
 
 
-def _saved(job: WorkloadRecord, now: datetime) -> JobDecision:
+def _saved(job: WorkloadRecord, now: datetime) -> WorkloadDecision:
     if job.spec.workload.desired is not Desired.RUN:
         return Decision()
     return Decision(
@@ -99,7 +99,7 @@ def _saved(job: WorkloadRecord, now: datetime) -> JobDecision:
     )
 
 
-def _queued(status: JobStatus, now: datetime, has_slot: bool, waits_for: WaitsFor | None) -> JobDecision:
+def _queued(status: WorkloadStatus, now: datetime, has_slot: bool, waits_for: WaitsFor | None) -> WorkloadDecision:
     if not has_slot:  # the slot that becomes free wakes the queue
         return _waiting(status, now, waits_for)
     return Decision(
@@ -108,7 +108,7 @@ def _queued(status: JobStatus, now: datetime, has_slot: bool, waits_for: WaitsFo
     )
 
 
-def _waiting(status: JobStatus, now: datetime, waits_for: WaitsFor | None) -> JobDecision:
+def _waiting(status: WorkloadStatus, now: datetime, waits_for: WaitsFor | None) -> WorkloadDecision:
     """Say once for each reason that a job waits; figures in the sentence are of the last look, which are few."""
     if waits_for is None:
         waited = status.reason in WAITS
@@ -120,16 +120,16 @@ def _waiting(status: JobStatus, now: datetime, waits_for: WaitsFor | None) -> Jo
     return Decision(replace(status, reason=reason, message=message), events=said)
 
 
-def _restarting(status: JobStatus, now: datetime) -> JobDecision:
+def _restarting(status: WorkloadStatus, now: datetime) -> WorkloadDecision:
     if status.not_before is not None and now < status.not_before:
-        return Decision(look_again=status.not_before)
+        return Decision(requeue_at=status.not_before)
     return Decision(
         status=status.moved(Phase.STARTING, starting_at=now, reason=Reason.STARTING, message="", not_before=None),
         events=[Event(now, Reason.STARTING, f"attempt {status.attempt} is starting")],
     )
 
 
-def _stop(job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: Rules) -> JobDecision:
+def _stop(job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: Rules) -> WorkloadDecision:
     status = job.status
     reason = Reason.DELETED if job.delete_requested_at else Reason.CANCELLED
     word = "deleted" if job.delete_requested_at else "cancelled"
@@ -145,7 +145,7 @@ def _stop(job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: 
             events=[Event(now, Reason.STOPPING, f"{word}; its processes have {grace_s:g} s to end")],
         )
     if gang is None or not gang.state.over:  # also before the claim: the tombstone keeps it from starting
-        return Decision(actions=[StopGang(status.attempt, grace_s)], look_again=_soon(now, grace_s))
+        return Decision(actions=[StopGang(status.attempt, grace_s)], requeue_at=_soon(now, grace_s))
     ended = _with_findings(status.moved(Phase.STOPPED), gang)
     return Decision(
         status=replace(ended, finished_at=finished_at(job, ended, gang, now), reason=reason, message=word),
@@ -153,7 +153,7 @@ def _stop(job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: 
     )
 
 
-def _live(job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: Rules) -> JobDecision:
+def _live(job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: Rules) -> WorkloadDecision:
     status = job.status
     if gang is None and status.phase is Phase.STARTING:
         return _nothing_made(status, now, rules)
@@ -176,25 +176,25 @@ def _live(job: WorkloadRecord, gang: ObservedGang | None, now: datetime, rules: 
     )
 
 
-def _nothing_made(status: JobStatus, now: datetime, rules: Rules) -> JobDecision:
+def _nothing_made(status: WorkloadStatus, now: datetime, rules: Rules) -> WorkloadDecision:
     """Hand the attempt over; past the limit, put a tombstone in its place, so that it cannot start any more."""
     if now < _start_deadline(status, now, rules):
-        return Decision(actions=[EnsureGang(status.attempt)], look_again=now + timedelta(seconds=5))
-    return Decision(actions=[StopGang(status.attempt, 0.0)], look_again=_soon(now, rules.stop_grace_s))
+        return Decision(actions=[EnsureGang(status.attempt)], requeue_at=now + timedelta(seconds=5))
+    return Decision(actions=[StopGang(status.attempt, 0.0)], requeue_at=_soon(now, rules.stop_grace_s))
 
 
-def _start_deadline(status: JobStatus, now: datetime, rules: Rules) -> datetime:
+def _start_deadline(status: WorkloadStatus, now: datetime, rules: Rules) -> datetime:
     return (status.starting_at or now) + timedelta(seconds=rules.start_timeout_s)
 
 
-def _staging(status: JobStatus, gang: ObservedGang, now: datetime, rules: Rules) -> JobDecision:
+def _staging(status: WorkloadStatus, gang: ObservedGang, now: datetime, rules: Rules) -> WorkloadDecision:
     deadline = _start_deadline(status, now, rules)
     if now < deadline:
-        return Decision(look_again=deadline)
-    return Decision(actions=[StopGang(gang.attempt, 0.0)], look_again=_soon(now, rules.stop_grace_s))
+        return Decision(requeue_at=deadline)
+    return Decision(actions=[StopGang(gang.attempt, 0.0)], requeue_at=_soon(now, rules.stop_grace_s))
 
 
-def _ended(job: WorkloadRecord, gang: ObservedGang, now: datetime) -> JobDecision:
+def _ended(job: WorkloadRecord, gang: ObservedGang, now: datetime) -> WorkloadDecision:
     status = job.status
     reason, message = _cause(status, gang)
     begun = _begun_unseen(status, gang)
@@ -217,7 +217,7 @@ def _ended(job: WorkloadRecord, gang: ObservedGang, now: datetime) -> JobDecisio
     return Decision(status=ended, events=[*begun, *_unsaved(gang, now), Event(now, reason, message, EventType.WARNING)])
 
 
-def _begun_unseen(status: JobStatus, gang: ObservedGang) -> list[Event]:
+def _begun_unseen(status: WorkloadStatus, gang: ObservedGang) -> list[Event]:
     """What there is to tell of an attempt that ran and ended between two looks: that it ran, and since when."""
     started = min((process.started_at for process in gang.processes if process.started_at), default=None)
     if status.phase is not Phase.STARTING or started is None:
@@ -241,7 +241,7 @@ def _unsaved(gang: ObservedGang, at: datetime) -> list[Event]:
     return [Event(at, Reason.FILES_NOT_KEPT, sentence, EventType.WARNING)] if sentence else []
 
 
-def _cause(status: JobStatus, gang: ObservedGang) -> tuple[Reason, str]:
+def _cause(status: WorkloadStatus, gang: ObservedGang) -> tuple[Reason, str]:
     if gang.state is GangState.TOMBSTONED:
         return Reason.START_TIMEOUT, f"attempt {status.attempt} could not be started within the start limit"
     if gang.reason is Reason.CANCELLED:  # stopped, though the user asked for nothing: only the start limit does that
@@ -250,7 +250,7 @@ def _cause(status: JobStatus, gang: ObservedGang) -> tuple[Reason, str]:
     return reason, gang.message or f"the attempt ended: {reason}"
 
 
-def _with_findings(status: JobStatus, gang: ObservedGang) -> JobStatus:
+def _with_findings(status: WorkloadStatus, gang: ObservedGang) -> WorkloadStatus:
     """The status with what the engine found out about the attempt."""
     decisive = _decisive(gang)
     return replace(

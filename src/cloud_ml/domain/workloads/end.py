@@ -7,13 +7,15 @@ from datetime import datetime
 
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.domain.records import Decision, Event, Record
-from cloud_ml.domain.workloads.actions import JobAction
-from cloud_ml.domain.workloads.phases import JobStatus, Phase
+from cloud_ml.domain.workloads.actions import WorkloadAction
+from cloud_ml.domain.workloads.phases import Phase, WorkloadStatus
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.domain.workloads.spec import HasWorkload
 
 
-def finished_at(job: Record[HasWorkload, JobStatus], ended: JobStatus, gang: ObservedGang, now: datetime) -> datetime:
+def finished_at(
+    job: Record[HasWorkload, WorkloadStatus], ended: WorkloadStatus, gang: ObservedGang, now: datetime
+) -> datetime:
     """When the attempt ended: with its last process, or with its finish command, which has no process of its own.
 
     The look comes later, and later still while outputs are saved. Clocks may have been set meanwhile.
@@ -26,8 +28,8 @@ def finished_at(job: Record[HasWorkload, JobStatus], ended: JobStatus, gang: Obs
 
 
 def saving_outputs(
-    job: Record[HasWorkload, JobStatus], end: Decision[JobStatus, JobAction], now: datetime
-) -> Decision[JobStatus, JobAction]:
+    job: Record[HasWorkload, WorkloadStatus], end: Decision[WorkloadStatus, WorkloadAction], now: datetime
+) -> Decision[WorkloadStatus, WorkloadAction]:
     """What is committed of the end of a job before its outputs are saved: everything but the end. Once.
 
     Args:

@@ -93,7 +93,7 @@ class Usage:
 
 
 @dataclass(frozen=True)
-class JobStatus:
+class WorkloadStatus:
     """What became of a job so far.
 
     ``stages`` holds when the current attempt reached each stage (claimed, fetched, resolved,
@@ -124,7 +124,7 @@ class JobStatus:
         """Never decreases over the life of a job."""
         return (self.attempt, _RANK[self.phase])
 
-    def moved(self, phase: Phase, **changes: object) -> JobStatus:
+    def moved(self, phase: Phase, **changes: object) -> WorkloadStatus:
         """The status after a move to ``phase``.
 
         Raises:

@@ -14,7 +14,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from cloud_ml import beats
+from cloud_ml import timers
+from cloud_ml.daemons import Line, Resident
 from cloud_ml.domain.observed import ObservedGang
 from cloud_ml.domain.workloads.reasons import Reason
 from cloud_ml.engines.base import (
@@ -23,13 +24,13 @@ from cloud_ml.engines.base import (
     Engine,
     Gang,
     GangKey,
+    JobPaths,
     LogView,
-    Places,
     RuntimeState,
     UsagePoint,
     WorkingDirectory,
 )
-from cloud_ml.engines.local import doors, job_files, leftovers, linux, probe, proctree, sandbox
+from cloud_ml.engines.local import endpoints, job_files, linux, probe, proctree, sandbox, stale_processes
 from cloud_ml.engines.local import ledger as ledgers
 from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.following import Followers
@@ -46,7 +47,6 @@ from cloud_ml.environments import evict, kept
 from cloud_ml.environments.files import clear_leftovers
 from cloud_ml.errors import Conflict, Unavailable
 from cloud_ml.models import codec
-from cloud_ml.residents import Line, Resident
 
 _POLL_S = 5.0
 _ANSWER_LIMIT_S = 30.0
@@ -136,7 +136,7 @@ class LocalEngine(Engine):
             for uid in await asyncio.to_thread(self._unfinished):
                 yield uid
             while True:
-                await beats.hinted(news, _POLL_S)
+                await timers.hinted(news, _POLL_S)
                 news.clear()
                 found = (name.rpartition(".") for name in watch.names())
                 uids = {gang.rpartition(".")[0] for gang, dot, kind in found if dot + kind in (".json", UNCLAIMED)}
@@ -216,7 +216,7 @@ class LocalEngine(Engine):
 
     def connect(self, job_uid: str, name: str) -> socket.socket:
         """A connection to a socket in the job's working folder; see ``engines.base.Doors``."""
-        return doors.connect(self._ledger.work_folder(job_uid), name)
+        return endpoints.connect(self._ledger.work_folder(job_uid), name)
 
     def folder(self, job_uid: str) -> str:
         """The job's working folder; see ``engines.base.Doors``."""
@@ -251,11 +251,11 @@ class LocalEngine(Engine):
         """Remove what was installed; false if a job that lives uses it."""
         return await self._runtimes.remove(name, version)
 
-    def places(self, job_uid: str) -> Places:
+    def places(self, job_uid: str) -> JobPaths:
         if self._config.bwrap:
-            return Places(storage=sandbox.STORAGE, fds=sandbox.FDS)
+            return JobPaths(storage=sandbox.STORAGE, fds=sandbox.FDS)
         folder = self._ledger.jobs / job_uid
-        return Places(storage=str(folder / "storage"), fds=str(folder / "fds"))
+        return JobPaths(storage=str(folder / "storage"), fds=str(folder / "fds"))
 
     async def capacity(self) -> Capacity:
         pages, page = os.sysconf("SC_PHYS_PAGES"), os.sysconf("SC_PAGE_SIZE")
@@ -278,9 +278,9 @@ class LocalEngine(Engine):
         if report is not None and report.state.over:
             return gang
         for _ in range(_LOOKS):
-            if leftovers.end(self._ledger, self._config, key):
+            if stale_processes.end(self._ledger, self._config, key):
                 self._ledger.report(gang)
-                await asyncio.to_thread(leftovers.clear, self._ledger, key)
+                await asyncio.to_thread(stale_processes.clear, self._ledger, key)
                 return gang
             await asyncio.sleep(_LOOK_S)
         raise Unavailable(f"processes of attempt {key} do not end")

@@ -82,7 +82,7 @@ class Exit:
         return self.code == 0
 
 
-class Seat:
+class PrelaunchedProcess:
     """A process that has joined its limits and waits to become a command.
 
     Moving a process into a control group makes the kernel wait for every core, some 10 ms, which a seat
@@ -196,7 +196,7 @@ def launch(
     Raises:
         OSError: No process or descriptor is to be had.
     """
-    return Seat(fence, group).run(view, command, environment, fence.user)
+    return PrelaunchedProcess(fence, group).run(view, command, environment, fence.user)
 
 
 def _spawn(program: str, group: Group | None, orders: int, output: int, kept: Sequence[int], *, scoped: bool) -> int:

@@ -15,7 +15,7 @@ from typing import Any
 from cloud_ml.engines.base import RuntimeState
 from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.environments import ahead, evict, settled
-from cloud_ml.environments.ahead import Order, State
+from cloud_ml.environments.ahead import PreparationRequest, State
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.errors import InvalidRequest, Unavailable
 
@@ -46,7 +46,7 @@ class LocalRuntimes:
     """
 
     def __init__(self, config: LocalConfig, *, limit_bytes: int, tidy_s: float) -> None:
-        self._order = Order(
+        self._order = PreparationRequest(
             home=config.environments_home,
             uv=config.uv,
             runtimes_dir=config.runtimes_dir,
@@ -104,14 +104,14 @@ class LocalRuntimes:
         state = await asyncio.to_thread(ahead.remove, self._ordered(name, version))
         return not (state.ready and state.packages)
 
-    def _ordered(self, name: str, version: str | None) -> Order:
+    def _ordered(self, name: str, version: str | None) -> PreparationRequest:
         try:
             self._order.catalog.find(name, version)
         except EnvironmentFailed as error:
             raise InvalidRequest(error.message, field="framework", value=f"{name} {version or ''}".strip()) from error
         return replace(self._order, framework=name, version=version)
 
-    async def _prepare(self, key: str, order: Order, going: _Preparation) -> None:
+    async def _prepare(self, key: str, order: PreparationRequest, going: _Preparation) -> None:
         try:
             going.process = process = await asyncio.create_subprocess_exec(
                 sys.executable, "-I", "-m", "cloud_ml.environments.ahead",

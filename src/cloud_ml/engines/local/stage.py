@@ -16,7 +16,7 @@ from cloud_ml.engines.local.config import LocalConfig
 from cloud_ml.engines.local.disk import DiskWatch, measured
 from cloud_ml.engines.local.exposure import Exposure
 from cloud_ml.engines.local.failures.files import CodeFolder
-from cloud_ml.engines.local.launch import Seat
+from cloud_ml.engines.local.launch import PrelaunchedProcess
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.logfile import LogWriter
 from cloud_ml.engines.local.network import NONE, TENANT
@@ -24,10 +24,10 @@ from cloud_ml.engines.local.sandbox import View
 from cloud_ml.engines.local.secrets import NO_SECRET_FILES, secret_files, secret_variables
 from cloud_ml.engines.local.tools import ToolSandbox
 from cloud_ml.engines.local.unsaved_files import find_unsaved_files
+from cloud_ml.engines.local.warm_pool import interpreter_spec
+from cloud_ml.engines.local.warm_pool.interpreter import Job, WarmInterpreter
+from cloud_ml.engines.local.warm_pool.interpreter_spec import InterpreterSpec
 from cloud_ml.engines.local.working_directory import CannotCopy, CopyLimits
-from cloud_ml.engines.local.zygotes import order
-from cloud_ml.engines.local.zygotes.order import Order
-from cloud_ml.engines.local.zygotes.zygote import Job, Zygote
 from cloud_ml.environments.base import EnvironmentFailed, EnvironmentRequest, Prepared
 from cloud_ml.environments.build import prepare
 from cloud_ml.environments.catalog import Catalog
@@ -58,7 +58,7 @@ class Staged:
     trainer_digest: str = ""
     notices: Sequence[str] = field(default_factory=tuple)
     threads: Sequence[str] = field(default_factory=tuple)
-    order: Order | None = None
+    order: InterpreterSpec | None = None
     own_sites: Sequence[str] = field(default_factory=tuple)
     working_folder: str = ""
     takes_output_path: bool = False
@@ -84,7 +84,7 @@ class Staged:
 
     def environment(self, plan: ProcessPlan) -> dict[str, str]:
         """The process's variables: the platform's, the runtime's, the user's; later ones win."""
-        return {**self.variables, **order.threads(plan, self.threads), **plan.environment, **self.secrets}
+        return {**self.variables, **interpreter_spec.threads(plan, self.threads), **plan.environment, **self.secrets}
 
 
 @dataclass(frozen=True)
@@ -96,10 +96,10 @@ class Ahead:
     """
 
     exposure: Exposure
-    seat: Seat | None = None
+    seat: PrelaunchedProcess | None = None
     networks: int | None = None
-    zygote: Zygote | None = None
-    expect: Callable[[str, Order | None], None] = lambda _hint, _order: None
+    zygote: WarmInterpreter | None = None
+    expect: Callable[[str, InterpreterSpec | None], None] = lambda _hint, _order: None
 
 
 class Stage:
@@ -143,7 +143,7 @@ class Stage:
         if self._gang.serves and (earlier := key.attempt - self._config.kept_attempts) > 0:
             remove(self._ledger.attempt_folder(replace(key, attempt=earlier)))
 
-    def seat(self, group: Group) -> Seat:
+    def seat(self, group: Group) -> PrelaunchedProcess:
         """The seat that was taken ahead, once; a fresh one if a tool's end has swept it away.
 
         Raises:
@@ -153,10 +153,10 @@ class Stage:
         if files := secret_files(self._gang):
             if seat is not None and seat.free:
                 seat.leave()
-            return Seat(self.fence, group, files=files)
-        return seat if seat is not None and seat.free else Seat(self.fence, group)
+            return PrelaunchedProcess(self.fence, group, files=files)
+        return seat if seat is not None and seat.free else PrelaunchedProcess(self.fence, group)
 
-    def zygote(self, staged: Staged, plan: ProcessPlan) -> Zygote | None:
+    def zygote(self, staged: Staged, plan: ProcessPlan) -> WarmInterpreter | None:
         """The interpreter that waits for this process, if it is just what the process needs."""
         return self._zygote if plan is self._gang.processes[0] and staged.order is not None else None
 
@@ -228,7 +228,7 @@ class Stage:
         if self._zygote is not None and self._zygote.order != staged.order:
             self.leave_zygote()
         if self._config.zygotes.most and prepared.preload:
-            self._expect(order.hint(self._gang), staged.order)
+            self._expect(interpreter_spec.hint(self._gang), staged.order)
         return staged
 
     def _make_working_directory(self, sent: str) -> None:
@@ -396,7 +396,7 @@ class Stage:
             trainer_digest=prepared.trainer_digest,
             notices=prepared.notices,
             threads=prepared.threads,
-            order=order.of(self._gang, prepared, variables) if self._config.zygotes.most else None,
+            order=interpreter_spec.of(self._gang, prepared, variables) if self._config.zygotes.most else None,
             own_sites=prepared.own_sites,
             working_folder=str(self._working_folder),
             takes_output_path=prepared.takes_output_path,

@@ -38,8 +38,8 @@ from cloud_ml.engines.local.logview import note_code
 from cloud_ml.engines.local.network import TENANT
 from cloud_ml.engines.local.reporting import Reporter
 from cloud_ml.engines.local.stage import WRITABLE, Ahead, Stage, Staged
+from cloud_ml.engines.local.warm_pool.interpreter import NotFit
 from cloud_ml.engines.local.watched import WatchedTree
-from cloud_ml.engines.local.zygotes.zygote import NotFit
 from cloud_ml.environments.base import EnvironmentFailed
 from cloud_ml.environments.removing import remove
 

@@ -4,13 +4,13 @@ import asyncio
 from typing import Generic, NoReturn, TypeVar, cast
 
 from cloud_ml.net.http2 import frames
+from cloud_ml.net.http2.body_reader import DirectBodyReader
 from cloud_ml.net.http2.frames import ConnectionFault
 from cloud_ml.net.http2.outgoing import Outgoing
-from cloud_ml.net.http2.patience import Patience
 from cloud_ml.net.http2.requests import LAST, Requests
 from cloud_ml.net.http2.service import Service
-from cloud_ml.net.http2.straight import Straight
 from cloud_ml.net.http2.stream import Limits
+from cloud_ml.net.http2.timeouts import ConnectionTimeouts
 from cloud_ml.net.tuning import BYTES_SHIFT, DIRECT_BYTES, NOT_COUNTED, SLICE
 from cloud_ml.net.turns import Turns
 
@@ -33,7 +33,7 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
         self._limits = limits
         self._share = turns.share
         self._outgoing = Outgoing(turns, limits.unread_budget)
-        self._patience = Patience(limits)
+        self._patience = ConnectionTimeouts(limits)
         self._requests = Requests(service, limits, self._outgoing, self._patience)
         self._bodies = self._requests.bodies
         self._rest = b""
@@ -193,12 +193,12 @@ class Http2Connection(asyncio.Protocol, Generic[H]):
                 self.data_received(data)
             self._read_again()
 
-    # --- long bodies: see ``Straight`` ---
+    # --- long bodies: see ``DirectBodyReader`` ---
 
     def _go_straight(self) -> None:
         transport = self._transport
         if transport is not None and not transport.is_closing() and transport.get_protocol() is self:
-            Straight(self, transport)
+            DirectBodyReader(self, transport)
 
     @property
     def long(self) -> bool:

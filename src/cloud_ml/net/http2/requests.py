@@ -9,9 +9,9 @@ from cloud_ml.net.http2.bodies import Bodies
 from cloud_ml.net.http2.frames import ConnectionFault, StreamFault
 from cloud_ml.net.http2.headers import OVERSIZED, Blocks, Fields, Split, malformed, malformed_regular, told_length
 from cloud_ml.net.http2.outgoing import EMPTY, Outgoing, Sized
-from cloud_ml.net.http2.patience import Patience
 from cloud_ml.net.http2.service import Service
 from cloud_ml.net.http2.stream import Limits, Received, Stream
+from cloud_ml.net.http2.timeouts import ConnectionTimeouts
 from cloud_ml.net.pieces import Body
 
 H = TypeVar("H")
@@ -65,7 +65,7 @@ class Requests(Generic[H]):
     ``extra`` are units of work beyond one for each request; who reads frames charges them and sets it to 0.
     """
 
-    def __init__(self, service: Service[H], limits: Limits, outgoing: Outgoing, patience: Patience) -> None:
+    def __init__(self, service: Service[H], limits: Limits, outgoing: Outgoing, patience: ConnectionTimeouts) -> None:
         self._service = service
         self._limits = limits
         self._outgoing = outgoing

@@ -7,7 +7,7 @@ from cloud_ml.serving.grpc.calls import GrpcCall
 from cloud_ml.serving.grpc.messages import Handler, parsed
 from cloud_ml.serving.grpc.streams import GrpcStream, Talk
 from cloud_ml.serving.protos import message
-from cloud_ml.serving.versions.keeper import Keeper
+from cloud_ml.serving.versions.version_manager import VersionManager
 
 SERVING, NOT_SERVING, SERVICE_UNKNOWN = 1, 2, 3
 _WATCHERS_LOOKED_AFTER = 64
@@ -19,7 +19,7 @@ class Health:
     ``services`` are the names that can be asked for; the empty one is the server as a whole.
     """
 
-    def __init__(self, keeper: Keeper, services: frozenset[str]) -> None:
+    def __init__(self, keeper: VersionManager, services: frozenset[str]) -> None:
         self._keeper = keeper
         self._services = services
         self._watchers: list[_Watcher] = []

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from cloud_ml.serving.call_metrics import Refusals
 from cloud_ml.serving.grpc.health import Health
 from cloud_ml.serving.grpc.infer import Infer
 from cloud_ml.serving.grpc.inference import Inference
@@ -18,8 +19,7 @@ from cloud_ml.serving.grpc.service import Method
 from cloud_ml.serving.grpc.stream_infer import StreamInfer
 from cloud_ml.serving.grpc.streams import StreamMethod
 from cloud_ml.serving.table import ModelTable
-from cloud_ml.serving.tallies import Refusals
-from cloud_ml.serving.versions.keeper import Keeper
+from cloud_ml.serving.versions.version_manager import VersionManager
 
 PREDICTION, MODELS, HEALTH = (
     "tensorflow.serving.PredictionService",
@@ -38,7 +38,7 @@ class Methods:
     refusals: Refusals
 
 
-def all_methods(table: ModelTable, keeper: Keeper, *, control: bool, message_bytes: int = 64 << 20) -> Methods:
+def all_methods(table: ModelTable, keeper: VersionManager, *, control: bool, message_bytes: int = 64 << 20) -> Methods:
     """The methods of a server.
 
     ``control`` allows callers to change what it serves; ``message_bytes`` bounds requests on a stream of inferences.

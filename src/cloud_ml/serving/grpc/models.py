@@ -10,8 +10,8 @@ from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.signatures import TensorSpec
 from cloud_ml.serving.table import ModelTable
-from cloud_ml.serving.versions.keeper import Keeper
-from cloud_ml.serving.versions.wanted import from_message
+from cloud_ml.serving.versions.model_config import from_message
+from cloud_ml.serving.versions.version_manager import VersionManager
 
 _SIGNATURE_DEF, _BATCHING = "signature_def", "batching"
 
@@ -22,7 +22,7 @@ class Models:
     ``control`` allows callers to change what is served: whoever may do that makes the server read any folder.
     """
 
-    def __init__(self, table: ModelTable, keeper: Keeper, *, control: bool) -> None:
+    def __init__(self, table: ModelTable, keeper: VersionManager, *, control: bool) -> None:
         self._table = table
         self._keeper = keeper
         self._control = control

@@ -11,7 +11,7 @@ from cloud_ml.serving.grpc.repository import Repository
 from cloud_ml.serving.oip import model_documents, statistics
 from cloud_ml.serving.protos import message
 from cloud_ml.serving.table import ModelTable
-from cloud_ml.serving.versions.keeper import Keeper
+from cloud_ml.serving.versions.version_manager import VersionManager
 
 SERVICE = "inference.GRPCInferenceService"
 
@@ -19,7 +19,7 @@ SERVICE = "inference.GRPCInferenceService"
 class OpenInference:
     """Health, metadata, statistics and the repository. ``control`` allows callers to load and unload models."""
 
-    def __init__(self, table: ModelTable, keeper: Keeper, *, control: bool) -> None:
+    def __init__(self, table: ModelTable, keeper: VersionManager, *, control: bool) -> None:
         self._table = table
         self._keeper = keeper
         self._repository = Repository("inference", keeper, control=control)

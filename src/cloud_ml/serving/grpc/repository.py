@@ -7,7 +7,7 @@ from cloud_ml.serving.grpc.calls import GrpcCall
 from cloud_ml.serving.grpc.messages import Handler, reply
 from cloud_ml.serving.oip import model_documents
 from cloud_ml.serving.protos import message
-from cloud_ml.serving.versions.keeper import Done, Keeper
+from cloud_ml.serving.versions.version_manager import Done, VersionManager
 
 MLSERVER = "inference.model_repository.ModelRepositoryService"
 
@@ -18,7 +18,7 @@ class Repository:
     ``package`` is that of its messages.
     """
 
-    def __init__(self, package: str, keeper: Keeper, *, control: bool) -> None:
+    def __init__(self, package: str, keeper: VersionManager, *, control: bool) -> None:
         self._package = package
         self._keeper = keeper
         self._control = control

@@ -12,10 +12,10 @@ from cloud_ml.net.http2.grpc_timeout import parse_timeout, wrong_timeout
 from cloud_ml.net.http2.http_requests import HttpOverHttp2, HttpRequest, is_grpc
 from cloud_ml.net.http2.service import Answers
 from cloud_ml.net.http2.stream import Received
+from cloud_ml.serving.call_metrics import Refusals
 from cloud_ml.serving.errors import BadRequest, ServingError, TooLarge, TooLate, Unsupported
 from cloud_ml.serving.grpc.calls import PREFIX, GrpcCall, status_block
 from cloud_ml.serving.grpc.streams import MOST_UNREAD, GrpcStream, StreamMethod
-from cloud_ml.serving.tallies import Refusals
 
 Method = Callable[[GrpcCall, Received], None]
 """Answers a call now or later. The message begins at byte 5 of what it is given."""

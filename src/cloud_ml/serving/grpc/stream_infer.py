@@ -5,13 +5,13 @@ from collections import deque
 
 from google.protobuf.message import DecodeError
 
+from cloud_ml.serving.call_metrics import Refusals
 from cloud_ml.serving.codecs import wire
 from cloud_ml.serving.errors import Overloaded, ServingError
 from cloud_ml.serving.grpc.calls import PREFIX
 from cloud_ml.serving.grpc.infer import Infer
 from cloud_ml.serving.grpc.streams import GrpcStream, Talk
 from cloud_ml.serving.protos import message
-from cloud_ml.serving.tallies import Refusals
 
 log = logging.getLogger(__name__)
 

@@ -7,7 +7,7 @@ from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.versions.decide import STATES, Phase
-from cloud_ml.serving.versions.keeper import Keeper
+from cloud_ml.serving.versions.version_manager import VersionManager
 
 EXTENSIONS = ("model_configuration", "model_repository", "statistics")
 """Triton's names for what HTTP and gRPC have beyond the protocol."""
@@ -72,7 +72,7 @@ def _tensor_config(spec: TensorSpec, signature: Signature) -> Document:
     return {"name": spec.name, "data_type": f"TYPE_{datatype}", "dims": _shape(spec)[signature.batched :]}
 
 
-def repository_index(keeper: Keeper, *, only_ready: bool) -> list[Document]:
+def repository_index(keeper: VersionManager, *, only_ready: bool) -> list[Document]:
     """The entries of ``RepositoryIndexResponse``: every version and its state."""
     entries: list[Document] = []
     for name in keeper.names:

@@ -3,11 +3,11 @@
 import time
 from collections.abc import Iterable
 
+from cloud_ml.serving.call_metrics import Tally
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.oip.model_documents import Document
 from cloud_ml.serving.table import ModelTable
-from cloud_ml.serving.tallies import Tally
 
 
 def of_models(table: ModelTable, name: str = "", number: int | None = None) -> list[Document]:

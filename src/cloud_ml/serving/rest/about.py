@@ -9,13 +9,13 @@ from cloud_ml.serving.errors import CODES
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.signatures import Signature, TensorSpec
 from cloud_ml.serving.table import Choice, ModelTable
-from cloud_ml.serving.versions.keeper import Keeper
+from cloud_ml.serving.versions.version_manager import VersionManager
 
 
 class Status:
     """Answers with ``GetModelStatusResponse`` as JSON."""
 
-    def __init__(self, table: ModelTable, keeper: Keeper, choice: Choice) -> None:
+    def __init__(self, table: ModelTable, keeper: VersionManager, choice: Choice) -> None:
         self._table = table
         self._keeper = keeper
         self._choice = choice

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
-from cloud_ml.serving.tallies import Histogram
+from cloud_ml.serving.call_metrics import Histogram
 
 Labels = dict[str, str]
 Values = Iterable[tuple[Labels, float]]

@@ -16,7 +16,7 @@ from cloud_ml.serving.rest.predict import RestPlan, Tensors, by_columns, by_rows
 from cloud_ml.serving.rest.service import Answer
 from cloud_ml.serving.signatures import Signature
 from cloud_ml.serving.table import ModelTable
-from cloud_ml.serving.versions.keeper import Keeper
+from cloud_ml.serving.versions.version_manager import VersionManager
 
 _FORMS = ("dataframe_split", "dataframe_records", "instances", "inputs")
 _KEYS = tuple(f'"{name}"'.encode() for name in (*_FORMS, "columns", "data", "params"))
@@ -27,7 +27,7 @@ TARGET_MODEL = "x-amzn-sagemaker-target-model"
 class InvocationsDoor:
     """Predictions of the only model, or of the one that a request names."""
 
-    def __init__(self, table: ModelTable, keeper: Keeper) -> None:
+    def __init__(self, table: ModelTable, keeper: VersionManager) -> None:
         self._table = table
         self._keeper = keeper
 

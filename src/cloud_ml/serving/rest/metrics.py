@@ -9,12 +9,12 @@ from pathlib import Path
 from cloud_ml.net.http1.calls import HttpCall
 from cloud_ml.net.http1.heads import Head
 from cloud_ml.net.listening import Alive
+from cloud_ml.serving.call_metrics import Refusals
 from cloud_ml.serving.errors import CODES
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.rest.exposition import Exposition, Labels, Series, wants_openmetrics
 from cloud_ml.serving.rest.service import Answer
 from cloud_ml.serving.table import ModelTable
-from cloud_ml.serving.tallies import Refusals
 
 _PATHS = ("/metrics", "/monitoring/prometheus/metrics")
 _HISTOGRAMS = (

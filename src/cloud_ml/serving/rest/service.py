@@ -8,8 +8,8 @@ from urllib.parse import unquote
 from cloud_ml.net.http1.calls import HttpCall
 from cloud_ml.net.http1.cors import PREFLIGHT, Cors
 from cloud_ml.net.http1.heads import Head
+from cloud_ml.serving.call_metrics import Refusals
 from cloud_ml.serving.errors import BadRequest, ModelNotFound, ServingError
-from cloud_ml.serving.tallies import Refusals
 
 Answer = Callable[[HttpCall, bytes], None]
 """Answers a request with this body, now or later; what it raises of ``ServingError`` is told."""
@@ -19,7 +19,7 @@ ALLOW = b"Allow: GET, HEAD, POST\r\n"
 log = logging.getLogger(__name__)
 
 
-class Door(Protocol):
+class HttpInterface(Protocol):
     """An interface that is served over HTTP."""
 
     def route(self, method: str, path: str, head: Head) -> Answer | None:
@@ -33,7 +33,7 @@ class Door(Protocol):
 class HttpService:
     """Serves what the doors know, and counts what it refuses. ``cors`` are the origins whose pages may call."""
 
-    def __init__(self, doors: Sequence[Door], refusals: Refusals, cors: Cors | None = None) -> None:
+    def __init__(self, doors: Sequence[HttpInterface], refusals: Refusals, cors: Cors | None = None) -> None:
         self._doors = doors
         self._cors = cors
         self._refusals = refusals

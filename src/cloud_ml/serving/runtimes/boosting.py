@@ -9,7 +9,7 @@ import numpy as np
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.independence.evidence import Evidence
-from cloud_ml.serving.runtimes import told
+from cloud_ml.serving.runtimes import signature_file
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.runtimes.imports import import_framework
 from cloud_ml.serving.signatures import Signature, TensorSpec
@@ -54,7 +54,7 @@ class XGBoostRuntime:
             raise ModelFailed(f"XGBoost cannot load it: {type(error).__name__}: {error}"[:2000]) from error
         sample = np.zeros((1, booster.num_features()), np.float32)
         columns = tuple(booster.feature_names or ())
-        described = told.read(folder) or _described(booster.inplace_predict(sample), sample, columns)
+        described = signature_file.read(folder) or _described(booster.inplace_predict(sample), sample, columns)
         return Booster(booster.inplace_predict, described)
 
 
@@ -82,7 +82,7 @@ class LightGBMRuntime:
         sample = np.zeros((1, booster.num_feature()), np.float64)
         columns = tuple(booster.feature_name())
         unnamed = columns == tuple(f"Column_{place}" for place in range(len(columns)))
-        described = told.read(folder) or _described(predict(sample), sample, () if unnamed else columns)
+        described = signature_file.read(folder) or _described(predict(sample), sample, () if unnamed else columns)
         return Booster(predict, described)
 
 

@@ -11,7 +11,7 @@ from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.independence import keras_layers
 from cloud_ml.serving.independence.evidence import Evidence, proven
-from cloud_ml.serving.runtimes import told
+from cloud_ml.serving.runtimes import signature_file
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.runtimes.imports import import_framework
 from cloud_ml.serving.runtimes.load_advice import keras_refusal
@@ -59,7 +59,7 @@ class KerasRuntime:
             model = keras.saving.load_model(folder / "model.keras", compile=False, safe_mode=not options.allow_code)
         except Exception as error:
             raise keras_refusal(folder / "model.keras", str(keras.__version__), error) from error
-        return KerasModel(model, told.read(folder) or {DEFAULT_SIGNATURE: _described(model)})
+        return KerasModel(model, signature_file.read(folder) or {DEFAULT_SIGNATURE: _described(model)})
 
 
 def _described(model: Any) -> Signature:

@@ -18,7 +18,7 @@ import numpy as np
 from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.independence.evidence import BatchingDecision
-from cloud_ml.serving.runtimes import told
+from cloud_ml.serving.runtimes import signature_file
 from cloud_ml.serving.runtimes.base import Array, LoadOptions
 from cloud_ml.serving.runtimes.imports import import_lock
 from cloud_ml.serving.runtimes.output_discovery import complete_outputs
@@ -62,7 +62,7 @@ class PythonRuntime:
         return (folder / "model.py").is_file()
 
     def load(self, folder: Path, options: LoadOptions) -> PythonModel:
-        signatures = told.needed(folder, "Python code", "model.py")
+        signatures = signature_file.needed(folder, "Python code", "model.py")
         name = f"cloud_ml_model_{folder.parent.name}_{folder.name}_{next(_loads)}"
         spec = importlib.util.spec_from_file_location(name, folder / "model.py")
         assert spec is not None

@@ -9,7 +9,7 @@ from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.independence import torch_graph
 from cloud_ml.serving.independence.evidence import Evidence, proven
-from cloud_ml.serving.runtimes import told
+from cloud_ml.serving.runtimes import signature_file
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.runtimes.imports import import_framework, import_lock
 from cloud_ml.serving.runtimes.load_advice import cannot_load, check_torch_script, user_name
@@ -58,7 +58,7 @@ class ExportedProgramRuntime:
             torch.set_num_threads(1)
             with import_lock():  # it imports much of torch
                 program = torch.export.load(folder / "model.pt2")
-            signatures = told.read(folder) or {DEFAULT_SIGNATURE: _described(program)}
+            signatures = signature_file.read(folder) or {DEFAULT_SIGNATURE: _described(program)}
             model = TorchModel(program.module(), signatures)
         except ModelFailed:
             raise
@@ -80,7 +80,7 @@ class TorchScriptRuntime:
 
     def load(self, folder: Path, options: LoadOptions) -> TorchModel:
         check_torch_script(folder / "model.pt")
-        signatures = told.needed(folder, "TorchScript", user_name(folder / "model.pt"))
+        signatures = signature_file.needed(folder, "TorchScript", user_name(folder / "model.pt"))
         try:
             torch = import_framework("torch")
             torch.set_num_threads(1)

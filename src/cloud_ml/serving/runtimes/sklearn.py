@@ -11,7 +11,7 @@ from cloud_ml.serving import dtypes
 from cloud_ml.serving.errors import ModelFailed
 from cloud_ml.serving.independence import estimators
 from cloud_ml.serving.independence.evidence import Evidence, proven
-from cloud_ml.serving.runtimes import told
+from cloud_ml.serving.runtimes import signature_file
 from cloud_ml.serving.runtimes.base import DEFAULT_SIGNATURE, Array, LoadOptions
 from cloud_ml.serving.runtimes.imports import import_framework, import_lock
 from cloud_ml.serving.runtimes.load_advice import check_estimator, user_name
@@ -79,7 +79,7 @@ class SkopsRuntime:
                 estimator = skops_io.load(folder / "model.skops")
         except Exception as error:
             raise ModelFailed(f"skops cannot load it: {type(error).__name__}: {error}"[:2000]) from error
-        return SklearnModel(estimator, told.read(folder) or described(estimator))
+        return SklearnModel(estimator, signature_file.read(folder) or described(estimator))
 
 
 class PickledRuntime:
@@ -101,7 +101,7 @@ class PickledRuntime:
         except Exception as error:
             raise ModelFailed(f"{user_name(file)} cannot be loaded: {type(error).__name__}: {error}"[:2000]) from error
         check_estimator(estimator, user_name(file))
-        return SklearnModel(estimator, told.read(folder) or described(estimator))
+        return SklearnModel(estimator, signature_file.read(folder) or described(estimator))
 
 
 def described(estimator: Any) -> dict[str, Signature]:

@@ -8,8 +8,8 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cloud_ml.serving.versions.model_config import VersionPolicy
 from cloud_ml.serving.versions.single_model import holds_model
-from cloud_ml.serving.versions.wanted import VersionPolicy
 
 _NUMBER = re.compile(r"[0-9]{1,19}")
 _HIGHEST = 2**63 - 1

@@ -6,7 +6,7 @@ import gc
 import logging
 from collections.abc import Mapping
 
-from cloud_ml.serving.batching import Workshop
+from cloud_ml.serving.batching import BatchContext
 from cloud_ml.serving.errors import BadRequest, ServingError
 from cloud_ml.serving.independence.decide import decide_all
 from cloud_ml.serving.loaded import LoadedVersion
@@ -15,10 +15,10 @@ from cloud_ml.serving.runtimes.base import Array, Model
 from cloud_ml.serving.settings import Settings
 from cloud_ml.serving.table import ModelTable
 from cloud_ml.serving.versions.folders import Folder
-from cloud_ml.serving.versions.keeper import Keeper, Ways
-from cloud_ml.serving.versions.wanted import ModelConfig, parse_config
+from cloud_ml.serving.versions.model_config import ModelConfig, parse_config
+from cloud_ml.serving.versions.task_runner import LoopTaskRunner
+from cloud_ml.serving.versions.version_manager import VersionManager, Ways
 from cloud_ml.serving.versions.warmup import warm_up
-from cloud_ml.serving.versions.world import LoopWorld
 
 log = logging.getLogger(__name__)
 
@@ -26,12 +26,12 @@ log = logging.getLogger(__name__)
 class Life:
     """Starts the keeper of a server, and follows its configuration file."""
 
-    def __init__(self, settings: Settings, table: ModelTable, workshop: Workshop) -> None:
+    def __init__(self, settings: Settings, table: ModelTable, workshop: BatchContext) -> None:
         self._settings = settings
         self._workshop = workshop
-        self._world = LoopWorld(workshop.loop)
+        self._world = LoopTaskRunner(workshop.loop)
         self._text = ""
-        self.keeper = Keeper(table, self._world, settings.rules, Ways(self._load, self._open, give_back))
+        self.keeper = VersionManager(table, self._world, settings.rules, Ways(self._load, self._open, give_back))
 
     async def start(self) -> None:
         """Load what there is; return when each model answers or could not be loaded.

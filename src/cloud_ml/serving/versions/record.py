@@ -7,7 +7,7 @@ from cloud_ml.serving.errors import ServingError
 from cloud_ml.serving.loaded import LoadedVersion
 from cloud_ml.serving.versions.decide import Phase, State
 from cloud_ml.serving.versions.folders import Folder, Interest, Look, wanted
-from cloud_ml.serving.versions.wanted import ModelConfig
+from cloud_ml.serving.versions.model_config import ModelConfig
 
 ENDED_KEPT = 20
 """Ended versions of a model whose state is still told."""

@@ -11,7 +11,7 @@ import pytest
 from cloud_ml.domain.observed import GangState, ObservedGang, ObservedProcess, UnsavedFiles
 from cloud_ml.domain.records import Decision, EventType
 from cloud_ml.domain.workloads.actions import EnsureGang, Forget, StopGang
-from cloud_ml.domain.workloads.decide import JobDecision, Rules, WaitsFor, WorkloadRecord, decide
+from cloud_ml.domain.workloads.decide import Rules, WaitsFor, WorkloadDecision, WorkloadRecord, decide
 from cloud_ml.domain.workloads.phases import ACTIVE, TERMINAL, Phase
 from cloud_ml.domain.workloads.reasons import NEVER_RETRIED, Reason
 from cloud_ml.domain.workloads.spec import Desired
@@ -23,7 +23,9 @@ BAD = gang_in(GangState.EXITED, Reason.NON_ZERO_EXIT, "master-0 exited with code
 LIVE = [GangState.STAGING, GangState.RUNNING, GangState.FINISHING]
 
 
-def look(job: WorkloadRecord, *observed: ObservedGang, has_slot: bool = False, after_s: float = 0.0) -> JobDecision:
+def look(
+    job: WorkloadRecord, *observed: ObservedGang, has_slot: bool = False, after_s: float = 0.0
+) -> WorkloadDecision:
     return decide(job, observed, NOW + timedelta(seconds=after_s), has_slot=has_slot, rules=RULES)
 
 
@@ -48,13 +50,13 @@ def test_a_queued_job_starts_only_with_a_slot() -> None:
 def test_starting_is_acted_on_once_it_is_committed() -> None:
     decision = look(job_in(Phase.STARTING, attempt=2))
     assert (decision.status, decision.actions) == (None, [EnsureGang(2)])
-    assert decision.look_again is not None
+    assert decision.requeue_at is not None
 
 
 def test_while_it_stages_it_is_left_alone_until_the_start_limit() -> None:
     job, staging = job_in(Phase.STARTING, starting_at=NOW), gang_in(GangState.STAGING)
     patient = look(job, staging, after_s=99)
-    assert (patient.actions, patient.look_again) == ((), NOW + timedelta(seconds=100))
+    assert (patient.actions, patient.requeue_at) == ((), NOW + timedelta(seconds=100))
     assert look(job, staging, after_s=100).actions == [StopGang(1, 0.0)]
 
 
@@ -230,7 +232,7 @@ def test_a_job_says_once_for_each_reason_that_it_waits() -> None:
 
 def test_an_attempt_waits_for_its_time() -> None:
     job = job_in(Phase.RESTARTING, attempt=2, not_before=NOW + timedelta(seconds=5))
-    assert look(job) == Decision(look_again=NOW + timedelta(seconds=5))
+    assert look(job) == Decision(requeue_at=NOW + timedelta(seconds=5))
     started = look(job, after_s=5).status
     assert started is not None
     assert (started.phase, started.attempt, started.not_before) == (Phase.STARTING, 2, None)
@@ -291,7 +293,7 @@ def test_a_stop_that_was_begun_is_not_taken_back() -> None:
 def test_a_stop_goes_on_until_every_process_is_gone(observed: Sequence[ObservedGang]) -> None:
     decision = look(job_in(Phase.STOPPING, desired=Desired.STOPPED), *observed)
     assert (decision.status, decision.actions) == (None, [StopGang(1, RULES.stop_grace_s)])
-    assert decision.look_again is not None
+    assert decision.requeue_at is not None
 
 
 @pytest.mark.parametrize(("fields", "grace_s"), [({}, 8.0), ({"grace_time": "2m"}, 120.0), ({"grace_time": 0}, 0.0)])
@@ -354,7 +356,7 @@ def test_every_look_has_an_answer_that_keeps_the_order_and_the_rule() -> None:
                             assert decision.status.order > job.status.order
                             assert decision.events or decision.status.phase is Phase.FINISHING
                         if job.status.phase in ACTIVE and not decision.status:
-                            assert decision.actions or decision.look_again or observed
+                            assert decision.actions or decision.requeue_at or observed
 
 
 def test_notices_about_the_environment_are_said_once_before_the_start() -> None:

@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from cloud_ml.domain.workloads.phases import ACTIVE, MOVES, TERMINAL, WIRE_STATES, JobStatus, Phase
+from cloud_ml.domain.workloads.phases import ACTIVE, MOVES, TERMINAL, WIRE_STATES, Phase, WorkloadStatus
 
 
 def test_every_phase_has_its_moves_and_its_word_on_the_wire() -> None:
@@ -30,7 +30,7 @@ def test_every_end_can_be_reached_from_every_phase_but_those_that_only_stop() ->
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(Phase, Phase)))
 def test_only_moves_of_the_table_are_made_and_none_goes_back(before: Phase, after: Phase) -> None:
-    status = JobStatus(phase=before, attempt=2)
+    status = WorkloadStatus(phase=before, attempt=2)
     if after not in MOVES[before]:
         with pytest.raises(ValueError, match=f"from {before} to {after}"):
             status.moved(after)
@@ -38,4 +38,4 @@ def test_only_moves_of_the_table_are_made_and_none_goes_back(before: Phase, afte
     moved = status.moved(after, reason="x")
     assert (moved.phase, moved.reason, status.phase) == (after, "x", before)
     attempt = 3 if after is Phase.RESTARTING else 2
-    assert JobStatus(phase=after, attempt=attempt).order > status.order
+    assert WorkloadStatus(phase=after, attempt=attempt).order > status.order

@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
+from cloud_ml.serving.call_metrics import Histogram
 from cloud_ml.serving.rest.exposition import Exposition, Series, wants_openmetrics
-from cloud_ml.serving.tallies import Histogram
 
 
 @pytest.mark.parametrize(

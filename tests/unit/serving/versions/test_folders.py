@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cloud_ml.serving.versions.folders import Interest, look, wanted
-from cloud_ml.serving.versions.wanted import Every, Latest, Specific, VersionPolicy
+from cloud_ml.serving.versions.model_config import AllVersions, Latest, Specific, VersionPolicy
 
 LONG_AGO = 0.0
 
@@ -24,12 +24,12 @@ def test_only_numbers_are_versions(tmp_path: Path) -> None:
     for name in ("1", "007", "tmp", "3.part", "-1", "9" * 19, "9" * 25, "٣"):
         version(tmp_path, name)
     (tmp_path / "5").write_text("a file")
-    assert look(tmp_path, Interest(Every(), settle_s=LONG_AGO)).numbers == {1, 7}
+    assert look(tmp_path, Interest(AllVersions(), settle_s=LONG_AGO)).numbers == {1, 7}
 
 
 @pytest.mark.parametrize(
     ("policy", "chosen"),
-    [(Latest(), {3}), (Latest(2), {2, 3}), (Every(), {1, 2, 3}), (Specific(frozenset({1, 9})), {1})],
+    [(Latest(), {3}), (Latest(2), {2, 3}), (AllVersions(), {1, 2, 3}), (Specific(frozenset({1, 9})), {1})],
 )
 def test_policies_choose(tmp_path: Path, policy: VersionPolicy, chosen: set[int]) -> None:
     for name in "123":

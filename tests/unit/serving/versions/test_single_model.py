@@ -9,12 +9,12 @@ import pytest
 from cloud_ml.sdk import model_folders
 from cloud_ml.serving.errors import BadRequest
 from cloud_ml.serving.versions.folders import Interest, look
+from cloud_ml.serving.versions.model_config import AllVersions, Latest, Specific, parse_policy
 from cloud_ml.serving.versions.single_model import MODEL_FILES, base_of
-from cloud_ml.serving.versions.wanted import Every, Latest, Specific, parse_policy
 
 
 def _seen(base: Path) -> dict[int, set[str]]:
-    found = look(base, Interest(Every(), settle_s=0))
+    found = look(base, Interest(AllVersions(), settle_s=0))
     return {number: {each.name for each in folder.path.iterdir()} for number, folder in found.whole.items()}
 
 
@@ -47,7 +47,7 @@ def test_both_sides_know_the_same_files() -> None:
     [
         ("latest", Latest(1)),
         ("latest:2", Latest(2)),
-        ("all", Every()),
+        ("all", AllVersions()),
         ("3", Specific(frozenset({3}))),
         ("1, 2", Specific(frozenset({1, 2}))),
     ],

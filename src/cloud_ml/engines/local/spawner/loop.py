@@ -25,13 +25,13 @@ from cloud_ml.engines.local.etc import Etc
 from cloud_ml.engines.local.ledger import Ledger
 from cloud_ml.engines.local.network import TENANT
 from cloud_ml.engines.local.network.tenants import Networks
-from cloud_ml.engines.local.spawner.burials import Estate
-from cloud_ml.engines.local.spawner.crew import Crew
+from cloud_ml.engines.local.prelaunched_supervisor import rehearse
 from cloud_ml.engines.local.spawner.fences import Fences, noted
+from cloud_ml.engines.local.spawner.reaper import InheritedGangs
 from cloud_ml.engines.local.spawner.requests import Requests, make_token
-from cloud_ml.engines.local.standby import rehearse
-from cloud_ml.engines.local.zygotes.nursery import clear
-from cloud_ml.engines.local.zygotes.order import Order
+from cloud_ml.engines.local.spawner.supervisor_pool import SupervisorPool
+from cloud_ml.engines.local.warm_pool.interpreter_spec import InterpreterSpec
+from cloud_ml.engines.local.warm_pool.pool import clear
 from cloud_ml.models import codec
 
 _IDLE_S = 30.0
@@ -56,14 +56,14 @@ class Spawner:
         self._wakeup: tuple[socket.socket, socket.socket] | None = None
         self._selector = selectors.DefaultSelector()
         self._etc = Etc(config.etc, leave=config.network.kept_in_etc)
-        self._crew = Crew(config, self._ledger, self._pool, self._selector)
+        self._crew = SupervisorPool(config, self._ledger, self._pool, self._selector)
         self._fences = Fences(networks, self._selector)
         self._requests = Requests(listener, self._selector, make_token(Path(config.root)), self._answer)
 
     def run(self) -> None:
         """Serve until retired."""
         self._listen_to_children()
-        self._estate = Estate(self._ledger)
+        self._estate = InheritedGangs(self._ledger)
         if self._pool is not None:
             self._pool.sweep(self._estate.groups)
         self._etc.create()
@@ -152,7 +152,7 @@ class Spawner:
         self._wanted = True
         self._crew.hand_over(gang, document)
 
-    def _keep(self, order: Order) -> None:
+    def _keep(self, order: InterpreterSpec) -> None:
         """Have an interpreter import ahead, instead of the one that waited the longest if there are as many."""
         self._crew.make_room()
         if order.network == TENANT:

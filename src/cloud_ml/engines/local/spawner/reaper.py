@@ -1,0 +1,78 @@
+"""What a supervisor that was killed cannot do any more for its gang, and what a predecessor of the spawner left."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+from cloud_ml.domain.observed import GangState
+from cloud_ml.engines.base import GangKey
+from cloud_ml.engines.local import stale_processes
+from cloud_ml.engines.local.config import LocalConfig
+from cloud_ml.engines.local.ledger import Ledger, is_alive
+
+_LOOKS, _LOOK_S = 20, 0.005
+
+
+def look_after(ledger: Ledger, config: LocalConfig, key: GangKey, supervisor: int) -> None:
+    """End what is left of the gang of that supervisor, call it over, and tidy up."""
+    ledger.clear_drafts()
+    gate = ledger.gate(key)
+    if gate is None:  # killed before it had the gang
+        with contextlib.suppress(OSError):  # a full disk; the engine looks again in any case
+            ledger.tell_unclaimed(key)
+        return
+    if gate.pid != supervisor:
+        return  # one of several that lost the race for the claim
+    report = ledger.read_report(key)
+    if report is None or not report.state.over:
+        if not _ended(ledger, config, key):
+            return  # the engine looks again: nothing may be called over that has a process left
+        seen = ledger.observe(key)
+        if seen is not None and seen.state.over:
+            ledger.report(seen)
+    stale_processes.clear(ledger, key)
+
+
+class InheritedGangs:
+    """Gangs of a predecessor of the spawner. Their supervisors tidy up after them, but for their control groups.
+
+    Of gangs that are over nothing stays that the predecessor would have removed.
+    """
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+        self._gangs: dict[GangKey, list[str]] = {}
+        ledger.clear_drafts()
+        for uid in ledger.known_jobs():
+            for attempt in ledger.attempts(uid):
+                key = GangKey(uid, attempt)
+                if not self._is_done(key):
+                    self._gangs[key] = stale_processes.group_names(ledger, key)
+
+    @property
+    def groups(self) -> list[str]:
+        """The control groups that are in use."""
+        return [name for names in self._gangs.values() for name in names]
+
+    def done(self) -> list[str]:
+        """The control groups of gangs that are over since this was last asked."""
+        return [name for key in list(self._gangs) if self._is_done(key) for name in self._gangs.pop(key)]
+
+    def _is_done(self, key: GangKey) -> bool:
+        gate, seen = self._ledger.gate(key), self._ledger.observe(key)
+        if gate is None or seen is None:
+            return True
+        if not seen.state.over or (gate.claimed and is_alive(gate)):
+            return False
+        if seen.state is not GangState.LOST:  # whether the last process of one is gone, the engine finds out
+            stale_processes.clear(self._ledger, key)
+        return True
+
+
+def _ended(ledger: Ledger, config: LocalConfig, key: GangKey) -> bool:
+    for _ in range(_LOOKS):
+        if stale_processes.end(ledger, config, key):
+            return True
+        time.sleep(_LOOK_S)
+    return False

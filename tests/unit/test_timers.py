@@ -1,0 +1,48 @@
+"""Who waits for a while wakes together with all others who do."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from cloud_ml import timers
+
+pytestmark = pytest.mark.anyio
+LONG_S = 3_600.0
+
+
+async def test_who_began_at_different_times_wakes_at_the_same_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    loop, ends, timeout_at = asyncio.get_running_loop(), [], asyncio.timeout_at
+
+    def noted(when: float) -> asyncio.Timeout:
+        ends.append(when)
+        return timeout_at(when)
+
+    monkeypatch.setattr(asyncio, "timeout_at", noted)
+    waiting, begun = [], loop.time()
+    for place in range(5):
+        waiting.append(asyncio.ensure_future(timers.pause(LONG_S)))
+        while len(ends) <= place:
+            await asyncio.sleep(0.001)
+    for each in waiting:
+        each.cancel()
+    assert len(set(ends)) == 1
+    assert begun < ends[0] <= begun + LONG_S
+    assert ends[0] / LONG_S == pytest.approx(round(ends[0] / LONG_S))
+
+
+async def test_a_hint_is_not_waited_with() -> None:
+    hint = asyncio.Event()
+    asyncio.get_running_loop().call_soon(hint.set)
+    async with asyncio.timeout(LONG_S / 2):
+        await timers.hinted(hint, LONG_S)
+    assert hint.is_set()
+
+
+async def test_without_a_hint_the_beat_comes() -> None:
+    hint, loop = asyncio.Event(), asyncio.get_running_loop()
+    begun = loop.time()
+    await timers.hinted(hint, 0.02)
+    assert not hint.is_set()
+    assert loop.time() // 0.02 > begun // 0.02
